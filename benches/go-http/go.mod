@@ -1,0 +1,3 @@
+module go-http
+
+go 1.19

@@ -1,0 +1,185 @@
+//! The arena, from the recorder's side.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use protocol::shared::{
+    ARENA_MAGIC, ARENA_SIZE, CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET,
+    ChunkHead, Control, IMAGE_OFFSET, chunk_state, mode,
+};
+
+use crate::Error;
+
+/// The file and its mapping. Lives as long as the recorder.
+pub struct Arena {
+    file: File,
+    path: PathBuf,
+    base: *mut u8,
+}
+
+// SAFETY: what lies behind `base` is shared memory, accessed through atomics;
+// chunks' bytes are read only when their monitor is done with them.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub fn create(path: &Path, image: &[u8]) -> Result<Arena, Error> {
+        let fail = |what: &'static str| {
+            let path = path.display().to_string();
+            move |source| Error::File { what, path: path.clone(), source }
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(fail("cannot create"))?;
+        file.set_len(ARENA_SIZE).map_err(fail("cannot size"))?;
+        // The fixed part must never run out of disk while it is written to.
+        allocate(&file, 0, CHUNKS_OFFSET).map_err(fail("no room for"))?;
+        file.write_all_at(image, IMAGE_OFFSET).map_err(fail("cannot write"))?;
+        // SAFETY: a fresh mapping of a file of this length; never unmapped.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                ARENA_SIZE as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(fail("cannot map")(std::io::Error::last_os_error()));
+        }
+        let arena = Arena { file, path: path.to_path_buf(), base: base.cast() };
+        let control = arena.control();
+        control.version.store(protocol::FORMAT_VERSION, Release);
+        control.next_process.store(1, Release);
+        control.next_domain.store(1, Release);
+        control.magic.store(ARENA_MAGIC, Release);
+        Ok(arena)
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn control(&self) -> &Control {
+        // SAFETY: mapped for good, large enough, aligned, made of atomics.
+        unsafe { &*self.base.cast::<Control>() }
+    }
+
+    /// Backs one more chunk with disk space and sets it free.
+    pub fn add_chunk(&self) -> std::io::Result<()> {
+        let control = self.control();
+        let index = control.chunks_made.load(Acquire) as usize;
+        if index >= CHUNKS_MAX {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        let offset = CHUNKS_OFFSET + (index * CHUNK_SIZE) as u64;
+        allocate(&self.file, offset, CHUNK_SIZE as u64)?;
+        if let Some(state) = control.chunk_state.get(index) {
+            state.store(chunk_state::FREE, Release);
+        }
+        control.chunks_free.fetch_add(1, AcqRel);
+        control.chunks_made.store(index as u32 + 1, Release);
+        Ok(())
+    }
+
+    fn head(&self, index: usize) -> &ChunkHead {
+        let index = index.min(CHUNKS_MAX - 1);
+        // SAFETY: inside the mapping; made of atomics.
+        unsafe { &*self.base.add(CHUNKS_OFFSET as usize + index * CHUNK_SIZE).cast::<ChunkHead>() }
+    }
+
+    /// A copy of what is whole in a chunk; None if it holds nothing.
+    pub fn chunk(&self, index: usize) -> Option<Vec<u8>> {
+        let head = self.head(index);
+        let used = head.used.load(Acquire) as usize;
+        if head.magic.load(Acquire) != CHUNK_MAGIC || used <= CHUNK_HEAD || used > CHUNK_SIZE {
+            return None;
+        }
+        let mut bytes = vec![0; used];
+        let offset = CHUNKS_OFFSET + (index * CHUNK_SIZE) as u64;
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        // A writer that goes on meanwhile does not count.
+        bytes.get_mut(12..16)?.copy_from_slice(&(used as u32).to_le_bytes());
+        Some(bytes)
+    }
+
+    /// A chunk whose bytes are safe elsewhere may be used again.
+    pub fn recycle(&self, index: usize) {
+        let control = self.control();
+        self.head(index).magic.store(0, Release);
+        if let Some(state) = control.chunk_state.get(index) {
+            state.store(chunk_state::FREE, Release);
+        }
+        control.chunks_free.fetch_add(1, AcqRel);
+        self.tell_supply();
+    }
+
+    pub fn tell_supply(&self) {
+        let supply = &self.control().supply;
+        supply.fetch_add(1, AcqRel);
+        wake(supply, i32::MAX);
+    }
+
+    /// The recording is over: monitors pass calls through, or end.
+    pub fn end(&self, how: u32) {
+        let _ = self.control().mode.compare_exchange(mode::RECORD, how, AcqRel, Acquire);
+        self.tell_supply();
+    }
+}
+
+fn allocate(file: &File, offset: u64, len: u64) -> std::io::Result<()> {
+    use rustix::fs::FallocateFlags;
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len) {
+        Ok(()) => Ok(()),
+        // A file system that cannot promise space: find out by writing.
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            let zeroes = [0u8; 65536];
+            let mut done = 0;
+            while done < len {
+                let step = (len - done).min(65536) as usize;
+                file.write_all_at(zeroes.get(..step).unwrap_or(&zeroes), offset + done)?;
+                done += step as u64;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits on a futex in the arena; `timeout` in milliseconds.
+pub fn wait(word: &AtomicU32, value: u32, timeout: u64) {
+    let limit = libc::timespec {
+        tv_sec: (timeout / 1000) as i64,
+        tv_nsec: (timeout % 1000 * 1_000_000) as i64,
+    };
+    // SAFETY: both pointers are valid for the time of the call.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit);
+    }
+}
+
+pub fn wake(word: &AtomicU32, count: i32) {
+    // SAFETY: the pointer is valid for the time of the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
+}
+
+/// The log's clock.
+pub fn ticks() -> u64 {
+    // SAFETY: rdtsc has no effect on memory.
+    unsafe { core::arch::x86_64::_rdtsc() >> protocol::shared::TICK_SHIFT }
+}

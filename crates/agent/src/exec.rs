@@ -1,0 +1,146 @@
+//! An exec under way: attach, wait, describe the new image, inject.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use inject::{Attached, ExecStop, Injection, Map, Outcome};
+use protocol::shared::{EXEC_SLOTS, ExecSlot};
+use recording::{ImageStart, Mapping};
+
+use crate::Error;
+use crate::arena::ticks;
+use crate::service::Shared;
+
+/// Follows one exec. `ready` is called as soon as the process may go on.
+pub fn follow(shared: &Shared, tid: i32, slot: usize, ready: impl FnOnce(bool)) {
+    let attached = match Attached::to(tid) {
+        Ok(attached) => {
+            ready(true);
+            attached
+        }
+        Err(error) => {
+            shared.note_unrecorded(tid, &error.to_string());
+            ready(false);
+            return;
+        }
+    };
+    let outcome = attached.wait();
+    let place = shared.arena.control().execs.get(slot % EXEC_SLOTS);
+    match (outcome, place) {
+        (Ok(Outcome::Exec(stop)), Some(place)) => {
+            let pid = stop.pid();
+            if let Err(error) = enter(shared, stop, slot, place) {
+                place.taken.store(0, Release);
+                shared.note_unrecorded(pid, &error.to_string());
+            }
+        }
+        (Ok(Outcome::Gone), Some(place)) => place.taken.store(0, Release),
+        (Err(error), Some(place)) => {
+            place.taken.store(0, Release);
+            shared.note_unrecorded(tid, &error.to_string());
+        }
+        _ => {}
+    }
+}
+
+fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Result<(), Error> {
+    let pid = stop.pid();
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    if !stop.is_64_bit() {
+        place.taken.store(0, Release);
+        shared.note_unrecorded(pid, &format!("{} is not x86-64 code", exe.display()));
+        return Ok(());
+    }
+    let maps = inject::read_maps(pid)?;
+    let rsp = stop.regs().rsp;
+    let stack = match maps.iter().find(|m| (m.start..m.end).contains(&rsp)) {
+        Some(map) => stop.read(rsp, (map.end - rsp) as usize)?,
+        None => Vec::new(),
+    };
+    let (auxv_at, auxv) = stop.auxv(&stack);
+    let vdso = auxv.iter().find(|(key, _)| *key == libc::AT_SYSINFO_EHDR).map_or(0, |(_, v)| *v);
+    let start = ImageStart {
+        process: place.process.load(Relaxed),
+        image: place.image.load(Relaxed),
+        pid: pid as u32,
+        exe: exe.as_os_str().as_bytes().to_vec(),
+        argv: lines(pid, "cmdline"),
+        envp: lines(pid, "environ"),
+        cwd: std::fs::read_link(format!("/proc/{pid}/cwd"))
+            .map(|p| p.as_os_str().as_bytes().to_vec())
+            .unwrap_or_default(),
+        maps: maps.iter().map(|map| describe(shared, &stop, map)).collect(),
+        regs: registers(stop.regs()),
+        auxv: auxv.clone(),
+        time: ticks(),
+    };
+    shared.writer.start(&start)?;
+
+    let clock = shared.clock_offset.filter(|_| vdso != 0).map_or(0, |offset| vdso + offset);
+    place.entry.store(stop.regs().rip, Relaxed);
+    place.stack.store(rsp, Relaxed);
+    place.vdso.store(clock, Relaxed);
+    place.image_len.store(shared.image.bytes.len() as u64, Relaxed);
+    place.ignored.store(ignored_signals(pid), Release);
+    let injection = Injection {
+        slot: slot as u64,
+        arena_fd: place.arena_fd.load(Relaxed) as i32,
+        image_len: shared.image.bytes.len() as u64,
+        entry: shared.image.entry,
+        vdso: shared.image.vdso,
+    };
+    stop.inject(&injection, (auxv_at, &auxv))?;
+    Ok(())
+}
+
+fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let mut items: Vec<Vec<u8>> = bytes.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
+    items.pop();
+    items
+}
+
+fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
+    let pid = stop.pid();
+    let file = map.path(pid).and_then(|path| {
+        let file = File::open(&path).ok()?;
+        let name = Path::new(&map.name);
+        shared.captures.capture(shared.arena.control(), &shared.writer, &file, name).ok()?
+    });
+    // What no file holds has to be kept itself: the stack, as far as it is
+    // used, and the first bytes of zeroed data. The kernel's own pages are
+    // replaced by ours.
+    let own = file.is_none() && map.prot & 1 != 0 && !map.name.starts_with("[v");
+    let from = if map.name == "[stack]" { stop.regs().rsp & !4095 } else { map.start };
+    let contents = if own { stop.read(from, (map.end - from) as usize).ok() } else { None };
+    Mapping {
+        start: map.start,
+        end: map.end,
+        prot: map.prot,
+        shared: map.shared,
+        offset: map.offset,
+        file,
+        name: map.name.clone().into_bytes(),
+        contents,
+    }
+}
+
+fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {
+    vec![
+        regs.r15, regs.r14, regs.r13, regs.r12, regs.rbp, regs.rbx, regs.r11, regs.r10, regs.r9,
+        regs.r8, regs.rax, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.orig_rax, regs.rip,
+        regs.cs, regs.eflags, regs.rsp, regs.ss, regs.fs_base, regs.gs_base, regs.ds, regs.es,
+        regs.fs, regs.gs,
+    ]
+}
+
+fn ignored_signals(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,45 @@
+//! The recorder: the part of Meanwhile that stays outside of the program.
+//!
+//! It makes the arena that all monitors share, starts the program, puts the
+//! monitor into each image at exec, captures files, hands out pieces of log
+//! and compresses them when they are full, and notes how everything ended.
+//!
+//! Its threads: the *service* answers the monitors' requests; the *writer*
+//! compresses chunks; one short-lived thread per exec attaches and injects
+//! (ptrace belongs to a thread); a *keeper* does nothing but exist, so that the
+//! kernel tells the monitors if the recorder dies. A separate process, the
+//! *reaper*, is the program's parent: a tracer that is also the parent would
+//! see each event twice.
+
+mod arena;
+mod capture;
+mod exec;
+mod reaper;
+mod record;
+mod service;
+mod store;
+
+pub use record::{Ended, OnFull, Options, record};
+
+/// Why a recording could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{what} {path}")]
+    File {
+        what: &'static str,
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{0}")]
+    System(&'static str, #[source] std::io::Error),
+    #[error("this kernel has no syscall user dispatch")]
+    NoDispatch,
+    #[error(transparent)]
+    Inject(#[from] inject::Error),
+    #[error(transparent)]
+    Write(#[from] recording::WriteError),
+    /// The command could not be executed, in the shell's words.
+    #[error("{command}: {reason}")]
+    Command { command: String, reason: String, status: u8 },
+}

@@ -1,0 +1,257 @@
+//! The reaper: the program's parent, and the heir of every orphan of its.
+//!
+//! It is a process of its own, forked before the recorder has any threads. It
+//! reports each end through a pipe and stays until the last process is gone,
+//! even if the recorder is killed.
+
+use std::ffi::{CString, OsString};
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::Error;
+
+/// One line of the report pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The first process, before its exec.
+    First { pid: i32 },
+    /// Its exec failed with this errno.
+    Failed { errno: i32 },
+    /// A child ended.
+    Ended { pid: i32, status: i32 },
+}
+
+/// The recorder's end.
+pub struct Reaper {
+    reports: std::fs::File,
+    go: Option<OwnedFd>,
+    pid: i32,
+}
+
+impl Reaper {
+    /// Forks the reaper, which forks the program's first process. That waits
+    /// for [`Reaper::go`] before it execs. `arena` becomes descriptor
+    /// `arena_fd` in it.
+    pub fn start(
+        command: &[OsString],
+        path: &std::path::Path,
+        arena: RawFd,
+        arena_fd: i32,
+    ) -> Result<Reaper, Error> {
+        let argv = strings(command.iter().map(|arg| arg.as_bytes().to_vec()))?;
+        let environment = std::env::vars_os().map(|(key, value)| {
+            [key.as_bytes(), b"=", value.as_bytes()].concat()
+        });
+        let envp = strings(environment)?;
+        let path = strings(std::iter::once(path.as_os_str().as_bytes().to_vec()))?;
+        let (report_read, report_write) = pipe()?;
+        let (go_read, go_write) = pipe()?;
+        // SAFETY: the recorder has one thread yet; the child calls nothing
+        // that could depend on another.
+        let pid = unsafe { libc::fork() };
+        if pid < 0 {
+            return Err(Error::System("cannot fork", std::io::Error::last_os_error()));
+        }
+        if pid == 0 {
+            drop(report_read);
+            drop(go_write);
+            let argv: Vec<_> = pointers(&argv);
+            let envp: Vec<_> = pointers(&envp);
+            let start = Start {
+                path: path.first().map_or(std::ptr::null(), |p| p.as_ptr()),
+                argv: argv.as_ptr(),
+                envp: envp.as_ptr(),
+                reports: report_write.into_raw_fd(),
+                go: go_read.into_raw_fd(),
+                arena,
+                arena_fd,
+            };
+            be_reaper(&start);
+        }
+        drop(report_write);
+        drop(go_read);
+        let reports = std::fs::File::from(report_read);
+        Ok(Reaper { reports, go: Some(go_write), pid })
+    }
+
+    /// The reaper's own process id: the root of the program's processes.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the first process exec.
+    pub fn go(&mut self) {
+        if let Some(go) = self.go.take() {
+            let _ = std::fs::File::from(go).write_all(b"g");
+        }
+    }
+
+    /// The next report; None when the last process is gone.
+    pub fn next(&mut self) -> Option<Report> {
+        let mut bytes = [0; 12];
+        self.reports.read_exact(&mut bytes).ok()?;
+        let word = |i: usize| {
+            bytes.get(i..i + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_le_bytes)
+        };
+        Some(match word(0) {
+            0 => Report::First { pid: word(4) },
+            1 => Report::Failed { errno: word(8) },
+            _ => Report::Ended { pid: word(4), status: word(8) },
+        })
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+    }
+}
+
+fn strings(items: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, Error> {
+    items
+        .map(|item| {
+            CString::new(item).map_err(|error| {
+                Error::System("an argument has a zero byte in it", std::io::Error::other(error))
+            })
+        })
+        .collect()
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for two descriptors.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(Error::System("cannot make a pipe", std::io::Error::last_os_error()));
+    }
+    // SAFETY: both were just made and belong to nobody else.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+struct Start {
+    path: *const libc::c_char,
+    argv: *const *const libc::c_char,
+    envp: *const *const libc::c_char,
+    reports: RawFd,
+    go: RawFd,
+    arena: RawFd,
+    arena_fd: i32,
+}
+
+/// Signals that a terminal or an administrator sends to the whole group: the
+/// program shall get them, the reaper shall outlive it.
+const IGNORED: [i32; 6] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGPIPE,
+    libc::SIGUSR1,
+];
+
+fn be_reaper(start: &Start) -> ! {
+    // SAFETY: plain system calls of a process with one thread; all memory was
+    // made before the fork.
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        libc::prctl(libc::PR_SET_NAME, c"mw-reaper".as_ptr());
+        let mut before = [0usize; 6];
+        for (signal, old) in IGNORED.iter().zip(&mut before) {
+            *old = libc::signal(*signal, libc::SIG_IGN);
+        }
+        let child = libc::fork();
+        if child == 0 {
+            for (signal, old) in IGNORED.iter().zip(&before) {
+                libc::signal(*signal, *old);
+            }
+            begin(start);
+        }
+        report(start.reports, [0, child, 0]);
+        libc::close(start.go);
+        libc::close(start.arena);
+        loop {
+            let mut status = 0;
+            let pid = libc::waitpid(-1, &raw mut status, 0);
+            if pid > 0 {
+                report(start.reports, [2, pid, status]);
+            } else if *libc::__errno_location() != libc::EINTR {
+                libc::_exit(0);
+            }
+        }
+    }
+}
+
+/// The program's first process, up to its exec.
+unsafe fn begin(start: &Start) -> ! {
+    // SAFETY: as in `be_reaper`.
+    unsafe {
+        let mut byte = 0u8;
+        if libc::read(start.go, (&raw mut byte).cast(), 1) != 1 {
+            // The recorder changed its mind.
+            libc::_exit(127);
+        }
+        if start.arena != start.arena_fd {
+            libc::dup2(start.arena, start.arena_fd);
+        } else {
+            libc::fcntl(start.arena_fd, libc::F_SETFD, 0);
+        }
+        libc::execve(start.path, start.argv, start.envp);
+        let errno = *libc::__errno_location();
+        report(start.reports, [1, 0, errno]);
+        // The recorder is attached and waits: say that there is no exec.
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        info.si_signo = protocol::layout::PREEMPT_SIGNAL;
+        info.si_code = libc::SI_QUEUE;
+        let words = (&raw mut info).cast::<u64>();
+        words.add(3).write(protocol::shared::EXEC_FAILED);
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            libc::getpid(),
+            libc::gettid(),
+            protocol::layout::PREEMPT_SIGNAL,
+            &raw mut info,
+        );
+        libc::_exit(127)
+    }
+}
+
+unsafe fn report(fd: RawFd, words: [i32; 3]) {
+    // SAFETY: writes less than PIPE_BUF from the stack: all or nothing.
+    unsafe { libc::write(fd, words.as_ptr().cast(), 12) };
+}
+
+/// All descendants of a process, children before grandchildren.
+pub fn descendants(root: i32) -> Vec<i32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        at += 1;
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.flatten() {
+            let children = std::fs::read_to_string(task.path().join("children"));
+            for child in children.unwrap_or_default().split_whitespace() {
+                if let Ok(child) = child.parse()
+                    && !found.contains(&child)
+                {
+                    found.push(child);
+                }
+            }
+        }
+    }
+    found.remove(0);
+    found
+}
+
+/// Sends a signal to every process of the program.
+pub fn signal_all(reaper: i32, signal: i32) {
+    for pid in descendants(reaper) {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(pid, signal) };
+    }
+}

@@ -1,0 +1,387 @@
+//! A recording, from beginning to end.
+
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use inject::Image;
+use protocol::layout::ARENA_FD;
+use protocol::shared::mode;
+use recording::{Clock, Manifest, Status, Summary, Writer};
+
+use crate::arena::{Arena, ticks};
+use crate::capture::Captures;
+use crate::reaper::{self, Reaper, Report};
+use crate::service::{self, Shared};
+use crate::{Error, exec, store};
+
+/// What becomes of the program when the disk is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    Stop,
+    Continue,
+}
+
+pub struct Options {
+    /// The directory to make.
+    pub dir: PathBuf,
+    /// The command as it was typed.
+    pub command: Vec<OsString>,
+    /// The file to execute.
+    pub path: PathBuf,
+    pub on_full: OnFull,
+}
+
+/// How the program ended.
+pub struct Ended {
+    /// The shell's way of telling: the exit status, or 128 + signal.
+    pub status: i32,
+    /// The recording ended before the program did, and why.
+    pub cut_short: Option<String>,
+}
+
+/// Runs the command and records it.
+pub fn record(options: &Options) -> Result<Ended, Error> {
+    check_dispatch()?;
+    let mask = signal_mask();
+    let image = Image::load()?;
+    let clock = calibrate();
+    make_dir(&options.dir)?;
+    let arena = Arc::new(Arena::create(&options.dir.join(recording::ARENA), &image.bytes)?);
+    let command = options.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let writer = Arc::new(Writer::create(&options.dir, &Manifest::here(command, clock))?);
+
+    // The reaper is forked while there is one thread.
+    let arena_fd = arena_descriptor();
+    let file = arena.file().as_raw_fd();
+    let mut reaper = Reaper::start(&options.command, &options.path, file, arena_fd)?;
+    let _signals = Signals::hold(reaper.pid());
+
+    let cut_short = Arc::new(std::sync::Mutex::new(None));
+    let shared = Arc::new(Shared {
+        captures: Captures::new(&options.dir),
+        image,
+        clock_offset: inject::kernel_clock_offset(),
+        over: AtomicBool::new(false),
+        on_full: disk_full(options.on_full, &arena, &cut_short, reaper.pid()),
+        arena,
+        writer,
+    });
+    shared.supply();
+    keep(&shared.arena);
+
+    let (sender, receiver) = mpsc::channel();
+    let storing = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            store::run(&shared.arena, &shared.writer, &receiver, |error| {
+                (shared.on_full)(&error.to_string());
+            });
+        })
+    };
+    let serving = {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || service::run(&shared, &sender))
+    };
+
+    let outcome = follow(&shared, &mut reaper, arena_fd, mask, options);
+    shared.over.store(true, Release);
+    shared.arena.control().doorbell.fetch_add(1, AcqRel);
+    crate::arena::wake(&shared.arena.control().doorbell, i32::MAX);
+    let _ = serving.join();
+    let _ = storing.join();
+    shared.arena.control().recorder_alive.store(0, Release);
+
+    let status = match outcome {
+        Ok(status) => status,
+        Err(error) => {
+            // Nothing ran: leave nothing behind.
+            let _ = std::fs::remove_dir_all(&options.dir);
+            return Err(error);
+        }
+    };
+    let cut_short = cut_short.lock().map(|mut c| c.take()).unwrap_or_default();
+    let drained = store::drain(&shared.arena, &shared.writer);
+    let summary = Summary {
+        time: ticks(),
+        realtime_ns: realtime_ns(),
+        exit_status: status,
+        complete: drained && cut_short.is_none(),
+    };
+    if shared.writer.finish(&summary).is_ok() && drained {
+        let _ = std::fs::remove_file(shared.arena.path());
+    }
+    Ok(Ended { status, cut_short })
+}
+
+/// Follows the program from its first process to its last.
+fn follow(
+    shared: &Arc<Shared>,
+    reaper: &mut Reaper,
+    arena_fd: i32,
+    mask: u64,
+    options: &Options,
+) -> Result<i32, Error> {
+    let Some(Report::First { pid: first }) = reaper.next() else {
+        let error = std::io::Error::last_os_error();
+        return Err(Error::System("cannot start the program", error));
+    };
+    let control = shared.arena.control();
+    let number = control.next_process.fetch_add(1, AcqRel);
+    if let Some(slot) = control.execs.first() {
+        slot.taken.store(number + 1, Release);
+        slot.process.store(number, Release);
+        slot.sigmask.store(mask, Release);
+        slot.arena_fd.store(arena_fd as u32, Release);
+    }
+    let (ready, is_ready) = mpsc::channel();
+    let following = {
+        let shared = Arc::clone(shared);
+        std::thread::spawn(move || {
+            exec::follow(&shared, first, 0, |go| {
+                let _ = ready.send(go);
+            });
+        })
+    };
+    if is_ready.recv() != Ok(true) {
+        return Err(Error::System(
+            "cannot attach to the program (is ptrace allowed here?)",
+            std::io::ErrorKind::PermissionDenied.into(),
+        ));
+    }
+    reaper.go();
+
+    let mut status = None;
+    let mut failure = None;
+    while let Some(report) = reaper.next() {
+        match report {
+            Report::First { .. } => {}
+            Report::Failed { errno } => failure = Some(errno),
+            Report::Ended { pid, status: wait_status } => {
+                if pid == first {
+                    status = Some(wait_status);
+                }
+                let frame =
+                    Status { process: None, pid: pid as u32, wait_status, time: ticks() };
+                let _ = shared.writer.status(&frame);
+            }
+        }
+    }
+    let _ = following.join();
+    if let Some(errno) = failure {
+        return Err(command_error(options, errno));
+    }
+    Ok(shell_status(status.unwrap_or(0)))
+}
+
+/// What a shell says and returns when a command cannot be executed.
+fn command_error(options: &Options, errno: i32) -> Error {
+    let command = options.path.display().to_string();
+    let (reason, status) = match errno {
+        libc::ENOENT => ("No such file or directory".to_string(), 127),
+        libc::EACCES => ("Permission denied".to_string(), 126),
+        libc::ENOEXEC => ("cannot execute binary file: Exec format error".to_string(), 126),
+        _ => {
+            let text = std::io::Error::from_raw_os_error(errno).to_string();
+            (text.split(" (os error").next().unwrap_or("").to_string(), 126)
+        }
+    };
+    Error::Command { command, reason, status }
+}
+
+fn shell_status(status: i32) -> i32 {
+    if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+}
+
+fn make_dir(dir: &std::path::Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    let fail = |what: &'static str| {
+        let path = dir.display().to_string();
+        move |source| Error::File { what, path: path.clone(), source }
+    };
+    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(fail("cannot create"))?;
+    }
+    std::fs::DirBuilder::new().mode(0o700).create(dir).map_err(fail("cannot create"))?;
+    std::fs::create_dir(dir.join(recording::FILES)).map_err(fail("cannot create"))
+}
+
+/// The kernel can tell us of every system call.
+fn check_dispatch() -> Result<(), Error> {
+    const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
+    // SAFETY: switches off what is not on.
+    let answer = unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
+    if answer == 0 { Ok(()) } else { Err(Error::NoDispatch) }
+}
+
+/// The highest descriptor below ours that the limit allows.
+fn arena_descriptor() -> i32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = limit.current.map_or(i32::MAX, |n| i32::try_from(n).unwrap_or(i32::MAX));
+    ARENA_FD.min(most.saturating_sub(1))
+}
+
+fn signal_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: asks for the mask; the kernel's mask is eight bytes.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, 0, std::ptr::null::<u64>(), &raw mut mask, 8);
+    }
+    mask
+}
+
+/// How ticks become time.
+fn calibrate() -> Clock {
+    let begin = (Instant::now(), ticks());
+    std::thread::sleep(Duration::from_millis(2));
+    let end = (Instant::now(), ticks());
+    let elapsed = end.0.duration_since(begin.0).as_nanos().max(1);
+    let rate = u128::from(end.1 - begin.1) * 1_000_000_000 / elapsed;
+    Clock {
+        ticks: ticks(),
+        realtime_ns: realtime_ns(),
+        ticks_per_second: u64::try_from(rate).unwrap_or(1).max(1),
+    }
+}
+
+fn realtime_ns() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+}
+
+type Told = Arc<std::sync::Mutex<Option<String>>>;
+
+/// What is done, once, when the disk is full.
+fn disk_full(
+    how: OnFull,
+    arena: &Arc<Arena>,
+    told: &Told,
+    reaper: i32,
+) -> Box<dyn Fn(&str) + Send + Sync> {
+    let (arena, told) = (Arc::clone(arena), Arc::clone(told));
+    Box::new(move |why| {
+        let Ok(mut told) = told.lock() else { return };
+        if told.is_some() {
+            return;
+        }
+        let consequence = match how {
+            OnFull::Stop => "the program is stopped",
+            OnFull::Continue => "the program runs on unrecorded",
+        };
+        eprintln!(
+            "mw: no room for the recording in {}: {why}; it ends here, and {consequence}",
+            arena.path().parent().unwrap_or(arena.path()).display()
+        );
+        *told = Some(why.to_string());
+        match how {
+            OnFull::Continue => arena.end(mode::PASS),
+            OnFull::Stop => {
+                arena.end(mode::STOP);
+                reaper::signal_all(reaper, libc::SIGTERM);
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_secs(2));
+                    reaper::signal_all(reaper, libc::SIGKILL);
+                });
+            }
+        }
+    })
+}
+
+/// A thread whose only task is to hold a futex: when the recorder dies, in
+/// whatever way, the kernel marks it, and monitors that wait see that nobody
+/// will answer.
+fn keep(arena: &Arc<Arena>) {
+    #[repr(C)]
+    struct RobustList {
+        next: *const RobustList,
+        offset: isize,
+        pending: *const RobustList,
+    }
+    let arena = Arc::clone(arena);
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        let word = &arena.control().recorder_alive;
+        let entry: &'static mut [*const RobustList; 1] = Box::leak(Box::new([std::ptr::null()]));
+        let entry_address = entry.as_ptr() as isize;
+        let head = Box::leak(Box::new(RobustList {
+            next: entry.as_ptr().cast(),
+            offset: (word.as_ptr() as isize).wrapping_sub(entry_address),
+            pending: std::ptr::null(),
+        }));
+        entry[0] = &raw const *head;
+        // SAFETY: the list is leaked, so it is there when the thread dies.
+        // This thread uses no robust lock of the C library's.
+        unsafe {
+            word.store(libc::gettid() as u32, Release);
+            libc::syscall(
+                libc::SYS_set_robust_list,
+                &raw const *head,
+                size_of::<RobustList>(),
+            );
+        }
+        let _ = ready.send(());
+        loop {
+            std::thread::park();
+        }
+    });
+    let _ = is_ready.recv();
+}
+
+/// Signals meant for the program do not end the recorder: those from the
+/// terminal reach the program anyway, the others are passed on. A second
+/// Ctrl-C ends everything.
+struct Signals;
+
+static REAPER: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+static INTERRUPTS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+impl Signals {
+    fn hold(reaper: i32) -> Signals {
+        REAPER.store(reaper, Release);
+        // A thread of its own waits for them, so that nothing has to be
+        // async-signal-safe.
+        let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+        // SAFETY: plain calls on a set of our own.
+        let set = unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            set
+        };
+        std::thread::spawn(move || {
+            loop {
+                let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+                // SAFETY: waits for blocked signals; writes `info`.
+                let signal = unsafe { libc::sigwaitinfo(&raw const set, info.as_mut_ptr()) };
+                if signal <= 0 {
+                    continue;
+                }
+                // SAFETY: sigwaitinfo has filled it in.
+                let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+                on_signal(signal, from_terminal);
+            }
+        });
+        Signals
+    }
+}
+
+fn on_signal(signal: i32, from_terminal: bool) {
+    let reaper = REAPER.load(Acquire);
+    if signal == libc::SIGINT && INTERRUPTS.fetch_add(1, AcqRel) >= 1 {
+        reaper::signal_all(reaper, libc::SIGKILL);
+    } else if !from_terminal
+        && let Some(first) = reaper::descendants(reaper).first()
+    {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(*first, signal) };
+    }
+}

@@ -1,0 +1,357 @@
+//! `mw events`: the events of a recording, one line each.
+
+use std::process::ExitCode;
+
+use protocol::syscall::Type;
+use recording::process::thread_number;
+use recording::render::{Limits, Renderer};
+use recording::{Event, Process, Recording, Timeline, thread_name};
+
+use crate::failure::Failure;
+use crate::output::{Output, Style, date, seconds};
+use crate::select::Positional;
+use crate::suggest::nearest;
+
+/// Show the events of a recording, in order of time, one line each.
+#[derive(clap::Args)]
+pub struct Cmd {
+    #[command(flatten)]
+    recording: Positional,
+
+    /// Only events of these processes: names, or programs for all processes
+    /// that run them
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    process: Vec<String>,
+
+    /// Only events of these threads
+    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    thread: Vec<String>,
+
+    /// Only events of these types (send, recv, connect, accept, open, ...)
+    #[arg(
+        short = 'y',
+        long = "type",
+        value_name = "TYPE,...",
+        value_delimiter = ','
+    )]
+    types: Vec<String>,
+
+    /// Begin at this event (NAME:NUMBER) or time (1.5s, 20ms)
+    #[arg(long, value_name = "WHERE")]
+    from: Option<String>,
+
+    /// End with this event (NAME:NUMBER) or time (1.5s, 20ms)
+    #[arg(long, value_name = "WHERE")]
+    to: Option<String>,
+
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+
+    /// Show this many bytes of data [default: 32; all with --json]
+    #[arg(short = 's', long = "strings", value_name = "N")]
+    strings: Option<usize>,
+
+    /// Stop after this many events
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+
+    /// Show the time of day (UTC) instead of the time since the start
+    #[arg(long)]
+    wall: bool,
+}
+
+impl Cmd {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let recording = self.recording.open()?;
+        let processes = select_processes(&recording, &self.process)?;
+        let filter = Filter {
+            threads: threads(&self.thread)?,
+            types: types(&self.types)?,
+            from: bound(self.from.as_deref(), "--from", &recording, &processes)?,
+            to: bound(self.to.as_deref(), "--to", &recording, &processes)?,
+        };
+        let limits = Limits {
+            text: self.strings.unwrap_or(Limits::default().text),
+            ..Limits::default()
+        };
+        let mut renderer = Renderer::new(&recording, limits);
+        let mut timeline = Timeline::new(&recording, processes.iter().map(|p| p.number));
+        let mut out = Output::new();
+        let names = processes.iter().map(|process| process.name.chars().count());
+        let columns = Columns {
+            event: names.max().unwrap_or(0) + 6,
+            wall: self.wall,
+        };
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0 && timeline.advance() {
+            let Some(event) = timeline.event() else { break };
+            if filter.is_over(&event) {
+                break;
+            }
+            renderer.before(&event);
+            if filter.takes(&event, &renderer) {
+                if self.json {
+                    let limit = self.strings.unwrap_or(usize::MAX);
+                    out.line(&renderer.json(&event, limit).to_string())?;
+                } else {
+                    let line = columns.line(&recording, &renderer, &event, &out);
+                    out.line(&line)?;
+                }
+                left -= 1;
+            }
+            renderer.after(&event);
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+struct Columns {
+    event: usize,
+    wall: bool,
+}
+
+impl Columns {
+    fn line(
+        &self,
+        recording: &Recording,
+        renderer: &Renderer<'_>,
+        event: &Event<'_>,
+        out: &Output,
+    ) -> String {
+        let clock = recording.clock();
+        let time = if self.wall {
+            date(clock.realtime_ns(event.time)).1
+        } else {
+            format!("{:>11}", seconds(clock.since_start_ns(event.time)))
+        };
+        let name = renderer.event_name(event.process, event.number);
+        let text = renderer.text(event);
+        let style = match () {
+            _ if text.starts_with("---") => Style::Yellow,
+            _ if text.starts_with("+++") => Style::Cyan,
+            _ if event.failed() => Style::Red,
+            _ => Style::Plain,
+        };
+        format!(
+            "{} {} {:<9} {}",
+            out.paint(Style::Dim, &time),
+            out.paint(
+                Style::Numbered(event.process),
+                &format!("{name:<0$}", self.event)
+            ),
+            thread_name(event.thread),
+            out.paint(style, &text)
+        )
+    }
+}
+
+/// Where a listing begins or ends.
+enum Bound {
+    /// A time, in ticks.
+    Time(u64),
+    /// An event, and its time.
+    Event {
+        process: u32,
+        number: u64,
+        time: u64,
+    },
+}
+
+struct Filter {
+    threads: Vec<u32>,
+    types: Vec<Type>,
+    from: Option<Bound>,
+    to: Option<Bound>,
+}
+
+impl Filter {
+    fn takes(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+        let after = match self.from {
+            None => true,
+            Some(Bound::Time(time)) => event.time >= time,
+            Some(Bound::Event {
+                process, number, ..
+            }) if process == event.process => event.number >= number,
+            Some(Bound::Event { time, .. }) => event.time >= time,
+        };
+        let before = match self.to {
+            Some(Bound::Event {
+                process, number, ..
+            }) if process == event.process => event.number <= number,
+            _ => true,
+        };
+        after
+            && before
+            && (self.threads.is_empty() || self.threads.contains(&event.thread))
+            && (self.types.is_empty() || self.types.contains(&renderer.type_of(event)))
+    }
+
+    /// Whether this and all later events are behind the end.
+    fn is_over(&self, event: &Event<'_>) -> bool {
+        match self.to {
+            None => false,
+            Some(Bound::Time(time) | Bound::Event { time, .. }) => event.time > time,
+        }
+    }
+}
+
+fn select_processes<'r>(
+    recording: &'r Recording,
+    wanted: &[String],
+) -> Result<Vec<&'r Process>, Failure> {
+    let all = recording.processes();
+    if wanted.is_empty() {
+        return Ok(all.iter().collect());
+    }
+    for name in wanted {
+        if !all.iter().any(|p| p.name == *name || p.program == *name) {
+            return Err(unknown_process(recording, name));
+        }
+    }
+    let chosen = all
+        .iter()
+        .filter(|p| wanted.iter().any(|w| p.name == *w || p.program == *w));
+    Ok(chosen.collect())
+}
+
+/// There is no process of that name: what there is instead.
+fn unknown_process(recording: &Recording, name: &str) -> Failure {
+    let names = || {
+        recording
+            .processes()
+            .iter()
+            .map(|process| process.name.as_str())
+    };
+    let failure = Failure::new(format!("the recording has no process `{name}`"));
+    match nearest(name, names()) {
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None if names().count() <= 8 => {
+            let names: Vec<_> = names().collect();
+            failure.hint(format!("its processes are {}", names.join(", ")))
+        }
+        None => failure.hint("`mw ps` lists them"),
+    }
+}
+
+fn threads(names: &[String]) -> Result<Vec<u32>, Failure> {
+    let number = |name: &String| {
+        thread_number(name).ok_or_else(|| {
+            Failure::new(format!("`{name}` is not a thread"))
+                .hint("threads are called main-0, thread-1, thread-2, ...")
+        })
+    };
+    names.iter().map(number).collect()
+}
+
+fn types(names: &[String]) -> Result<Vec<Type>, Failure> {
+    let known = || Type::ALL.iter().map(|kind| kind.name());
+    let parse = |name: &String| {
+        Type::from_name(name).ok_or_else(|| {
+            let failure = Failure::new(format!("there is no type of event `{name}`"));
+            match nearest(name, known()) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => {
+                    let known: Vec<_> = known().collect();
+                    failure.hint(format!("types are {}", known.join(", ")))
+                }
+            }
+        })
+    };
+    names.iter().map(parse).collect()
+}
+
+/// Reads a place to begin or end at: NAME:NUMBER, NUMBER if only one process
+/// is shown, or a time since the start.
+fn bound(
+    text: Option<&str>,
+    flag: &str,
+    recording: &Recording,
+    processes: &[&Process],
+) -> Result<Option<Bound>, Failure> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let malformed = || {
+        Failure::new(format!("`{flag} {text}` is neither an event nor a time")).hint(
+            "write an event as NAME:NUMBER (redis-server-0:1042), a time as 1.5s, 20ms or 30us",
+        )
+    };
+    if let Some((name, number)) = text.rsplit_once(':') {
+        let number = number.parse().map_err(|_| malformed())?;
+        let process = recording
+            .process_named(name)
+            .ok_or_else(|| unknown_process(recording, name))?;
+        return event_bound(recording, process, number).map(Some);
+    }
+    if let Ok(number) = text.parse::<u64>() {
+        let [process] = processes else {
+            return Err(Failure::new(format!(
+                "`{flag} {text}` does not say which process it counts the events of"
+            ))
+            .hint("write NAME:NUMBER, or choose one process with --process"));
+        };
+        return event_bound(recording, process, number).map(Some);
+    }
+    let ns = duration(text).ok_or_else(malformed)?;
+    let clock = recording.clock();
+    let ticks = u128::from(ns) * u128::from(clock.ticks_per_second) / 1_000_000_000;
+    let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
+    Ok(Some(Bound::Time(clock.ticks.saturating_add(ticks))))
+}
+
+fn event_bound(recording: &Recording, process: &Process, number: u64) -> Result<Bound, Failure> {
+    let log = recording.log_at(process.number, number);
+    match log.as_ref().and_then(|log| log.event()) {
+        Some(event) => Ok(Bound::Event {
+            process: process.number,
+            number,
+            time: event.time,
+        }),
+        None => {
+            let life = recording.life(process);
+            let failure = Failure::new(format!("{} has no event {number}", process.name));
+            Err(match life.events {
+                0 => failure.hint("it has no events at all"),
+                events => failure.hint(format!(
+                    "its events are {} to {}",
+                    process.first_event,
+                    process.first_event + events - 1
+                )),
+            })
+        }
+    }
+}
+
+/// `1.5s`, `20ms`, `30us`, `7ns`, `2m`, in nanoseconds.
+fn duration(text: &str) -> Option<u64> {
+    let at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        _ => return None,
+    };
+    let value: f64 = number.parse().ok()?;
+    (value.is_finite() && value >= 0.0).then_some((value * scale).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        assert_eq!(duration("1.5s"), Some(1_500_000_000));
+        assert_eq!(duration("20ms"), Some(20_000_000));
+        assert_eq!(duration("0.5us"), Some(500));
+        assert_eq!(duration("2m"), Some(120_000_000_000));
+        for bad in ["", "s", "1", "1x", "-1s", "1.2.3s", "infs", "nans"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! How a command fails: one line that says what, where and why, perhaps one
+//! that says what to do, and an exit status.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Exit status for bad input and for what cannot be done.
+pub const TROUBLE: u8 = 2;
+
+/// A command could not do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    hint: Option<String>,
+    status: u8,
+    /// Whoever read our output went away. That is their right.
+    quiet: bool,
+}
+
+impl Failure {
+    pub fn new(message: impl Display) -> Failure {
+        Failure {
+            message: message.to_string(),
+            hint: None,
+            status: TROUBLE,
+            quiet: false,
+        }
+    }
+
+    pub fn hint(mut self, hint: impl Display) -> Failure {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// An exit status other than [`TROUBLE`].
+    #[allow(dead_code, reason = "`mw record` ends with the shell's own statuses")]
+    pub fn status(mut self, status: u8) -> Failure {
+        self.status = status;
+        self
+    }
+
+    /// The command line was not understood, or asked for help.
+    pub fn usage(error: &clap::Error) -> Failure {
+        if !error.use_stderr() {
+            // Help and version: on standard output, and a success. If nobody
+            // reads it, so be it.
+            let _ = error.print();
+            return Failure {
+                quiet: true,
+                ..Failure::new("")
+            };
+        }
+        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Failure::new("a command is missing").hint("see `mw --help`");
+        }
+        let text = error.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        // The message is the first paragraph; what to do is among the rest.
+        let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+        let message: Vec<&str> = message.lines().map(str::trim).collect();
+        let failure = Failure::new(message.join(" "));
+        match rest
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with("tip: "))
+        {
+            Some(tip) => failure.hint(tip.trim_start_matches("tip: ")),
+            None => failure.hint("see `mw --help`"),
+        }
+    }
+
+    /// Tells the user and gives the exit status.
+    pub fn report(self) -> ExitCode {
+        if self.quiet {
+            return ExitCode::SUCCESS;
+        }
+        let mut stderr = io::stderr().lock();
+        // If stderr is gone too there is nobody left to tell.
+        let _ = writeln!(stderr, "mw: {}", self.message);
+        if let Some(hint) = self.hint {
+            let _ = writeln!(stderr, "    {hint}");
+        }
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing to standard output, that is: other I/O errors say more.
+    fn from(error: io::Error) -> Failure {
+        let quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        Failure {
+            quiet,
+            ..Failure::new(format!("cannot write output: {error}"))
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The `mw` command. One file per subcommand; this one only dispatches.
+
+mod events;
+mod failure;
+mod info;
+mod output;
+mod ps;
+mod record;
+mod select;
+mod suggest;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use failure::Failure;
+
+/// Records distributed programs, replays them exactly, and shows what happened
+/// before what.
+#[derive(Parser)]
+#[command(name = "mw", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Record(record::Cmd),
+    Ps(ps::Cmd),
+    Events(events::Cmd),
+    Info(info::Cmd),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return Failure::usage(&error).report(),
+    };
+    let result = match arguments.command {
+        Command::Record(cmd) => cmd.run(),
+        Command::Ps(cmd) => cmd.run(),
+        Command::Events(cmd) => cmd.run(),
+        Command::Info(cmd) => cmd.run(),
+    };
+    result.unwrap_or_else(Failure::report)
+}

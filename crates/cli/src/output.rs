@@ -1,0 +1,198 @@
+//! Standard output: buffered, coloured on a terminal only.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Where a command prints what it was asked for.
+pub struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+    colours: bool,
+    width: Option<usize>,
+}
+
+/// A colour, or a manner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Red,
+    Yellow,
+    Cyan,
+    /// One of a few, for the thing with this number.
+    Numbered(u32),
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Style::Plain => "",
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Red => "31",
+            Style::Yellow => "33",
+            Style::Cyan => "36",
+            Style::Numbered(number) => {
+                let colours = ["32", "34", "35", "36", "92", "94", "95", "96"];
+                colours.get(number as usize % colours.len()).unwrap_or(&"")
+            }
+        }
+    }
+}
+
+impl Output {
+    pub fn new() -> Output {
+        let stdout = io::stdout();
+        let terminal = stdout.is_terminal();
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Output {
+            colours: terminal && !plain,
+            width: terminal
+                .then(terminal_size::terminal_size)
+                .flatten()
+                .map(|(width, _)| usize::from(width.0)),
+            out: BufWriter::with_capacity(64 * 1024, stdout.lock()),
+        }
+    }
+
+    /// `text` in a style, as it must be written here.
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        match style.code() {
+            code if self.colours && !code.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
+            _ => text.to_string(),
+        }
+    }
+
+    /// Prints a line.
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.write_all(b"\n")
+    }
+
+    /// Columns of the terminal, if it is one.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Everything must have been written before a command has succeeded.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A number of bytes for people.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{value:.1} {unit}")
+}
+
+/// Seconds with microseconds.
+pub fn seconds(ns: u64) -> String {
+    format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
+}
+
+/// A point in time, in UTC: date and time of day with microseconds.
+pub fn date(ns: u64) -> (String, String) {
+    let seconds = ns / 1_000_000_000;
+    let (days, rest) = (seconds / 86400, seconds % 86400);
+    // Civil calendar from days (Howard Hinnant's algorithm), years that begin
+    // in March.
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (
+        format!("{year:04}-{month:02}-{day:02}"),
+        format!(
+            "{:02}:{:02}:{:02}.{:06}",
+            rest / 3600,
+            rest / 60 % 60,
+            rest % 60,
+            ns % 1_000_000_000 / 1000
+        ),
+    )
+}
+
+/// A command line as it could be typed again.
+pub fn command_line<'a>(argv: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut line = String::new();
+    for arg in argv {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let text = String::from_utf8_lossy(arg);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^~".contains(c);
+        if !text.is_empty() && text.chars().all(plain) {
+            line.push_str(&text);
+        } else if text.chars().any(char::is_control) {
+            // What the shell understands, on one line.
+            line.push_str(&format!("$'{}'", text.escape_default()));
+        } else {
+            line.push_str(&format!("'{}'", text.replace('\'', r"'\''")));
+        }
+    }
+    line
+}
+
+/// `text`, cut to `width` columns.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_string();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(5 << 30), "5.0 GiB");
+        assert_eq!(seconds(1_234_567_890), "1.234567");
+        let (day, time) = date(1_700_000_000_123_456_789);
+        assert_eq!(
+            (day.as_str(), time.as_str()),
+            ("2023-11-14", "22:13:20.123456")
+        );
+        assert_eq!(date(951_782_400_000_000_000).0, "2000-02-29");
+    }
+
+    #[test]
+    fn command_lines_can_be_typed_again() {
+        let line = |argv: &[&str]| command_line(argv.iter().map(|arg| arg.as_bytes()));
+        assert_eq!(
+            line(&["redis-server", "--port", "6379"]),
+            "redis-server --port 6379"
+        );
+        assert_eq!(line(&["sh", "-c", "echo it's"]), r"sh -c 'echo it'\''s'");
+        assert_eq!(line(&["x", "", "a\nb"]), r"x '' $'a\nb'");
+    }
+}

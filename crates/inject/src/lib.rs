@@ -1,0 +1,44 @@
+//! Putting the monitor into a process.
+//!
+//! A process that is about to exec is attached to; the kernel stops it with
+//! the new image in place and not one instruction run; the monitor is mapped,
+//! the auxiliary vector made to show our vdso, and the process let go at the
+//! monitor's entry. From then on it is not traced.
+//!
+//! ptrace belongs to a thread: everything here about one process is done by
+//! one thread. A process that is [`Attached`] runs; one that is at its
+//! [`ExecStop`] does not; each becomes the other by being consumed.
+
+mod image;
+mod maps;
+mod stop;
+
+pub use image::{Image, kernel_clock_offset};
+pub use maps::{Map, read_maps};
+pub use stop::{Attached, ExecStop, Injection, Outcome};
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The embedded monitor is not what it should be: a broken build.
+    #[error("the monitor's image is broken: {0}")]
+    Image(&'static str),
+    /// A ptrace request or a wait failed.
+    #[error("cannot {what} process {pid}")]
+    Trace {
+        what: &'static str,
+        pid: i32,
+        #[source]
+        source: nix::Error,
+    },
+    /// Something about the process could not be read from /proc.
+    #[error("cannot read {path}")]
+    Proc {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    /// A call made in the process's name failed.
+    #[error("process {pid} cannot map the monitor (error {errno})")]
+    Remote { pid: i32, errno: i64 },
+}

@@ -1,0 +1,599 @@
+//! Where the monitor touches the machine: entry from the program, exit to it,
+//! raw system calls, register state, guarded copies. All of the monitor's
+//! assembly is here.
+
+use core::arch::{asm, naked_asm};
+
+/// The program's registers at a call, as the entry code stores them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Regs {
+    pub xmm: [[u64; 2]; 16],
+    /// 1 if the call came by a trap, 0 if by a patched site.
+    pub slow: u64,
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub orig_rax: u64,
+    /// Where the program goes on.
+    pub rip: u64,
+    pub flags: u64,
+    pub rsp: u64,
+}
+
+impl Regs {
+    pub const ZERO: Regs = Regs {
+        xmm: [[0; 2]; 16],
+        slow: 0,
+        r15: 0,
+        r14: 0,
+        r13: 0,
+        r12: 0,
+        rbp: 0,
+        rbx: 0,
+        r11: 0,
+        r10: 0,
+        r9: 0,
+        r8: 0,
+        rax: 0,
+        rcx: 0,
+        rdx: 0,
+        rsi: 0,
+        rdi: 0,
+        orig_rax: 0,
+        rip: 0,
+        flags: 0x202,
+        rsp: 0,
+    };
+    pub fn args(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+/// Offsets into `Thread` that the assembly uses; `state.rs` asserts them.
+pub const OFF_RSP: usize = 8;
+pub const OFF_STACK: usize = 16;
+pub const OFF_RIP: usize = 24;
+pub const OFF_SLOW: usize = 32;
+
+/// Entry from a stub: `rcx` = where to go on, all else as at the call.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_entry() {
+    naked_asm!(
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push rcx",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push 0",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        common = sym entry_common,
+    )
+}
+
+/// Entry by way of SIGSYS: the handler has put where to go on into the thread.
+#[unsafe(naked)]
+pub extern "C" fn mw_entry_slow() {
+    naked_asm!(
+        "mov rcx, gs:[{slow}]",
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push rcx",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push 1",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        slow = const OFF_SLOW,
+        common = sym entry_common,
+    )
+}
+
+#[unsafe(naked)]
+extern "C" fn entry_common() {
+    naked_asm!(
+        "sub rsp, 256",
+        "movaps [rsp], xmm0",
+        "movaps [rsp+16], xmm1",
+        "movaps [rsp+32], xmm2",
+        "movaps [rsp+48], xmm3",
+        "movaps [rsp+64], xmm4",
+        "movaps [rsp+80], xmm5",
+        "movaps [rsp+96], xmm6",
+        "movaps [rsp+112], xmm7",
+        "movaps [rsp+128], xmm8",
+        "movaps [rsp+144], xmm9",
+        "movaps [rsp+160], xmm10",
+        "movaps [rsp+176], xmm11",
+        "movaps [rsp+192], xmm12",
+        "movaps [rsp+208], xmm13",
+        "movaps [rsp+224], xmm14",
+        "movaps [rsp+240], xmm15",
+        "cld",
+        "mov rdi, rsp",
+        "call {dispatch}",
+        "jmp {leave}",
+        dispatch = sym crate::call::dispatch,
+        leave = sym leave_here,
+    )
+}
+
+/// Goes to the program; `rsp` points to its `Regs`.
+#[unsafe(naked)]
+extern "C" fn leave_here() {
+    naked_asm!(
+        "movaps xmm0, [rsp]",
+        "movaps xmm1, [rsp+16]",
+        "movaps xmm2, [rsp+32]",
+        "movaps xmm3, [rsp+48]",
+        "movaps xmm4, [rsp+64]",
+        "movaps xmm5, [rsp+80]",
+        "movaps xmm6, [rsp+96]",
+        "movaps xmm7, [rsp+112]",
+        "movaps xmm8, [rsp+128]",
+        "movaps xmm9, [rsp+144]",
+        "movaps xmm10, [rsp+160]",
+        "movaps xmm11, [rsp+176]",
+        "movaps xmm12, [rsp+192]",
+        "movaps xmm13, [rsp+208]",
+        "movaps xmm14, [rsp+224]",
+        "movaps xmm15, [rsp+240]",
+        "add rsp, 264",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "pop r11",
+        "pop r10",
+        "pop r9",
+        "pop r8",
+        "pop rax",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "add rsp, 8",
+        "pop qword ptr gs:[{rip}]",
+        "popfq",
+        "pop rsp",
+        "jmp qword ptr gs:[{rip}]",
+        rip = const OFF_RIP,
+    )
+}
+
+/// Leaves the monitor with the registers at `regs`, which lie on the current
+/// thread's monitor stack.
+#[unsafe(naked)]
+pub unsafe extern "C" fn leave_with(regs: *const Regs) -> ! {
+    naked_asm!("mov rsp, rdi", "jmp {leave}", leave = sym leave_here)
+}
+
+/// Where the injector sends a fresh image: `rdi` = exec slot, `rsi` = the
+/// arena's descriptor. Takes a stack of the monitor's own before anything
+/// else, so that the program's stack stays as the kernel made it.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_init() {
+    naked_asm!(
+        "mov r12, rdi",
+        "mov r13, rsi",
+        "mov eax, 9",
+        "movabs rdi, {slots}",
+        "mov esi, {size}",
+        "mov edx, 3",
+        "mov r10d, 0x100022", // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+        "mov r8, -1",
+        "xor r9d, r9d",
+        "syscall",
+        "movabs rsp, {top}",
+        "mov rdi, r12",
+        "mov rsi, r13",
+        "call {init}",
+        "ud2",
+        slots = const protocol::layout::SLOTS_BASE,
+        size = const protocol::layout::SLOT_SIZE,
+        // Below the place where the first registers will be put.
+        top = const protocol::layout::SLOTS_BASE + protocol::layout::SLOT_SIZE - 0x400,
+        init = sym crate::process::init,
+    )
+}
+
+/// A raw system call.
+///
+/// # Safety
+/// As for the call itself.
+#[inline(always)]
+pub unsafe fn syscall(nr: u64, args: [u64; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the kernel clobbers rax, rcx and r11 only; what it does to
+    // memory is the caller's business.
+    unsafe {
+        asm!("syscall",
+            inlateout("rax") nr as i64 => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// A call that may block. If a signal is queued for the program, now or at any
+/// moment before the kernel has begun the call, it is not made and `-EINTR`
+/// returned: the handler moves a thread that is between `interruptible_begin`
+/// and `interruptible_call` to `interruptible_abort`.
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall_interruptible(
+    nr: u64,
+    args: *const [u64; 6],
+    pending: *const u32,
+) -> i64 {
+    naked_asm!(
+        "mov rax, rdi",
+        "mov rcx, rsi",
+        "mov r11, rdx",
+        "mov rdi, [rcx]",
+        "mov rsi, [rcx+8]",
+        "mov rdx, [rcx+16]",
+        "mov r10, [rcx+24]",
+        "mov r8, [rcx+32]",
+        "mov r9, [rcx+40]",
+        ".globl mw_interruptible_begin",
+        "mw_interruptible_begin:",
+        "cmp dword ptr [r11], 0",
+        "jne mw_interruptible_abort",
+        ".globl mw_interruptible_call",
+        "mw_interruptible_call:",
+        "syscall",
+        "ret",
+        ".globl mw_interruptible_abort",
+        "mw_interruptible_abort:",
+        "mov rax, -4",
+        "ret",
+    )
+}
+
+unsafe extern "C" {
+    safe fn mw_interruptible_begin();
+    safe fn mw_interruptible_call();
+    safe fn mw_interruptible_abort();
+    safe fn mw_copy_begin();
+    safe fn mw_copy_end();
+    safe fn mw_copy_fault();
+}
+
+/// If `rip` is in the stretch in which a blocking call must not be begun any
+/// more, where to go instead.
+pub fn abort_blocking(rip: u64) -> Option<u64> {
+    let begin = mw_interruptible_begin as *const () as u64;
+    let call = mw_interruptible_call as *const () as u64;
+    (begin..=call)
+        .contains(&rip)
+        .then_some(mw_interruptible_abort as *const () as u64)
+}
+
+/// If `rip` is in the guarded copy, where a fault goes on.
+pub fn copy_fault(rip: u64) -> Option<u64> {
+    let begin = mw_copy_begin as *const () as u64;
+    let end = mw_copy_end as *const () as u64;
+    (begin..end)
+        .contains(&rip)
+        .then_some(mw_copy_fault as *const () as u64)
+}
+
+/// Copies `len` bytes where either side may not be mapped. Returns how many
+/// bytes were NOT copied.
+///
+/// # Safety
+/// Where both sides are mapped, `to` must be writable memory that nothing of
+/// the monitor's own lives in.
+#[unsafe(naked)]
+pub unsafe extern "C" fn copy_guarded(to: u64, from: u64, len: u64) -> u64 {
+    naked_asm!(
+        "mov rcx, rdx",
+        ".globl mw_copy_begin",
+        "mw_copy_begin:",
+        "rep movsb",
+        ".globl mw_copy_end",
+        "mw_copy_end:",
+        ".globl mw_copy_fault",
+        "mw_copy_fault:",
+        "mov rax, rcx",
+        "ret",
+    )
+}
+
+/// Starts a thread (or a vfork child): the new one runs `mw_child` with the
+/// word at the top of its stack.
+///
+/// # Safety
+/// `stack` points to a word that holds the new thread's `Thread` address, with
+/// free stack below.
+#[unsafe(naked)]
+pub unsafe extern "C" fn clone_on_stack(
+    flags: u64,
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    tls: u64,
+) -> i64 {
+    naked_asm!(
+        "mov r10, rcx",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "mov rdi, [rsp]",
+        "and rsp, -16",
+        "call {child}",
+        "mov rsp, rax",
+        "jmp {leave}",
+        child = sym crate::process::child_begin,
+        leave = sym leave_here,
+    )
+}
+
+/// The handler of all signals, as the kernel calls it.
+#[unsafe(naked)]
+pub extern "C" fn signal_entry() {
+    naked_asm!(
+        "cld",
+        "push rbp",
+        "mov rbp, rsp",
+        "and rsp, -16",
+        "call {handler}",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+        handler = sym crate::signal::on_signal,
+    )
+}
+
+#[unsafe(naked)]
+pub extern "C" fn signal_restorer() {
+    naked_asm!("mov eax, 15", "syscall", "ud2")
+}
+
+/// The current thread's record.
+#[inline(always)]
+pub fn thread_address() -> u64 {
+    let address: u64;
+    // SAFETY: gs points to the thread's record from the moment the monitor is
+    // set up in it; its first word is its own address.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) address, options(nostack, readonly, preserves_flags))
+    };
+    address
+}
+
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: rdtsc has no effect on memory.
+    unsafe { core::arch::x86_64::_rdtsc() >> protocol::shared::TICK_SHIFT }
+}
+
+/// Which parts of the register state the kernel lets programs use.
+pub fn xstate_mask() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: every x86-64 kernel with signal frames of the kind we make has
+    // OSXSAVE on.
+    unsafe {
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+pub fn xstate_size() -> u32 {
+    core::arch::x86_64::__cpuid_count(0xd, 0).ebx
+}
+
+/// Stores the floating-point and vector state, with the low halves of the
+/// vector registers as the program had them.
+///
+/// # Safety
+/// `to` is 64-byte aligned and has room for `xstate_size()` bytes.
+#[unsafe(naked)]
+pub unsafe extern "C" fn xsave(to: u64, xmm: *const [[u64; 2]; 16], mask: u64) {
+    naked_asm!(
+        "movups xmm0, [rsi]",
+        "movups xmm1, [rsi+16]",
+        "movups xmm2, [rsi+32]",
+        "movups xmm3, [rsi+48]",
+        "movups xmm4, [rsi+64]",
+        "movups xmm5, [rsi+80]",
+        "movups xmm6, [rsi+96]",
+        "movups xmm7, [rsi+112]",
+        "movups xmm8, [rsi+128]",
+        "movups xmm9, [rsi+144]",
+        "movups xmm10, [rsi+160]",
+        "movups xmm11, [rsi+176]",
+        "movups xmm12, [rsi+192]",
+        "movups xmm13, [rsi+208]",
+        "movups xmm14, [rsi+224]",
+        "movups xmm15, [rsi+240]",
+        "mov eax, edx",
+        "shr rdx, 32",
+        "xsave64 [rdi]",
+        "ret",
+    )
+}
+
+/// The reverse of `xsave`.
+///
+/// # Safety
+/// `from` is a valid, 64-byte aligned XSAVE image.
+#[unsafe(naked)]
+pub unsafe extern "C" fn xrstor(from: u64, xmm: *mut [[u64; 2]; 16], mask: u64) {
+    naked_asm!(
+        "mov eax, edx",
+        "shr rdx, 32",
+        "xrstor64 [rdi]",
+        "movups [rsi], xmm0",
+        "movups [rsi+16], xmm1",
+        "movups [rsi+32], xmm2",
+        "movups [rsi+48], xmm3",
+        "movups [rsi+64], xmm4",
+        "movups [rsi+80], xmm5",
+        "movups [rsi+96], xmm6",
+        "movups [rsi+112], xmm7",
+        "movups [rsi+128], xmm8",
+        "movups [rsi+144], xmm9",
+        "movups [rsi+160], xmm10",
+        "movups [rsi+176], xmm11",
+        "movups [rsi+192], xmm12",
+        "movups [rsi+208], xmm13",
+        "movups [rsi+224], xmm14",
+        "movups [rsi+240], xmm15",
+        "ret",
+    )
+}
+
+/// The compiler calls these by name.
+mod builtins {
+    use core::arch::naked_asm;
+
+    #[unsafe(naked)]
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn memcpy(_to: *mut u8, _from: *const u8, _len: usize) -> *mut u8 {
+        naked_asm!(
+            "mov rax, rdi",
+            "mov rcx, rdx",
+            "cmp rcx, 64",
+            "ja 3f",
+            "2:",
+            "cmp rcx, 8",
+            "jb 4f",
+            "mov r8, [rsi]",
+            "mov [rdi], r8",
+            "add rsi, 8",
+            "add rdi, 8",
+            "sub rcx, 8",
+            "jmp 2b",
+            "4:",
+            "test rcx, rcx",
+            "jz 5f",
+            "mov r8b, [rsi]",
+            "mov [rdi], r8b",
+            "inc rsi",
+            "inc rdi",
+            "dec rcx",
+            "jmp 4b",
+            "3:",
+            "rep movsb",
+            "5:",
+            "ret",
+        )
+    }
+
+    #[unsafe(naked)]
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn memmove(_to: *mut u8, _from: *const u8, _len: usize) -> *mut u8 {
+        naked_asm!(
+            "mov rax, rdi",
+            "mov rcx, rdx",
+            "mov r8, rdi",
+            "sub r8, rsi",
+            "cmp r8, rdx",
+            "jb 2f",
+            "rep movsb",
+            "ret",
+            "2:",
+            "std",
+            "lea rsi, [rsi+rcx-1]",
+            "lea rdi, [rdi+rcx-1]",
+            "rep movsb",
+            "cld",
+            "ret",
+        )
+    }
+
+    #[unsafe(naked)]
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn memset(_to: *mut u8, _byte: i32, _len: usize) -> *mut u8 {
+        naked_asm!(
+            "mov r8, rdi",
+            "mov rcx, rdx",
+            "mov eax, esi",
+            "rep stosb",
+            "mov rax, r8",
+            "ret",
+        )
+    }
+
+    #[unsafe(naked)]
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn memcmp(_a: *const u8, _b: *const u8, _len: usize) -> i32 {
+        naked_asm!(
+            "xor ecx, ecx",
+            "2:",
+            "cmp rcx, rdx",
+            "je 3f",
+            "movzx eax, byte ptr [rdi+rcx]",
+            "movzx r8d, byte ptr [rsi+rcx]",
+            "inc rcx",
+            "sub eax, r8d",
+            "jz 2b",
+            "ret",
+            "3:",
+            "xor eax, eax",
+            "ret",
+        )
+    }
+
+    #[unsafe(naked)]
+    #[unsafe(no_mangle)]
+    pub unsafe extern "C" fn bcmp(_a: *const u8, _b: *const u8, _len: usize) -> i32 {
+        naked_asm!("jmp {}", sym memcmp)
+    }
+}

@@ -1,0 +1,404 @@
+//! What happens at a system call: it is made, and its result and all that the
+//! kernel wrote go into the log. What belongs to each call is said by the
+//! table in `protocol`; calls that create processes, change memory or concern
+//! signals have code of their own elsewhere.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use protocol::record::at;
+use protocol::syscall::{How, Syscall};
+use protocol::table;
+
+use crate::arch::{self, Regs};
+use crate::capture::{self, Blobs};
+use crate::scratch::Redirected;
+use crate::state::{Thread, space, thread};
+use crate::sys::{self, nr};
+use crate::{ioctl, log, mem, memory, patcher, process, recorder, signal, turn};
+
+/// The program made a call: everything starts here.
+pub extern "C" fn dispatch(regs: &mut Regs) {
+    let thread = thread();
+    thread.busy.store(1, Relaxed);
+    let site = if regs.slow != 0 {
+        regs.rip - 2
+    } else {
+        // SAFETY: stubs and the vdso keep the site in the word before the
+        // place to go on.
+        unsafe { *((regs.rip - 8) as *const u64) }
+    };
+    if thread.pending.load(Acquire) != 0 && site != 0 && deliver_before(thread, regs, site) {
+        return leave(thread, regs);
+    }
+    if space().turns.get() != 0 {
+        turn::offer(thread);
+    }
+    perform(thread, regs, site);
+    signal::deliver(thread, regs, at::CALL_EXIT);
+    if regs.rip == site {
+        regs.rip = patcher::to_stub(site);
+    }
+    leave(thread, regs);
+}
+
+/// The last thing before the program runs again: nothing may wait any more.
+fn leave(thread: &Thread, regs: &mut Regs) {
+    loop {
+        thread.busy.store(0, Release);
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        if thread.pending.load(Acquire) == 0 {
+            return;
+        }
+        thread.busy.store(1, Release);
+        signal::deliver(thread, regs, at::CALL_EXIT);
+    }
+}
+
+/// A signal came before the call was begun: the handler first. True if the
+/// program goes elsewhere.
+fn deliver_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
+    let resume = regs.rip;
+    regs.rip = site;
+    signal::deliver(thread, regs, at::CALL_ENTRY);
+    if regs.rip == site {
+        regs.rip = resume;
+        return false;
+    }
+    true
+}
+
+fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
+    let number = regs.rax;
+    let args = regs.args();
+    let Some(row) = table::syscall(number) else {
+        log::done(log::call(thread, number, &args, 6, -sys::ENOSYS, 0));
+        let mut text = *b"system call number      has no rule: the program got ENOSYS";
+        write_decimal(&mut text[19..23], number);
+        recorder::note(thread, number, 1, &text);
+        regs.rax = -sys::ENOSYS as u64;
+        return;
+    };
+    let result = match row.how {
+        How::Plain => plain(thread, row, args),
+        How::Block => blocking(thread, row, args),
+        How::Memory => memory::perform(thread, row, args),
+        How::Control => match control(thread, regs, row, args) {
+            Some(result) => result,
+            None => return,
+        },
+        How::Refuse(errno) => {
+            let result = -i64::from(errno);
+            log::done(log::call(thread, number, &args, row.args.len(), result, 0));
+            // glibc asks for these two in every process and goes on without.
+            if !matches!(row.name, "rseq" | "clone3" | "restart_syscall") {
+                recorder::note(thread, number, 0, row.name.as_bytes());
+            }
+            result
+        }
+    };
+    if result == -sys::ERESTARTSYS {
+        regs.rip = site;
+    } else {
+        regs.rax = result as u64;
+    }
+}
+
+/// Calls that make or end threads and processes, and those about signals.
+/// None: the registers are as they shall be.
+fn control(
+    thread: &Thread,
+    regs: &mut Regs,
+    row: &'static Syscall,
+    args: [u64; 6],
+) -> Option<i64> {
+    let number = u64::from(row.nr);
+    let result = match number {
+        nr::RT_SIGRETURN => {
+            signal::sigreturn(thread, regs);
+            return None;
+        }
+        nr::CLONE | nr::FORK | nr::VFORK => {
+            return process::clone(thread, regs, row, args);
+        }
+        nr::EXECVE | nr::EXECVEAT => return Some(process::exec(thread, row, args)),
+        nr::EXIT => process::exit(thread, row, args),
+        nr::EXIT_GROUP => process::exit_group(thread, row, args),
+        nr::RT_SIGACTION => signal::sigaction(thread, &args),
+        nr::RT_SIGPROCMASK => signal::sigprocmask(thread, &args),
+        nr::SIGALTSTACK => signal::sigaltstack(thread, &args, regs.rsp),
+        nr::RT_SIGSUSPEND => {
+            let mask = mem::read::<u64>(args[0]);
+            start(thread, row, &args);
+            let result = match mask {
+                Some(mask) if args[1] == 8 => {
+                    turn::give(thread);
+                    let result = signal::suspend(thread, Some(mask));
+                    turn::take(thread);
+                    result
+                }
+                Some(_) => -sys::EINVAL,
+                None => -sys::EFAULT,
+            };
+            finish(thread, row, &args, result, &Blobs::new());
+            return Some(result);
+        }
+        nr::SET_TID_ADDRESS => {
+            thread.child_tid.set(args[0]);
+            i64::from(thread.tid.get())
+        }
+        nr::ARCH_PRCTL => process::arch_prctl(&args),
+        nr::PRCTL if is_refused_prctl(args[0]) => -sys::EINVAL,
+        // SAFETY: the program's own call; the kernel checks its pointers.
+        _ => unsafe { arch::syscall(number, args) },
+    };
+    finish_call(thread, row, &args, result, &Blobs::new());
+    Some(result)
+}
+
+/// What would turn the monitor's own ways against it, or could not be
+/// replayed: seccomp, syscall user dispatch, the layout of memory, the
+/// auxiliary vector.
+fn is_refused_prctl(option: u64) -> bool {
+    matches!(option as u32, 22 | 26 | 35 | 59 | 0x4155_5856)
+}
+
+/// Makes the program's call for real.
+fn native(number: u64, args: [u64; 6]) -> i64 {
+    if matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
+        && let Some(result) = clock(number, &args)
+    {
+        return result;
+    }
+    // SAFETY: the program's own call; the kernel checks its pointers, and
+    // those that would touch the monitor's memory were refused.
+    unsafe { arch::syscall(number, args) }
+}
+
+/// Clock reads that the kernel's vdso answers without a system call.
+fn clock(number: u64, args: &[u64; 6]) -> Option<i64> {
+    let function = space().vdso_clock.get();
+    if function == 0 {
+        return None;
+    }
+    // SAFETY: the address of __vdso_clock_gettime, found by the recorder in
+    // this very vdso; it has this signature.
+    let read: extern "C" fn(u64, *mut [u64; 2]) -> i32 = unsafe {
+        core::mem::transmute::<u64, extern "C" fn(u64, *mut [u64; 2]) -> i32>(function)
+    };
+    let mut now = [0u64; 2];
+    match number {
+        nr::CLOCK_GETTIME => {
+            if !matches!(args[0] as u32, 0 | 1 | 4 | 5 | 6 | 7 | 11) || read(args[0], &mut now) != 0 {
+                return None;
+            }
+            Some(if mem::write(args[1], &now) { 0 } else { -sys::EFAULT })
+        }
+        nr::GETTIMEOFDAY => {
+            if args[1] != 0 || args[0] == 0 || read(0, &mut now) != 0 {
+                return None;
+            }
+            now[1] /= 1000;
+            Some(if mem::write(args[0], &now) { 0 } else { -sys::EFAULT })
+        }
+        _ => {
+            if read(5, &mut now) != 0 || (args[0] != 0 && !mem::write(args[0], &now[0])) {
+                return None;
+            }
+            Some(now[0] as i64)
+        }
+    }
+}
+
+/// A call that cannot block.
+fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if number == nr::IOCTL {
+        return ioctl::perform(thread, row, args);
+    }
+    if let Some(result) = guard_descriptor(number, &args) {
+        finish_call(thread, row, &args, result, &Blobs::new());
+        return result;
+    }
+    let before = capture::lengths_before(row, &args);
+    let result = native(number, args);
+    let mut blobs = Blobs::new();
+    capture::inputs(row, &args, &mut blobs);
+    capture::outputs(row, &args, result, &before, &mut blobs);
+    capture::extra(thread, number, &args, result, &mut blobs);
+    if let Some(entry) = log::call(thread, number, &args, row.args.len(), result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+    result
+}
+
+/// A call that may block: two events.
+fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if number == nr::FUTEX
+        && let Some(result) = futex_at_once(thread, row, &args)
+    {
+        return result;
+    }
+    start(thread, row, &args);
+    let before = capture::lengths_before(row, &args);
+    let turns = space().turns.get() != 0;
+    let redirected = if turns { Redirected::new(thread, row, &args) } else { Redirected::none(args) };
+    let mut made = redirected.args();
+
+    // A mask that the call sets while it waits: ours must stay open.
+    let mask = capture::wait_mask(number, &args);
+    let kernel = mask.map_or(0, signal::kernel_mask);
+    let pair = [(&raw const kernel) as u64, 8];
+    if mask.is_some() {
+        match number {
+            nr::PSELECT6 => made[5] = pair.as_ptr() as u64,
+            nr::PPOLL => made[3] = pair[0],
+            _ => made[4] = pair[0],
+        }
+    }
+
+    if turns && !redirected.is_direct() {
+        turn::give(thread);
+    }
+    let mut result;
+    loop {
+        // SAFETY: as in `native`.
+        result = unsafe {
+            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
+        };
+        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
+            break;
+        }
+    }
+    if turns {
+        turn::take(thread);
+    }
+    result = redirected.finish(result);
+
+    if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
+        if let Some(mask) = mask {
+            thread.saved_mask.set(thread.mask.get());
+            thread.has_saved_mask.set(1);
+            thread.mask.set(mask);
+        } else if signal::restarts(thread, number, &args) {
+            result = -sys::ERESTARTSYS;
+        }
+    }
+    let mut blobs = Blobs::new();
+    capture::outputs(row, &args, result, &before, &mut blobs);
+    capture::extra(thread, number, &args, result, &mut blobs);
+    finish(thread, row, &args, result, &blobs);
+    result
+}
+
+/// Futex operations that do not wait are one event; those that the kernel
+/// answers by writing into the word on its own are refused as by a kernel
+/// without them.
+fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    let result = match args[1] & 0x7f {
+        WAIT | WAIT_BITSET => return None,
+        6 | 7 | 8 | 11 | 12 | 13 => -sys::ENOSYS,
+        // SAFETY: as in `native`; wakes never block.
+        _ => unsafe { arch::syscall(nr::FUTEX, *args) },
+    };
+    let mut blobs = Blobs::new();
+    if args[1] & 0x7f == 5 {
+        // FUTEX_WAKE_OP changes the second word.
+        blobs.memory(4, args[4], 4);
+    }
+    if let Some(entry) =
+        log::call(thread, nr::FUTEX, args, row.args.len(), result, blobs.count())
+    {
+        blobs.write(entry).commit();
+    }
+    Some(result)
+}
+
+/// The program must not close, replace or duplicate away the descriptor that
+/// leads to the arena.
+fn guard_descriptor(number: u64, args: &[u64; 6]) -> Option<i64> {
+    let ours = space().arena_fd.get() as u64;
+    let low = |arg: u64| arg & 0xffff_ffff;
+    match number {
+        nr::CLOSE if low(args[0]) == ours => Some(-sys::EBADF),
+        nr::DUP2 | nr::DUP3 if low(args[1]) == ours => Some(-sys::EBADF),
+        nr::CLOSE_RANGE if low(args[0]) <= ours && ours <= low(args[1]) => {
+            let (first, last, flags) = (low(args[0]), low(args[1]), args[2]);
+            let mut result = 0;
+            if first < ours {
+                result = sys::call(nr::CLOSE_RANGE, first, ours - 1, flags, 0, 0, 0);
+            }
+            if result == 0 && ours < last {
+                result = sys::call(nr::CLOSE_RANGE, ours + 1, last, flags, 0, 0, 0);
+            }
+            Some(result)
+        }
+        _ => None,
+    }
+}
+
+/// The first half of a call that may block.
+pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
+    let mut blobs = Blobs::new();
+    capture::inputs(row, args, &mut blobs);
+    let number = u64::from(row.nr);
+    if let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) {
+        blobs.write(entry).commit();
+    }
+}
+
+/// The second half.
+pub fn finish(
+    thread: &Thread,
+    row: &'static Syscall,
+    args: &[u64; 6],
+    result: i64,
+    blobs: &Blobs,
+) {
+    let _ = args;
+    if let Some(entry) = log::end(thread, u64::from(row.nr), result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+}
+
+/// One event for a call that was made by the monitor's own code; `more` goes
+/// after what the table says.
+pub fn finish_call(
+    thread: &Thread,
+    row: &'static Syscall,
+    args: &[u64; 6],
+    result: i64,
+    more: &Blobs,
+) {
+    let before = [0; 6];
+    let mut blobs = Blobs::new();
+    capture::inputs(row, args, &mut blobs);
+    capture::outputs(row, args, result, &before, &mut blobs);
+    let count = blobs.count() + more.count();
+    let number = u64::from(row.nr);
+    if let Some(entry) = log::call(thread, number, args, row.args.len(), result, count) {
+        more.write(blobs.write(entry)).commit();
+    }
+}
+
+/// Whether the kernel itself begins a call of this kind again after a handler
+/// that asked for it (SA_RESTART).
+pub fn is_restartable(number: u64, args: &[u64; 6]) -> bool {
+    match number {
+        // Waits with a time limit, and waits for signals, never.
+        7 | 23 | 34 | 35 | 65 | 69 | 70 | 128 | 130 | 220 | 230 | 232 | 270 | 271 | 281 | 441 => {
+            false
+        }
+        nr::FUTEX => args[3] == 0,
+        _ => true,
+    }
+}
+
+fn write_decimal(place: &mut [u8], mut number: u64) {
+    for byte in place.iter_mut().rev() {
+        *byte = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}

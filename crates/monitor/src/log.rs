@@ -1,0 +1,241 @@
+//! Appending to a process's log.
+//!
+//! A record is written with `begin`, any number of blobs, and `commit`, by the
+//! thread that has the turn. `used` in the chunk's head is stored last: what it
+//! covers is whole, whatever happens to the process a moment later.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use protocol::layout::ARENA_BASE;
+use protocol::record::{Head, Memory, blob_head, kind};
+use protocol::shared::{
+    CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, chunk_state, mode,
+};
+
+use crate::state::{Log, Process, Thread, control};
+use crate::{arch, mem, recorder, sys};
+
+impl Log {
+    fn head(&self) -> Option<&'static ChunkHead> {
+        let chunk = self.chunk.get();
+        // SAFETY: a chunk taken from the arena stays mapped; it is made of
+        // atomics.
+        (chunk != 0).then(|| unsafe { &*(chunk as *const ChunkHead) })
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    fn memory(&self) -> &mut Memory {
+        // SAFETY: only the thread that has the turn writes the log, and no
+        // reference outlives the call that made it.
+        unsafe { &mut *self.memory.get() }
+    }
+
+    /// Finishes the current chunk and takes another. False: recording is over.
+    fn next_chunk(&self, process: &Process) -> bool {
+        if let Some(head) = self.head() {
+            head.used.store(self.position.get(), Release);
+            control().chunk_state[self.index.get() as usize & (CHUNKS_MAX - 1)]
+                .store(chunk_state::FULL, Release);
+            sys::call(sys::nr::MADVISE, self.chunk.get(), CHUNK_SIZE as u64, 4, 0, 0, 0);
+            self.chunk.set(0);
+            recorder::ring();
+        }
+        let Some(index) = recorder::take_chunk() else {
+            self.off.set(1);
+            return false;
+        };
+        let address = ARENA_BASE + CHUNKS_OFFSET + u64::from(index) * CHUNK_SIZE as u64;
+        self.chunk.set(address);
+        self.index.set(index);
+        self.position.set(CHUNK_HEAD as u32);
+        if let Some(head) = self.head() {
+            head.used.store(0, Relaxed);
+            head.process.store(process.number.get(), Relaxed);
+            head.seq.store(self.seq.get(), Relaxed);
+            head.version.store(protocol::FORMAT_VERSION, Relaxed);
+            head.first_record.store(0, Relaxed);
+            head.first_event.store(self.next_event.get(), Relaxed);
+            head.first_time.store(0, Relaxed);
+            head.first_thread.store(self.thread.get(), Relaxed);
+            head.magic.store(CHUNK_MAGIC, Relaxed);
+            head.used.store(CHUNK_HEAD as u32, Release);
+        }
+        self.seq.set(self.seq.get() + 1);
+        true
+    }
+
+    fn put(&self, process: &Process, mut from: u64, mut len: u64) {
+        while len > 0 {
+            let room = CHUNK_SIZE as u64 - u64::from(self.position.get());
+            if self.chunk.get() == 0 || room == 0 {
+                if self.off.get() != 0 || !self.next_chunk(process) {
+                    return;
+                }
+                continue;
+            }
+            let step = room.min(len);
+            let to = self.chunk.get() + u64::from(self.position.get());
+            // A page of the program's that has gone meanwhile reads as zero.
+            if !mem::copy(to, from, step) {
+                mem::copy_what_is_there(to, from, step);
+            }
+            self.position.set(self.position.get() + step as u32);
+            from += step;
+            len -= step;
+        }
+    }
+
+    fn put_head(&self, process: &Process, head: &Head) {
+        let bytes = head.as_slice();
+        let position = self.position.get() as usize;
+        if self.chunk.get() != 0 && position + bytes.len() <= CHUNK_SIZE {
+            let to = self.chunk.get() as usize + position;
+            // SAFETY: inside the current chunk, which only we write.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len()) };
+            self.position.set((position + bytes.len()) as u32);
+        } else {
+            self.put(process, bytes.as_ptr() as u64, bytes.len() as u64);
+        }
+    }
+}
+
+/// A record being written. Dropping it without `commit` is not possible by
+/// accident: every writer below ends in `commit`.
+#[must_use]
+pub struct Entry<'a> {
+    process: &'a Process,
+}
+
+impl Entry<'_> {
+    pub fn blob(self, tag: u8, from: u64, len: u64) -> Self {
+        let log = &self.process.log;
+        log.put_head(self.process, &blob_head(tag, len as usize));
+        log.put(self.process, from, len);
+        self
+    }
+    pub fn words(self, tag: u8, words: &[u64]) -> Self {
+        self.blob(tag, words.as_ptr() as u64, core::mem::size_of_val(words) as u64)
+    }
+    pub fn blob_begin(self, tag: u8, len: u64) -> Self {
+        self.process.log.put_head(self.process, &blob_head(tag, len as usize));
+        self
+    }
+    pub fn piece(self, from: u64, len: u64) -> Self {
+        self.process.log.put(self.process, from, len);
+        self
+    }
+    pub fn commit(self) {
+        let log = &self.process.log;
+        if let Some(head) = log.head() {
+            head.used.store(log.position.get(), Release);
+        }
+    }
+}
+
+fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memory)> {
+    let log = &process.log;
+    if log.off.get() != 0 {
+        return None;
+    }
+    if control().mode.load(Relaxed) != mode::RECORD {
+        log.off.set(1);
+        return None;
+    }
+    if (log.chunk.get() == 0 || log.position.get() as usize == CHUNK_SIZE)
+        && !log.next_chunk(process)
+    {
+        return None;
+    }
+    let head = log.head()?;
+    if head.first_record.load(Relaxed) == 0 {
+        head.first_event.store(log.next_event.get(), Relaxed);
+        head.first_time.store(time, Relaxed);
+        head.first_thread.store(log.thread.get(), Relaxed);
+        head.first_record.store(log.position.get(), Release);
+        log.memory().forget(time);
+    }
+    Some((Entry { process }, log.memory()))
+}
+
+/// Begins a record of `thread`'s; None when nothing is recorded any more.
+fn begin<'a>(
+    thread: &Thread,
+    process: &'a Process,
+    is_event: bool,
+    make: impl FnOnce(&mut Memory, u64) -> Head,
+) -> Option<Entry<'a>> {
+    let time = arch::ticks();
+    if process.log.thread.get() != thread.number.get() {
+        let (entry, memory) = open(process, time)?;
+        let head = memory.other(kind::THREAD, time, &[u64::from(thread.number.get())], 0);
+        process.log.put_head(process, &head);
+        entry.commit();
+        process.log.thread.set(thread.number.get());
+    }
+    let (entry, memory) = open(process, time)?;
+    let head = make(memory, time);
+    process.log.put_head(process, &head);
+    if is_event {
+        process.log.next_event.set(process.log.next_event.get() + 1);
+    }
+    Some(entry)
+}
+
+pub fn call(
+    thread: &Thread,
+    nr: u64,
+    args: &[u64; 6],
+    count: usize,
+    result: i64,
+    blobs: u8,
+) -> Option<Entry<'static>> {
+    begin(thread, thread.process(), true, |m, t| m.call(nr, t, args, count, result, blobs))
+}
+
+pub fn start(
+    thread: &Thread,
+    nr: u64,
+    args: &[u64; 6],
+    count: usize,
+    blobs: u8,
+) -> Option<Entry<'static>> {
+    begin(thread, thread.process(), true, |m, t| m.start(nr, t, args, count, blobs))
+}
+
+pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
+    begin(thread, thread.process(), true, |m, t| m.end(nr, t, result, blobs))
+}
+
+pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
+    begin(thread, thread.process(), kind::is_event(kind), |m, t| m.other(kind, t, values, blobs))
+}
+
+/// Ends a record of which nothing but the head is wanted.
+pub fn done(entry: Option<Entry<'_>>) {
+    if let Some(entry) = entry {
+        entry.commit();
+    }
+}
+
+/// Lets go of the current chunk, as the process's image ends.
+pub fn close(process: &Process) {
+    let log = &process.log;
+    if let Some(head) = log.head() {
+        head.used.store(log.position.get(), Release);
+        control().chunk_state[log.index.get() as usize & (CHUNKS_MAX - 1)]
+            .store(chunk_state::FULL, Release);
+        log.chunk.set(0);
+        recorder::ring();
+    }
+}
+
+/// A fresh log for a process that just began.
+pub fn reset(process: &Process, seq: u32, next_event: u64) {
+    let log = &process.log;
+    log.chunk.set(0);
+    log.position.set(0);
+    log.seq.set(seq);
+    log.thread.set(u32::MAX);
+    log.next_event.set(next_event);
+    log.off.set(0);
+}

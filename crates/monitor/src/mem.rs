@@ -1,0 +1,106 @@
+//! The program's memory. Every access goes through the guarded copy: the
+//! program may pass any address, and what was mapped a moment ago need not be
+//! now.
+
+use crate::arch;
+use protocol::layout::{MONITOR_BASE, MONITOR_END};
+
+/// Whether a range touches what is the monitor's own.
+pub fn is_ours(address: u64, len: u64) -> bool {
+    address < MONITOR_END && address.saturating_add(len) > MONITOR_BASE
+}
+
+/// Reads a value the program has in memory.
+pub fn read<T: Copy + Plain>(address: u64) -> Option<T> {
+    if is_ours(address, core::mem::size_of::<T>() as u64) {
+        return None;
+    }
+    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    let len = core::mem::size_of::<T>() as u64;
+    // SAFETY: the destination is ours and large enough; a source that is not
+    // mapped is reported, not followed.
+    if unsafe { arch::copy_guarded(value.as_mut_ptr() as u64, address, len) } != 0 {
+        return None;
+    }
+    // SAFETY: fully written, and any bytes are a valid `Plain` value.
+    Some(unsafe { value.assume_init() })
+}
+
+/// Writes a value into the program's memory.
+pub fn write<T: Copy + Plain>(address: u64, value: &T) -> bool {
+    let len = core::mem::size_of::<T>() as u64;
+    // SAFETY: checked not to be the monitor's memory; unmapped is reported.
+    !is_ours(address, len)
+        && unsafe { arch::copy_guarded(address, (&raw const *value) as u64, len) } == 0
+}
+
+/// Copies within the program's memory or between it and the monitor's.
+/// Returns whether all of it went.
+pub fn copy(to: u64, from: u64, len: u64) -> bool {
+    // SAFETY: callers pass program memory checked by the kernel, or buffers
+    // of the monitor's own of that length.
+    len == 0 || unsafe { arch::copy_guarded(to, from, len) } == 0
+}
+
+/// Copies page by page, leaving zeroes where the source is not mapped.
+pub fn copy_what_is_there(to: u64, from: u64, len: u64) {
+    let mut done = 0;
+    while done < len {
+        let step = (4096 - ((from + done) & 4095)).min(len - done);
+        copy(to + done, from + done, step);
+        done += step;
+    }
+}
+
+/// Types for which any bytes are a valid value.
+///
+/// # Safety
+/// Implementors have no invalid bit patterns and no padding that matters.
+pub unsafe trait Plain {}
+// SAFETY: integers.
+unsafe impl Plain for u8 {}
+// SAFETY: integers.
+unsafe impl Plain for u16 {}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: integers.
+unsafe impl Plain for i32 {}
+// SAFETY: integers.
+unsafe impl Plain for u64 {}
+// SAFETY: arrays of the above.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+// SAFETY: made of u64s.
+unsafe impl Plain for crate::state::Action {}
+// SAFETY: made of u64s.
+unsafe impl Plain for crate::state::AltStack {}
+
+/// Whether a range of the program's memory can be read.
+pub fn is_readable(address: u64, len: u64) -> bool {
+    let mut byte = 0u8;
+    let to = (&raw mut byte) as u64;
+    if is_ours(address, len) {
+        return false;
+    }
+    let mut at = address;
+    while at < address + len {
+        if !copy(to, at, 1) {
+            return false;
+        }
+        at = (at & !4095) + 4096;
+    }
+    copy(to, address + len - 1, 1)
+}
+
+/// Writes zeroes; false if some of it cannot be written.
+pub fn fill_zero(address: u64, len: u64) -> bool {
+    let zeroes = [0u64; 64];
+    let mut done = 0;
+    while done < len {
+        let step = (len - done).min(512);
+        if is_ours(address + done, step) || !copy(address + done, zeroes.as_ptr() as u64, step) {
+            return false;
+        }
+        done += step;
+    }
+    true
+}

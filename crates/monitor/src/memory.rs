@@ -1,0 +1,132 @@
+//! Calls that change the address space: made for real, guarded so that the
+//! monitor's own memory stays, with mapped files captured and shared memory
+//! noticed.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use protocol::record::tag;
+use protocol::shared::SHARED_MAX;
+use protocol::syscall::Syscall;
+
+use crate::capture::Blobs;
+use crate::state::{Thread, control, domain, space};
+use crate::sys::{self, nr};
+use crate::{arch, call, mem, patcher, recorder, turn};
+
+const PROT_WRITE: u64 = 2;
+const MREMAP_FIXED: u64 = 2;
+const SHM_RDONLY: u64 = 0o10000;
+
+pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    let mut more = Blobs::new();
+    let result = match number {
+        nr::MMAP => mmap(thread, args, &mut more),
+        nr::MUNMAP if mem::is_ours(args[0], args[1]) => -sys::EINVAL,
+        nr::MREMAP
+            if mem::is_ours(args[0], args[1].max(1))
+                || (args[3] & MREMAP_FIXED != 0 && mem::is_ours(args[4], args[2])) =>
+        {
+            -sys::EFAULT
+        }
+        nr::MPROTECT | nr::MADVISE if mem::is_ours(args[0], args[1]) => -sys::ENOMEM,
+        nr::SHMAT => shmat(thread, args, &mut more),
+        // SAFETY: the program's own call, and not about the monitor's memory.
+        _ => unsafe { arch::syscall(number, args) },
+    };
+    if result >= 0 {
+        match number {
+            nr::MUNMAP => patcher::forget(args[0], args[1]),
+            nr::MREMAP => {
+                patcher::forget(args[0], args[1]);
+                patcher::forget(result as u64, args[2]);
+            }
+            _ => {}
+        }
+    }
+    call::finish_call(thread, row, &args, result, &more);
+    result
+}
+
+fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
+    let [address, len, protection, flags, fd, _] = args;
+    let fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    if fixed && mem::is_ours(address, len) {
+        return -sys::ENOMEM;
+    }
+    let anonymous = flags & sys::MAP_ANONYMOUS != 0;
+    let shared = flags & 3 != sys::MAP_PRIVATE;
+    if !anonymous {
+        if shared && protection & PROT_WRITE != 0
+            && let Some(stat) = sys::fstat(fd)
+        {
+            share(thread, key_of(stat.device, stat.inode));
+        }
+        let id = recorder::capture(thread, fd & 0xffff_ffff);
+        if id != 0 {
+            more.words(tag::FILE, &[id]);
+        }
+    } else if shared {
+        // Children will share it: they join this order of turns.
+        turn::begin(thread);
+        space().shared.set(1);
+    }
+    // SAFETY: the program's own call, checked above.
+    let result = unsafe { arch::syscall(nr::MMAP, args) };
+    if result >= 0 && fixed {
+        patcher::forget(result as u64, len);
+    }
+    result
+}
+
+fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
+    if mem::is_ours(args[1], 1) {
+        return -sys::EINVAL;
+    }
+    if args[2] & SHM_RDONLY == 0 {
+        share(thread, key_of(u64::MAX, args[0]));
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { arch::syscall(nr::SHMAT, args) };
+    if result >= 0 {
+        // How long it is, replay cannot ask.
+        let mut words = [0u64; 14];
+        sys::call(nr::SHMCTL, args[0], 2, words.as_mut_ptr() as u64, 0, 0, 0);
+        more.words(tag::PIECE, &[words[6]]);
+    }
+    result
+}
+
+fn key_of(device: u64, inode: u64) -> u64 {
+    ((device ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ inode)
+        .wrapping_mul(0xff51_afd7_ed55_8ccd)
+        | 1
+}
+
+/// Memory that other processes may map too: all who do take turns together.
+fn share(thread: &Thread, key: u64) {
+    turn::begin(thread);
+    space().shared.set(1);
+    let own = || space().domain.load(Acquire);
+    let table = &control().shared;
+    for step in 0..256 {
+        let place = &table[(key as usize >> 3).wrapping_add(step) & (SHARED_MAX - 1)];
+        match place.key.compare_exchange(0, key, AcqRel, Acquire) {
+            Ok(_) => {
+                domain();
+                place.domain.store(u64::from(own()) + 1, Release);
+                return;
+            }
+            Err(found) if found == key => {
+                let mut other = place.domain.load(Acquire);
+                while other == 0 {
+                    core::hint::spin_loop();
+                    other = place.domain.load(Acquire);
+                }
+                turn::merge(thread, other as u32 - 1);
+                return;
+            }
+            Err(_) => {}
+        }
+    }
+}

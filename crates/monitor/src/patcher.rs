@@ -1,0 +1,255 @@
+//! Turns syscall sites that trapped into jumps to stubs.
+//!
+//! The plan is made by the `patch` crate; here is where the bytes go and what
+//! is remembered. Stubs live in small pools of memory near the code they
+//! belong to. A site whose neighbourhood does not allow it stays on the slow
+//! way.
+
+use core::sync::atomic::Ordering::Acquire;
+
+use patch::{Code, Plan, Stub};
+use protocol::record::{kind, tag};
+
+use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
+use crate::{arch, log, mem, sys};
+
+const POOL_SIZE: u64 = 0x4000;
+/// How much code around a site is looked at for jumps into it.
+const WINDOW: u64 = 0x4000;
+/// Traps before a site is patched: code that runs once is not worth it.
+const TRAPS_FIRST: u32 = 2;
+
+fn find(site: u64) -> Option<usize> {
+    let patches = &space().patches;
+    let mut index = site.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 20;
+    for _ in 0..64 {
+        index &= PATCHES_MAX - 1;
+        match patches[index].get().site {
+            0 => return None,
+            found if found == site => return Some(index),
+            _ => index += 1,
+        }
+    }
+    None
+}
+
+fn place(site: u64) -> Option<usize> {
+    let patches = &space().patches;
+    let mut index = site.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 20;
+    for _ in 0..64 {
+        index &= PATCHES_MAX - 1;
+        let found = patches[index].get().site;
+        if found == 0 || found == site {
+            return Some(index);
+        }
+        index += 1;
+    }
+    None
+}
+
+/// A site trapped. Returns where in a stub the call goes on, if the site is
+/// patched now.
+pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
+    let index = place(site)?;
+    let cell = &space().patches[index];
+    let mut entry = cell.get();
+    if entry.site != site {
+        entry = Patched { site, call: 0, resume: 0, start: 0, length: 0, traps: 0 };
+    }
+    entry.traps = entry.traps.saturating_add(1);
+    if entry.call != 0 {
+        cell.set(entry);
+        // The syscall instruction was left in place and reached directly, or
+        // the code was written anew.
+        return is_in_place(&entry).then_some(entry.call);
+    }
+    if entry.traps == TRAPS_FIRST
+        && let Some((plan, stub)) = patch(thread, site)
+    {
+        entry.call = stub.call;
+        entry.resume = stub.resume;
+        entry.start = plan.patch_start;
+        entry.length = plan.patch_len as u32;
+    }
+    cell.set(entry);
+    (entry.call != 0).then_some(entry.call)
+}
+
+fn is_in_place(entry: &Patched) -> bool {
+    mem::read::<u8>(entry.start) == Some(0xe9)
+}
+
+/// The code around a site that can be read, at most `WINDOW` to each side.
+fn window(site: u64) -> Option<Code<'static>> {
+    let mut from = site & !4095;
+    while from > site.saturating_sub(WINDOW) && mem::read::<u8>(from - 4096).is_some() {
+        from -= 4096;
+    }
+    let mut to = (site & !4095) + 4096;
+    while to < site + WINDOW && mem::read::<u8>(to).is_some() {
+        to += 4096;
+    }
+    if mem::is_ours(from, to - from) {
+        return None;
+    }
+    // SAFETY: just seen to be readable; nobody unmaps it while this thread has
+    // the turn and looks at it.
+    let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, (to - from) as usize) };
+    Some(Code { base: from, bytes })
+}
+
+fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
+    let plan = patch::plan(window(site)?, site).ok()?;
+    let end = plan.patch_start + plan.patch_len as u64;
+    for slot in 0..space().slots_used.get() {
+        let at = thread_in_slot(slot).interrupted_at.load(Acquire);
+        if plan.patch_start < at && at < end {
+            return None;
+        }
+    }
+    let protection = protection_of(plan.patch_start)?;
+    let address = room(thread, site)?;
+    let mut bytes = [0xcc; patch::STUB_MAX];
+    let stub = patch::write_stub(&plan, address, arch::mw_entry as *const () as u64, &mut bytes)?;
+    let jump = patch::jump_bytes(&plan, address)?;
+    let page = plan.patch_start & !4095;
+    let len = (end - page + 4095) & !4095;
+    if sys::call(sys::nr::MPROTECT, page, len, 7, 0, 0, 0) != 0
+        && sys::call(sys::nr::MPROTECT, page, len, 3, 0, 0, 0) != 0
+    {
+        return None;
+    }
+    mem::copy(address, bytes.as_ptr() as u64, stub.len as u64);
+    let jump = jump.as_slice();
+    let original = plan.overwritten();
+    mem::copy(plan.patch_start, jump.as_ptr() as u64, jump.len() as u64);
+    sys::call(sys::nr::MPROTECT, page, len, protection, 0, 0, 0);
+    use_room(stub.len as u32);
+    if let Some(entry) = log::other(
+        thread,
+        kind::PATCH,
+        &[site, address, plan.patch_start, plan.patch_len as u64],
+        1,
+    ) {
+        entry.blob(tag::CODE, original.as_ptr() as u64, original.len() as u64).commit();
+    }
+    Some((plan, stub))
+}
+
+/// Program text is readable and executable; code that is writable too (made
+/// at run time) is left alone, because the program may change it under us.
+fn protection_of(address: u64) -> Option<u64> {
+    let byte = mem::read::<u8>(address)?;
+    if mem::write(address, &byte) { None } else { Some(sys::PROT_RX) }
+}
+
+/// Room for a stub within reach of `site`; its pool is the last one used.
+fn room(thread: &Thread, site: u64) -> Option<u64> {
+    let space = space();
+    let count = space.pool_count.get() as usize;
+    for (index, cell) in space.pools.iter().take(count).enumerate() {
+        let pool = cell.get();
+        let near = pool.start.abs_diff(site) < 0x7000_0000;
+        if near && pool.used + patch::STUB_MAX as u32 <= pool.size {
+            space.pool_current.set(index as u32);
+            return Some(pool.start + u64::from(pool.used));
+        }
+    }
+    if count == POOLS_MAX {
+        return None;
+    }
+    // Below the code first: heaps grow upwards from it.
+    let base = site & !0xf_ffff;
+    for step in 1..0x600 {
+        for address in [base.checked_sub(step << 20), base.checked_add(step << 20)] {
+            let Some(address) = address.filter(|a| *a >= 0x1_0000) else { continue };
+            if mem::is_ours(address, POOL_SIZE) {
+                continue;
+            }
+            let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
+            let got = sys::call(sys::nr::MMAP, address, POOL_SIZE, 7, flags, u64::MAX, 0);
+            if got == address as i64 {
+                log::done(log::other(thread, kind::STUBS, &[address, POOL_SIZE], 0));
+                space.pools[count].set(Pool { start: address, used: 0, size: POOL_SIZE as u32 });
+                space.pool_count.set(count as u32 + 1);
+                space.pool_current.set(count as u32);
+                return Some(address);
+            }
+            if got > 0 {
+                sys::call(sys::nr::MUNMAP, got as u64, POOL_SIZE, 0, 0, 0, 0);
+            }
+        }
+    }
+    None
+}
+
+fn use_room(len: u32) {
+    let cell = &space().pools[space().pool_current.get() as usize & (POOLS_MAX - 1)];
+    let mut pool = cell.get();
+    pool.used += (len + 15) & !15;
+    cell.set(pool);
+}
+
+pub fn in_stub(rip: u64) -> bool {
+    let space = space();
+    space.pools.iter().take(space.pool_count.get() as usize).any(|cell| {
+        let pool = cell.get();
+        (pool.start..pool.start + u64::from(pool.size)).contains(&rip)
+    })
+}
+
+/// Where the program's own code has what the stub has at `rip`: what a handler
+/// or a debugger is shown.
+pub fn to_program(rip: u64) -> u64 {
+    if !in_stub(rip) {
+        return rip;
+    }
+    // The word before the place to go on is the site; relocated instructions
+    // follow it.
+    let site = mem::read::<u64>(rip - 8).unwrap_or(0);
+    match find(site).map(|i| space().patches[i].get()) {
+        Some(entry) if entry.resume == rip => site + 2,
+        Some(entry) if entry.call == rip => site,
+        _ => space()
+            .patches
+            .iter()
+            .map(core::cell::Cell::get)
+            .find(|e| e.call != 0 && (e.call == rip || e.resume == rip))
+            .map_or(rip, |e| if e.call == rip { e.site } else { e.site + 2 }),
+    }
+}
+
+/// Where a thread that is to go on at `rip` must go on now: in the stub, if
+/// the place has become the middle of a jump.
+pub fn to_stub(rip: u64) -> u64 {
+    if let Some(entry) = find(rip).map(|i| space().patches[i].get())
+        && entry.call != 0
+        && is_inside(&entry, rip)
+    {
+        return entry.call;
+    }
+    if let Some(entry) = find(rip.wrapping_sub(2)).map(|i| space().patches[i].get())
+        && entry.call != 0
+        && is_inside(&entry, rip)
+    {
+        return entry.resume;
+    }
+    rip
+}
+
+fn is_inside(entry: &Patched, rip: u64) -> bool {
+    entry.start < rip && rip < entry.start + u64::from(entry.length) && is_in_place(entry)
+}
+
+/// Code was unmapped or replaced: what was patched there is gone.
+pub fn forget(start: u64, len: u64) {
+    let end = start.saturating_add(len);
+    for cell in &space().patches {
+        let mut entry = cell.get();
+        if entry.site >= start && entry.site < end {
+            entry.call = 0;
+            entry.traps = 0;
+            cell.set(entry);
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! Threads and processes: how they begin, become something else, and end.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use protocol::layout::{
+    ARENA_BASE, IMAGE_BASE, PREEMPT_SIGNAL, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE,
+};
+use protocol::record::{at, begin, kind, tag};
+use protocol::shared::{ARENA_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, request_kind};
+use protocol::syscall::Syscall;
+
+use crate::arch::{self, Regs};
+use crate::capture::Blobs;
+use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
+use crate::sys::{self, nr};
+use crate::{call, log, mem, recorder, signal, turn};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_SET_FS: u64 = 0x1002;
+const ARCH_GET_FS: u64 = 0x1003;
+const ARCH_GET_GS: u64 = 0x1004;
+
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+
+/// From now on every call made outside of the monitor's text comes to us.
+fn watch_calls() {
+    let len = space().image_end.get() - IMAGE_BASE;
+    if sys::call(nr::PRCTL, PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, len, 0, 0) != 0 {
+        sys::die(b"the kernel has no syscall user dispatch");
+    }
+}
+
+/// What a thread needs before it can run program code.
+fn settle(thread: &Thread) {
+    sys::call(nr::ARCH_PRCTL, ARCH_SET_GS, thread.this.get(), 0, 0, 0, 0);
+    signal::set_kernel_stack(thread);
+    thread.tid.set(sys::gettid());
+    watch_calls();
+}
+
+/// A fresh image, set up by the injector: becomes ours, then begins.
+pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
+    if !sys::map_anonymous(SPACE_BASE, core::mem::size_of::<Space>() as u64 + 4096) {
+        sys::die(b"no memory for the monitor");
+    }
+    let flags = sys::MAP_SHARED | 0x10_0000;
+    let got = sys::call(nr::MMAP, ARENA_BASE, ARENA_SIZE, sys::PROT_RW, flags, arena_fd, 0);
+    if got != ARENA_BASE as i64 {
+        sys::die(b"the arena cannot be mapped (is there a limit on address space?)");
+    }
+    let exec = &control().execs[slot as usize & (EXEC_SLOTS - 1)];
+    let space = space();
+    space.entry.set(arch::mw_entry as *const () as u64);
+    space.vdso_clock.set(exec.vdso.load(Relaxed));
+    space.arena_fd.set(arena_fd as i32);
+    space.image_end.set(IMAGE_BASE + exec.image_len.load(Relaxed));
+    space.xstate_mask.set(arch::xstate_mask());
+    space.xstate_size.set(arch::xstate_size());
+    // MXCSR as a fresh thread has it; all else is initial when zero.
+    space.initial_xstate.0[3].set(0x1f80);
+    space.threads.set(1);
+    space.slots_used.set(1);
+
+    let thread = thread_in_slot(0);
+    let process = &space.processes[0];
+    process.taken.set(1);
+    process.number.set(exec.process.load(Relaxed));
+    process.image.set(exec.image.load(Relaxed));
+    process.pid.set(sys::getpid());
+    process.threads.set(1);
+    process.next_thread.set(1);
+    log::reset(process, exec.chunk_seq.load(Relaxed), exec.next_event.load(Relaxed));
+    prepare(thread, process, 0, 0);
+    thread.mask.set(exec.sigmask.load(Relaxed));
+    settle(thread);
+    signal::init(exec.ignored.load(Relaxed));
+
+    let image = process.image.get();
+    let how = if image == 0 { begin::FIRST } else { begin::EXEC };
+    log::done(log::other(
+        thread,
+        kind::BEGIN,
+        &[how, 0, 0, u64::from(process.pid.get()), u64::from(image), 0],
+        0,
+    ));
+    let mut regs = Regs::ZERO;
+    regs.rip = exec.entry.load(Relaxed);
+    regs.rsp = exec.stack.load(Relaxed);
+    exec.taken.store(0, Release);
+    sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+    signal::deliver(thread, &mut regs, at::CALL_EXIT);
+    go(thread, &regs)
+}
+
+/// Leaves for the program from a place that is not the end of a call.
+fn go(thread: &Thread, regs: &Regs) -> ! {
+    let place = regs_place(thread.this.get());
+    thread.busy.store(0, Release);
+    // SAFETY: the top of this thread's monitor stack is for the registers;
+    // what we use of the stack now lies below it.
+    unsafe {
+        core::ptr::write(place, *regs);
+        arch::leave_with(place)
+    }
+}
+
+/// Where a thread that begins keeps the registers it begins with.
+fn regs_place(thread: u64) -> *mut Regs {
+    let top = thread + SLOT_SIZE;
+    ((top - core::mem::size_of::<Regs>() as u64 - 64) & !63) as *mut Regs
+}
+
+/// Fills in a thread's record. What was there belonged to a thread that is
+/// gone.
+fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
+    let address = SLOTS_BASE + u64::from(slot) * SLOT_SIZE;
+    thread.this.set(address);
+    // Below the place for the first registers, aligned for the vector saves.
+    thread.stack.set(regs_place(address) as u64 - 64 & !63);
+    thread.slot.set(slot);
+    thread.number.set(number);
+    thread.process.set(core::ptr::from_ref(process) as u64);
+    thread.busy.store(1, Relaxed);
+    thread.pending.store(0, Relaxed);
+    thread.has_saved_mask.set(0);
+    thread.has_timer.set(0);
+    thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
+    thread.child_tid.set(0);
+    thread.wants_preempt.store(0, Relaxed);
+    thread.holds_turn.set(0);
+    thread.interrupted_at.store(0, Relaxed);
+    thread.begins.set(0);
+}
+
+/// A slot whose thread is gone, or a new one.
+fn take_slot() -> Option<u32> {
+    let space = space();
+    for slot in 1..space.slots_used.get() {
+        if thread_in_slot(slot).tid_word.load(Acquire) == 0 {
+            return Some(slot);
+        }
+    }
+    let slot = space.slots_used.get();
+    if u64::from(slot) >= SLOTS_MAX
+        || !sys::map_anonymous(SLOTS_BASE + u64::from(slot) * SLOT_SIZE, SLOT_SIZE)
+    {
+        return None;
+    }
+    space.slots_used.set(slot + 1);
+    Some(slot)
+}
+
+/// `clone`, `fork` and `vfork`.
+pub fn clone(
+    thread: &Thread,
+    regs: &mut Regs,
+    row: &'static Syscall,
+    args: [u64; 6],
+) -> Option<i64> {
+    let [flags, stack, parent_tid, child_tid, tls] = match u64::from(row.nr) {
+        nr::FORK => [17, 0, 0, 0, 0],
+        nr::VFORK => [CLONE_VM | CLONE_VFORK | 17, 0, 0, 0, 0],
+        _ => [args[0], args[1], args[2], args[3], args[4]],
+    };
+    let what = Clone { row, args, flags, stack, parent_tid, child_tid, tls };
+    if flags & CLONE_VM == 0 {
+        fork(thread, regs, &what)
+    } else {
+        spawn(thread, regs, &what)
+    }
+}
+
+struct Clone {
+    row: &'static Syscall,
+    args: [u64; 6],
+    flags: u64,
+    stack: u64,
+    parent_tid: u64,
+    child_tid: u64,
+    tls: u64,
+}
+
+/// A child with a copy of this memory.
+fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
+    let process = thread.process();
+    let number = control().next_process.fetch_add(1, AcqRel);
+    let parent = process.number.get();
+    let parent_event = process.log.next_event.get();
+    sys::signal_mask(signal::kernel_mask(u64::MAX));
+    let flags = what.flags & !(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID);
+    if space().shared.get() != 0 {
+        crate::state::domain().members.fetch_add(1, AcqRel);
+    }
+    let result = sys::call(nr::CLONE, flags, 0, what.parent_tid, 0, what.tls, 0);
+    if result == 0 {
+        be_forked(thread, number, parent, parent_event);
+        if what.flags & CLONE_CHILD_SETTID != 0 {
+            mem::write(what.child_tid, &thread.tid.get());
+        }
+        if what.flags & CLONE_CHILD_CLEARTID != 0 {
+            thread.child_tid.set(what.child_tid);
+        }
+        if what.stack != 0 {
+            regs.rsp = what.stack;
+        }
+        return Some(0);
+    }
+    if result < 0 && space().shared.get() != 0 {
+        crate::state::domain().members.fetch_sub(1, AcqRel);
+    }
+    let mut more = Blobs::new();
+    if result > 0 {
+        more.words(tag::CHILD, &[u64::from(number)]);
+    }
+    call::finish_call(thread, what.row, &what.args, result, &more);
+    restore_mask(thread);
+    Some(result)
+}
+
+/// Back to the program's mask, unless a signal waits: then all stays blocked
+/// until it has been delivered.
+fn restore_mask(thread: &Thread) {
+    if thread.pending.load(Acquire) == 0 {
+        sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+    }
+}
+
+/// We are the child: this thread is all there is.
+fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
+    let space = space();
+    let process = thread.process();
+    for slot in 0..space.slots_used.get() {
+        if slot != thread.slot.get() {
+            thread_in_slot(slot).tid_word.store(0, Relaxed);
+        }
+    }
+    for other in &space.processes {
+        if !core::ptr::eq(other, process) {
+            other.taken.set(0);
+        }
+    }
+    space.threads.set(1);
+    process.number.set(number);
+    process.image.set(0);
+    process.pid.set(sys::getpid());
+    process.threads.set(1);
+    process.next_thread.set(thread.number.get() + 1);
+    process.frozen.store(0, Relaxed);
+    log::reset(process, 0, 0);
+    thread.tid.set(sys::gettid());
+    thread.tid_word.store(1, Relaxed);
+    thread.has_timer.set(0);
+    thread.pending.store(0, Relaxed);
+    thread.holds_turn.set(0);
+    if space.shared.get() == 0 {
+        space.turns.set(0);
+        space.domain.store(0, Relaxed);
+    }
+    watch_calls();
+    turn::take(thread);
+    begin_log(thread, begin::FORK, parent, parent_event);
+    sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+}
+
+fn begin_log(thread: &Thread, how: u64, parent: u32, parent_event: u64) {
+    let process = thread.process();
+    let values = [
+        how,
+        u64::from(parent),
+        parent_event,
+        u64::from(process.pid.get()),
+        0,
+        u64::from(thread.number.get()),
+    ];
+    log::done(log::other(thread, kind::BEGIN, &values, 0));
+}
+
+/// A thread, or a child that shares this memory until it execs.
+fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
+    let is_thread = what.flags & CLONE_THREAD != 0;
+    let fail = |errno: i64| {
+        call::finish_call(thread, what.row, &what.args, -errno, &Blobs::new());
+        Some(-errno)
+    };
+    let Some(slot) = take_slot() else { return fail(sys::EAGAIN) };
+    let process = thread.process();
+    let home = if is_thread { Some(process) } else { take_process(process) };
+    let Some(home) = home else { return fail(sys::EAGAIN) };
+
+    turn::begin(thread);
+    let child = thread_in_slot(slot);
+    child.tid_word.store(1, Release);
+    let number = if is_thread {
+        let number = process.next_thread.get();
+        process.next_thread.set(number + 1);
+        number
+    } else {
+        0
+    };
+    prepare(child, home, slot, number);
+    child.mask.set(thread.mask.get());
+    child.maker.set(thread.number.get());
+    child.start.set(regs.rip);
+    if what.flags & CLONE_CHILD_CLEARTID != 0 {
+        child.child_tid.set(what.child_tid);
+    }
+    if !is_thread {
+        child.alt.set(thread.alt.get());
+        child.begins.set(1);
+        child.parent_process.set(process.number.get());
+        child.parent_event.set(process.log.next_event.get());
+    }
+    let mut child_regs = *regs;
+    child_regs.rax = 0;
+    if what.stack != 0 {
+        child_regs.rsp = what.stack;
+    }
+    let place = regs_place(child.this.get());
+    // SAFETY: the new thread's own stack, which nobody uses yet.
+    unsafe { core::ptr::write(place, child_regs) };
+    let word = place as u64 - 64;
+    // A thread's record begins with its own address.
+    mem::copy(word, child.this.as_ptr() as u64, 8);
+
+    sys::signal_mask(signal::kernel_mask(u64::MAX));
+    let dropped = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+    let mut flags = (what.flags & !dropped) | CLONE_CHILD_CLEARTID;
+    if what.flags & CLONE_SETTLS == 0 {
+        flags &= !CLONE_SETTLS;
+    }
+    space().threads.set(space().threads.get() + 1);
+    if is_thread {
+        process.threads.set(process.threads.get() + 1);
+    }
+    let waits = what.flags & CLONE_VFORK != 0;
+    if waits {
+        call::start(thread, what.row, &what.args);
+        turn::give(thread);
+    }
+    // SAFETY: the word at `word` is the child's record, the stack below it is
+    // the child's.
+    let result = unsafe {
+        arch::clone_on_stack(flags, word, what.parent_tid, child.tid_word.as_ptr() as u64, what.tls)
+    };
+    if waits {
+        turn::take(thread);
+    }
+    if result < 0 {
+        child.tid_word.store(0, Release);
+        space().threads.set(space().threads.get() - 1);
+        if is_thread {
+            process.threads.set(process.threads.get() - 1);
+        }
+    } else if what.flags & CLONE_CHILD_SETTID != 0 && is_thread {
+        // Nobody else runs before this thread gives up its turn.
+        mem::write(what.child_tid, &(result as u32));
+    }
+    let mut more = Blobs::new();
+    if result > 0 {
+        let made = if is_thread { u64::from(number) } else { u64::from(home.number.get()) };
+        more.words(tag::CHILD, &[made]);
+        if what.flags & CLONE_PARENT_SETTID != 0 {
+            more.memory(2, what.parent_tid, 4);
+        }
+    }
+    if waits {
+        call::finish(thread, what.row, &what.args, result, &more);
+        // It has exec'd or ended: its place is free again.
+        home.taken.set(0);
+        if result > 0 {
+            space().threads.set(space().threads.get() - 1);
+        }
+        turn::end(thread);
+    } else {
+        call::finish_call(thread, what.row, &what.args, result, &more);
+        if !is_thread && result < 0 {
+            home.taken.set(0);
+        }
+    }
+    restore_mask(thread);
+    Some(result)
+}
+
+/// A place for a process that shares this memory.
+fn take_process(parent: &Process) -> Option<&'static Process> {
+    let place = space().processes.iter().find(|p| p.taken.get() == 0)?;
+    place.taken.set(1);
+    place.number.set(control().next_process.fetch_add(1, AcqRel));
+    place.image.set(0);
+    place.pid.set(0);
+    place.threads.set(1);
+    place.next_thread.set(1);
+    place.frozen.store(0, Relaxed);
+    for (to, from) in place.actions.iter().zip(&parent.actions) {
+        to.set(from.get());
+    }
+    log::reset(place, 0, 0);
+    Some(place)
+}
+
+/// The new thread runs: makes itself at home, waits for its turn, and returns
+/// the registers it begins with.
+pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
+    settle(thread);
+    let process = thread.process();
+    let vfork = thread.begins.get() != 0;
+    if vfork {
+        process.pid.set(sys::getpid());
+    }
+    turn::take(thread);
+    if vfork {
+        begin_log(thread, begin::VFORK, thread.parent_process.get(), thread.parent_event.get());
+    } else {
+        let values = [
+            u64::from(thread.number.get()),
+            u64::from(thread.tid.get()),
+            thread.start.get(),
+            u64::from(thread.maker.get()),
+        ];
+        log::done(log::other(thread, kind::THREAD_START, &values, 0));
+    }
+    sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+    let place = regs_place(thread.this.get());
+    // SAFETY: written by the thread that made this one; nobody else uses it.
+    signal::deliver(thread, unsafe { &mut *place }, at::CALL_EXIT);
+    thread.busy.store(0, Release);
+    place
+}
+
+/// `execve` and `execveat`. Returns only if it failed.
+pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+    let process = thread.process();
+    let number = u64::from(row.nr);
+    sys::signal_mask(signal::kernel_mask(u64::MAX));
+    if thread.pending.load(Acquire) != 0 {
+        // The signal first; then the call is made again.
+        return -sys::ERESTARTSYS;
+    }
+    call::start(thread, row, &args);
+    process.frozen.store(thread.tid.get(), Release);
+    let slot = if process.log.off.get() == 0 { take_exec_slot(thread) } else { None };
+    let mut followed = false;
+    if let Some((index, _)) = slot {
+        let privileged = u64::from(is_privileged(number, &args));
+        let answer =
+            recorder::ask(thread, request_kind::EXEC, &[index, privileged], b"").unwrap_or(1);
+        followed = answer == 0;
+    }
+    if !followed {
+        set_arena_cloexec(true);
+    }
+    log::close(process);
+    turn::give(thread);
+    // Until the exec is done or has failed the others of this process stand
+    // still (`frozen`); a parent that waits for its vfork child goes on.
+    let result = sys::call(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+    turn::take(thread);
+    if !followed {
+        set_arena_cloexec(false);
+    }
+    if followed {
+        tell_failed(thread);
+    }
+    if let Some((_, slot)) = slot {
+        slot.taken.store(0, Release);
+    }
+    process.frozen.store(0, Release);
+    sys::futex_wake(&process.frozen, u32::MAX >> 1);
+    call::finish(thread, row, &args, result, &Blobs::new());
+    restore_mask(thread);
+    result
+}
+
+/// The recorder is attached and waits for the exec: a signal only it will see
+/// says that there is none.
+fn tell_failed(thread: &Thread) {
+    let mut info = [0u64; 16];
+    info[0] = PREEMPT_SIGNAL as u64;
+    info[1] = u64::from(u32::MAX); // SI_QUEUE
+    info[3] = EXEC_FAILED;
+    let pid = u64::from(thread.process().pid.get());
+    let tid = u64::from(thread.tid.get());
+    let signal = PREEMPT_SIGNAL as u64;
+    sys::call(nr::RT_TGSIGQUEUEINFO, pid, tid, signal, info.as_ptr() as u64, 0, 0);
+}
+
+fn set_arena_cloexec(on: bool) {
+    sys::call(nr::FCNTL, space().arena_fd.get() as u64, 2, u64::from(on), 0, 0, 0);
+}
+
+/// Whether the file gives its user other rights: then it must not be traced
+/// while it starts, or it would not get them.
+fn is_privileged(number: u64, args: &[u64; 6]) -> bool {
+    let (dir, path, flags) = if number == nr::EXECVE {
+        (-100i64 as u64, args[0], 0)
+    } else {
+        (args[0], args[1], args[4] & 0x1100)
+    };
+    let mut stat = [0u64; 18];
+    // newfstatat, geteuid, getegid
+    if sys::call(262, dir, path, stat.as_mut_ptr() as u64, flags, 0, 0) != 0 {
+        return false;
+    }
+    let mode = stat[3] as u32;
+    let (uid, gid) = ((stat[3] >> 32) as u32, stat[4] as u32);
+    let euid = sys::call(107, 0, 0, 0, 0, 0, 0) as u32;
+    let egid = sys::call(108, 0, 0, 0, 0, 0, 0) as u32;
+    euid != 0 && ((mode & 0o4000 != 0 && uid != euid) || (mode & 0o2010 == 0o2010 && gid != egid))
+}
+
+fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
+    let process = thread.process();
+    let mark = process.number.get() + 1;
+    for (index, slot) in control().execs.iter().enumerate() {
+        if slot.taken.compare_exchange(0, mark, AcqRel, Relaxed).is_ok() {
+            slot.process.store(process.number.get(), Relaxed);
+            slot.image.store(process.image.get() + 1, Relaxed);
+            slot.chunk_seq.store(process.log.seq.get(), Relaxed);
+            slot.next_event.store(process.log.next_event.get(), Relaxed);
+            slot.sigmask.store(thread.mask.get(), Relaxed);
+            slot.arena_fd.store(space().arena_fd.get() as u32, Release);
+            return Some((index as u64, slot));
+        }
+    }
+    None
+}
+
+/// The end of a thread.
+pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
+    let process = thread.process();
+    call::start(thread, row, &args);
+    let child_tid = thread.child_tid.get();
+    let last = process.threads.get() <= 1;
+    if child_tid != 0 && space().threads.get() > 1 && mem::write(child_tid, &0u32) {
+        // As the kernel does for clear_child_tid, but in our own turn.
+        sys::call(nr::FUTEX, child_tid, 1, 1, 0, 0, 0);
+    }
+    if last {
+        end_of_process(thread);
+    }
+    process.threads.set(process.threads.get().saturating_sub(1));
+    if process.taken.get() != 0 {
+        space().threads.set(space().threads.get().saturating_sub(1));
+    }
+    sys::signal_mask(signal::kernel_mask(u64::MAX));
+    sys::call(nr::SET_TID_ADDRESS, thread.tid_word.as_ptr() as u64, 0, 0, 0, 0, 0);
+    turn::give(thread);
+    loop {
+        sys::call(nr::EXIT, args[0], 0, 0, 0, 0, 0);
+    }
+}
+
+/// The end of a process.
+pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
+    call::start(thread, row, &args);
+    thread.process().frozen.store(thread.tid.get(), Release);
+    end_of_process(thread);
+    sys::signal_mask(signal::kernel_mask(u64::MAX));
+    turn::give(thread);
+    loop {
+        sys::call(nr::EXIT_GROUP, args[0], 0, 0, 0, 0, 0);
+    }
+}
+
+fn end_of_process(thread: &Thread) {
+    let process = thread.process();
+    log::close(process);
+    process.log.off.set(1);
+    if space().shared.get() == 0 && core::ptr::eq(process, &space().processes[0]) {
+        control().domains[space().domain.load(Relaxed) as usize & (protocol::shared::DOMAINS - 1)]
+            .members
+            .store(0, Release);
+    }
+}
+
+/// `arch_prctl`: fs is the program's, gs is ours.
+pub fn arch_prctl(args: &[u64; 6]) -> i64 {
+    match args[0] {
+        ARCH_SET_FS | ARCH_GET_FS => {
+            sys::call(nr::ARCH_PRCTL, args[0], args[1], 0, 0, 0, 0)
+        }
+        ARCH_GET_GS if mem::write(args[1], &0u64) => 0,
+        ARCH_GET_GS => -sys::EFAULT,
+        ARCH_SET_GS => -sys::EPERM,
+        _ => -sys::EINVAL,
+    }
+}

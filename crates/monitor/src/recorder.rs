@@ -1,0 +1,146 @@
+//! Asking the recorder: for chunks, to capture files, to attach at exec.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use protocol::shared::{
+    CHUNKS_MAX, Request, TEXT_MAX, chunk_state, file_key, find_captured, mode, request_kind,
+    request_state,
+};
+
+use crate::state::{Thread, control};
+use crate::sys;
+
+/// Bit the kernel sets in `recorder_alive` when the recorder dies.
+const OWNER_DIED: u32 = 0x4000_0000;
+
+/// How long a wait lasts before the recorder is looked after again.
+const LOOK_AGAIN: u64 = 200_000_000;
+
+pub fn is_alive() -> bool {
+    let word = control().recorder_alive.load(Acquire);
+    word != 0 && word & OWNER_DIED == 0
+}
+
+/// Tells the recorder that there is something to do.
+pub fn ring() {
+    control().doorbell.fetch_add(1, AcqRel);
+    sys::futex_wake(&control().doorbell, 1);
+}
+
+/// The recording is over, whatever the reason: calls pass through from now on.
+fn give_up() {
+    let _ = control().mode.compare_exchange(mode::RECORD, mode::PASS, AcqRel, Relaxed);
+}
+
+/// Takes a chunk that has disk space behind it; waits for one if need be.
+pub fn take_chunk() -> Option<u32> {
+    let control = control();
+    loop {
+        let supply = control.supply.load(Acquire);
+        if control.mode.load(Acquire) != mode::RECORD {
+            return None;
+        }
+        let made = (control.chunks_made.load(Acquire) as usize).min(CHUNKS_MAX);
+        let hint = control.chunk_hint.load(Relaxed) as usize;
+        for step in 0..made {
+            let index = (hint + step) % made;
+            let state = &control.chunk_state[index];
+            if state.load(Relaxed) == chunk_state::FREE
+                && state
+                    .compare_exchange(chunk_state::FREE, chunk_state::TAKEN, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                control.chunk_hint.store(index as u32 + 1, Relaxed);
+                control.chunks_free.fetch_sub(1, AcqRel);
+                return Some(index as u32);
+            }
+        }
+        ring();
+        sys::futex_wait(&control.supply, supply, LOOK_AGAIN);
+        if !is_alive() {
+            give_up();
+        }
+    }
+}
+
+/// Posts a request and waits for its answer. None: there is no recorder.
+pub fn ask(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<u64> {
+    let request = post(thread, kind, args, text)?;
+    loop {
+        let state = request.state.load(Acquire);
+        if state == request_state::DONE {
+            let answer = request.answer.load(Acquire);
+            request.state.store(request_state::EMPTY, Release);
+            return Some(answer);
+        }
+        sys::futex_wait(&request.state, state, LOOK_AGAIN);
+        if request.state.load(Acquire) != request_state::DONE && !is_alive() {
+            request.state.store(request_state::EMPTY, Release);
+            give_up();
+            return None;
+        }
+    }
+}
+
+fn post(
+    thread: &Thread,
+    kind: u32,
+    args: &[u64],
+    text: &[u8],
+) -> Option<&'static Request> {
+    let control = control();
+    let process = thread.process();
+    loop {
+        if !is_alive() || control.mode.load(Acquire) != mode::RECORD {
+            return None;
+        }
+        for request in &control.requests {
+            if request
+                .state
+                .compare_exchange(request_state::EMPTY, request_state::CLAIMED, AcqRel, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            request.kind.store(kind, Relaxed);
+            request.process.store(process.number.get(), Relaxed);
+            request.pid.store(process.pid.get(), Relaxed);
+            request.tid.store(thread.tid.get(), Relaxed);
+            for (place, arg) in request.args.iter().zip(args) {
+                place.store(*arg, Relaxed);
+            }
+            for (i, place) in request.text.iter().enumerate() {
+                let mut word = [0u8; 8];
+                for (j, byte) in word.iter_mut().enumerate() {
+                    *byte = text.get(i * 8 + j).copied().unwrap_or(0);
+                }
+                place.store(u64::from_le_bytes(word), Relaxed);
+            }
+            request.state.store(request_state::POSTED, Release);
+            ring();
+            return Some(request);
+        }
+        // All in use: wait for any.
+        sys::futex_wait(&control.requests[0].state, request_state::ACTIVE, 1_000_000);
+    }
+}
+
+/// Tells the recorder, once a syscall number, that the program was refused
+/// something; `aloud`: the user is told at once.
+pub fn note(thread: &Thread, nr: u64, aloud: u64, text: &[u8]) {
+    let index = (nr as usize).min(511);
+    let bit = 1u64 << (index & 63);
+    if control().warned[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
+        ask(thread, request_kind::NOTE, &[nr, aloud], &text[..text.len().min(TEXT_MAX - 1)]);
+    }
+}
+
+/// The id of the captured copy of what a descriptor refers to. 0: none.
+pub fn capture(thread: &Thread, fd: u64) -> u64 {
+    let Some(stat) = sys::fstat(fd) else { return 0 };
+    let key = file_key(stat.device, stat.inode, stat.size, stat.times);
+    if let Some(id) = find_captured(&control().captured, key) {
+        return id;
+    }
+    ask(thread, request_kind::CAPTURE, &[fd, key], b"").unwrap_or(0)
+}

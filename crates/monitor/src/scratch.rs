@@ -1,0 +1,250 @@
+//! Redirecting what a call writes while its thread does not have the turn.
+//!
+//! A call that may block is made without the turn, so the kernel would write
+//! into the program's memory while another thread runs: replay could not tell
+//! when. So the results go into scratch memory of the thread's, and from there
+//! into the program's when the turn has come.
+
+use protocol::layout::{SCRATCH_BASE, SCRATCH_SIZE};
+use protocol::syscall::{Arg, Len, Syscall};
+
+use crate::capture::{self, Message};
+use crate::state::Thread;
+use crate::{mem, sys};
+
+/// Results larger than this are not redirected in one go.
+const ROOM: u64 = 0x10_0000;
+/// Scratch memory beyond this is given back after use.
+const KEEP: u64 = 0x2_0000;
+
+#[derive(Clone, Copy)]
+enum Back {
+    /// As many bytes as the length says for the result.
+    Result { to: u64, from: u64, len: Len, capacity: u64 },
+    /// All of it, whatever the result.
+    All { to: u64, from: u64, capacity: u64 },
+    Vector { iov: u64, count: u64, from: u64 },
+    Message { header: u64, copy: u64, data: u64 },
+}
+
+pub struct Redirected {
+    args: [u64; 6],
+    original: [u64; 6],
+    back: [Option<Back>; 6],
+    direct: bool,
+    base: u64,
+    used: u64,
+}
+
+impl Redirected {
+    /// Nothing is redirected.
+    pub fn none(args: [u64; 6]) -> Redirected {
+        Redirected { args, original: args, back: [None; 6], direct: true, base: 0, used: 0 }
+    }
+
+    pub fn new(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> Redirected {
+        let base = SCRATCH_BASE + u64::from(thread.slot.get()) * SCRATCH_SIZE;
+        let mut it = Redirected { base, direct: false, ..Redirected::none(*args) };
+        for (i, (_, arg)) in row.args.iter().enumerate() {
+            let value = args[i % 6];
+            if value == 0 {
+                continue;
+            }
+            let fits = match *arg {
+                Arg::Out(_, len) => it.output(thread, i, value, len),
+                Arg::InOut(_, len) => it.both_ways(thread, i, value, len),
+                Arg::IovOut(count) => it.vector(thread, i, value, args[usize::from(count) % 6]),
+                Arg::MsgOut => it.message(thread, i, value),
+                // Rare, and never large in practice: the turn is kept.
+                Arg::MmsgOut(_) => false,
+                _ => true,
+            };
+            if !fits {
+                return Redirected::none(*args);
+            }
+        }
+        it
+    }
+
+    pub fn args(&self) -> [u64; 6] {
+        self.args
+    }
+
+    /// The call writes straight into the program's memory: the turn is kept.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn take(&mut self, thread: &Thread, len: u64) -> Option<u64> {
+        if self.used + len > SCRATCH_SIZE {
+            return None;
+        }
+        if thread.scratch_mapped.get() == 0 {
+            if !sys::map_anonymous(self.base, SCRATCH_SIZE) {
+                return None;
+            }
+            thread.scratch_mapped.set(1);
+        }
+        let address = self.base + self.used;
+        self.used += (len + 15) & !15;
+        Some(address)
+    }
+
+    /// A buffer. One that is too large for the scratch memory is either a
+    /// regular file's, which does not block, or may be filled in part.
+    fn output(&mut self, thread: &Thread, i: usize, to: u64, len: Len) -> bool {
+        let mut capacity = capture::capacity(i, len, &self.original);
+        if capacity > ROOM {
+            let is_file = sys::fstat(self.original[0]).is_none_or(|s| sys::is_regular(s.mode));
+            let size_arg = match len {
+                Len::Ret => i + 1,
+                Len::RetMax(size) => usize::from(size),
+                _ => return false,
+            };
+            if is_file {
+                return false;
+            }
+            capacity = ROOM;
+            self.args[size_arg % 6] = ROOM;
+        }
+        if capacity == 0 {
+            return true;
+        }
+        let Some(from) = self.take(thread, capacity) else { return false };
+        self.args[i] = from;
+        self.back[i] = Some(Back::Result { to, from, len, capacity });
+        true
+    }
+
+    fn both_ways(&mut self, thread: &Thread, i: usize, to: u64, len: Len) -> bool {
+        let capacity = capture::capacity(i, len, &self.original);
+        if capacity == 0 || capacity > ROOM {
+            return capacity == 0;
+        }
+        let Some(from) = self.take(thread, capacity) else { return false };
+        if mem::copy(from, to, capacity) {
+            self.args[i] = from;
+            self.back[i] = Some(Back::All { to, from, capacity });
+        }
+        // Else the kernel says what is wrong with the address.
+        true
+    }
+
+    fn vector(&mut self, thread: &Thread, i: usize, iov: u64, count: u64) -> bool {
+        let count = count.min(1024);
+        let Some(copy) = self.take(thread, 16 * count) else { return false };
+        let Some(data) = self.pieces(thread, copy, iov, count) else { return false };
+        self.args[i] = copy;
+        self.back[i] = Some(Back::Vector { iov, count, from: data });
+        true
+    }
+
+    /// Lays the pieces of an iovec array out one behind the other in scratch
+    /// memory, and writes the array that says so.
+    fn pieces(&mut self, thread: &Thread, copy: u64, iov: u64, count: u64) -> Option<u64> {
+        let room = (SCRATCH_SIZE - self.used).min(ROOM) & !15;
+        let total = capture::each_piece(iov, count, room, |_, _| {});
+        let data = self.take(thread, total)?;
+        let mut at = data;
+        for k in 0..count {
+            let [_, len] = mem::read::<[u64; 2]>(iov + 16 * k)?;
+            let len = len.min(data + total - at);
+            mem::copy(copy + 16 * k, [at, len].as_ptr() as u64, 16);
+            at += len;
+        }
+        Some(data)
+    }
+
+    fn message(&mut self, thread: &Thread, i: usize, header: u64) -> bool {
+        let Some(m) = Message::read(header) else { return true };
+        let count = m.iov_count.min(1024);
+        let name_len = if m.name == 0 { 0 } else { m.name_len.min(4096) };
+        let control_len = if m.control == 0 { 0 } else { m.control_len.min(0x1_0000) };
+        let (Some(copy), Some(iov), Some(name), Some(control)) = (
+            self.take(thread, 56),
+            self.take(thread, 16 * count),
+            self.take(thread, name_len),
+            self.take(thread, control_len),
+        ) else {
+            return false;
+        };
+        let Some(data) = self.pieces(thread, iov, m.iov, count) else { return false };
+        let words = [
+            if m.name == 0 { 0 } else { name },
+            name_len,
+            iov,
+            count,
+            if m.control == 0 { 0 } else { control },
+            control_len,
+            u64::from(m.flags),
+        ];
+        mem::copy(copy, words.as_ptr() as u64, 56);
+        self.args[i] = copy;
+        self.back[i] = Some(Back::Message { header, copy, data });
+        true
+    }
+
+    /// The call is over and the thread has the turn: everything goes where
+    /// the program wanted it.
+    pub fn finish(&self, result: i64) -> i64 {
+        let mut all = true;
+        for back in self.back.iter().flatten() {
+            all &= match *back {
+                Back::Result { to, from, len, capacity } => {
+                    let written = match len {
+                        Len::Ret | Len::RetMax(_) => result.max(0) as u64,
+                        Len::RetTimes(n) | Len::RetTimesMax(n, _) => {
+                            result.max(0) as u64 * u64::from(n)
+                        }
+                        Len::RetPlus(n) => result.max(0) as u64 + u64::from(n),
+                        _ => capacity,
+                    };
+                    result < 0 || mem::copy(to, from, written.min(capacity))
+                }
+                Back::All { to, from, capacity } => mem::copy(to, from, capacity),
+                Back::Vector { iov, count, from } => {
+                    result <= 0 || scatter(iov, count, from, result as u64)
+                }
+                Back::Message { header, copy, data } => {
+                    result < 0 || message_back(header, copy, data, result as u64)
+                }
+            };
+        }
+        if self.used > KEEP {
+            let excess = self.used - KEEP;
+            sys::call(sys::nr::MADVISE, self.base + KEEP, (excess + 4095) & !4095, 4, 0, 0, 0);
+        }
+        if all { result } else { -sys::EFAULT }
+    }
+}
+
+fn scatter(iov: u64, count: u64, from: u64, len: u64) -> bool {
+    let (mut at, mut all) = (from, true);
+    capture::each_piece(iov, count, len, |address, len| {
+        all &= mem::copy(address, at, len);
+        at += len;
+    });
+    all
+}
+
+fn message_back(header: u64, copy: u64, data: u64, result: u64) -> bool {
+    let (Some(m), Some(words)) = (Message::read(header), read_own(copy)) else { return false };
+    let name_len = words[1] & 0xffff_ffff;
+    let named = m.name == 0 || mem::copy(m.name, words[0], name_len.min(m.name_len));
+    let control = m.control == 0 || mem::copy(m.control, words[4], words[5].min(m.control_len));
+    let room = capture::each_piece(m.iov, m.iov_count, u64::MAX, |_, _| {});
+    let len = result.min(room);
+    // The kernel leaves the name length alone if no name was asked for.
+    let name_ok = m.name == 0 || mem::write(header + 8, &(name_len as u32));
+    scatter(m.iov, m.iov_count, data, len)
+        && named
+        && control
+        && name_ok
+        && mem::write(header + 40, &words[5])
+        && mem::write(header + 48, &(words[6] as u32))
+}
+
+fn read_own(address: u64) -> Option<[u64; 7]> {
+    let mut words = [0; 7];
+    mem::copy(words.as_mut_ptr() as u64, address, 56).then_some(words)
+}

@@ -1,0 +1,763 @@
+//! Signals. The kernel knows one handler, ours; what the program asked for is
+//! kept here and done here.
+//!
+//! A signal that arrives is put into its thread's one *pending* place, and the
+//! kernel is told to hold back all others until it has reached the program:
+//! order and queueing stay the kernel's. It reaches the program at the edge of
+//! a call, where replay can find the same place without effort, or, if the
+//! thread makes no call for a while, where it stands: then registers and a
+//! digest of memory are recorded with it. Frames on the program's stack are
+//! built by us, in the kernel's own form, so that replay builds the same.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use protocol::layout::{IMAGE_BASE, PREEMPT_SIGNAL, SIGSYS};
+use protocol::record::{at, digest, kind, tag};
+
+use crate::arch::{self, Regs};
+use crate::state::{Action, AltStack, Thread, domain, space, thread};
+use crate::{call, log, mem, patcher, sys, turn};
+
+pub const SIG_DFL: u64 = 0;
+pub const SIG_IGN: u64 = 1;
+const SA_SIGINFO: u64 = 4;
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
+const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SA_NOCLDSTOP: u64 = 1;
+const SA_NOCLDWAIT: u64 = 2;
+const SS_ONSTACK: u64 = 1;
+const SS_DISABLE: u64 = 2;
+const SS_AUTODISARM: u64 = 1 << 31;
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Signals that mean a fault when the kernel itself sends them.
+const FAULTS: u64 = bit(4) | bit(5) | bit(7) | bit(8) | bit(11);
+/// Never blocked in the kernel: our own, and faults (ours and the program's).
+const NEVER_BLOCKED: u64 = bit(SIGSYS) | bit(PREEMPT_SIGNAL) | FAULTS;
+/// Signals whose default is not to end the process.
+const HARMLESS: u64 = bit(17) | bit(18) | bit(19) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
+const UNCATCHABLE: u64 = bit(9) | bit(19);
+
+pub fn kernel_mask(mask: u64) -> u64 {
+    mask & !NEVER_BLOCKED
+}
+
+#[repr(C)]
+struct UContext {
+    flags: u64,
+    link: u64,
+    stack: AltStack,
+    /// r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip flags
+    gregs: [u64; 18],
+    segments: [u16; 4],
+    err: u64,
+    trapno: u64,
+    oldmask: u64,
+    cr2: u64,
+    fpstate: u64,
+    reserved: [u64; 8],
+    sigmask: u64,
+}
+const _: () = assert!(core::mem::size_of::<UContext>() == 304);
+// SAFETY: made of integers.
+unsafe impl mem::Plain for UContext {}
+impl Clone for UContext {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl Copy for UContext {}
+
+const RSP: usize = 15;
+const RIP: usize = 16;
+const FLAGS: usize = 17;
+const RAX: usize = 13;
+
+fn in_monitor(rip: u64) -> bool {
+    (IMAGE_BASE..space().image_end.get()).contains(&rip)
+}
+
+/// Sets up signal handling in a fresh image.
+pub fn init(ignored: u64) {
+    let process = thread().process();
+    for signal in 1..=64 {
+        let action = if ignored & bit(signal) != 0 { SIG_IGN } else { SIG_DFL };
+        process.actions[signal as usize].set(Action {
+            handler: action,
+            flags: 0,
+            restorer: 0,
+            mask: 0,
+        });
+        tell_kernel(signal, &process.actions[signal as usize].get());
+    }
+    install(SIGSYS, 0, 0);
+    // The signal that asks for the turn must not break calls off.
+    install(PREEMPT_SIGNAL, SA_RESTART, u64::MAX);
+}
+
+fn install(signal: i32, flags: u64, mask: u64) {
+    let action = Action {
+        handler: arch::signal_entry as *const () as u64,
+        // A fault in a guarded copy must reach us inside the handler too.
+        flags: flags
+            | SA_SIGINFO
+            | SA_ONSTACK
+            | SA_RESTORER
+            | if bit(signal) & FAULTS != 0 { SA_NODEFER } else { 0 },
+        restorer: arch::signal_restorer as *const () as u64,
+        mask,
+    };
+    set_action(signal, &action);
+}
+
+fn set_action(signal: i32, action: &Action) {
+    sys::call(sys::nr::RT_SIGACTION, signal as u64, (&raw const *action) as u64, 0, 8, 0, 0);
+}
+
+/// Makes the kernel do its part of what the program asked for.
+fn tell_kernel(signal: i32, action: &Action) {
+    if bit(signal) & (bit(SIGSYS) | bit(PREEMPT_SIGNAL) | UNCATCHABLE) != 0 {
+        return;
+    }
+    let keep = action.flags & (SA_NOCLDSTOP | SA_NOCLDWAIT);
+    let is_fault = bit(signal) & FAULTS != 0;
+    match action.handler {
+        SIG_IGN if !is_fault => {
+            set_action(signal, &Action { handler: SIG_IGN, flags: keep, restorer: 0, mask: 0 });
+        }
+        SIG_DFL if bit(signal) & HARMLESS != 0 => {
+            set_action(signal, &Action { handler: SIG_DFL, flags: keep, restorer: 0, mask: 0 });
+        }
+        // Also where the default is death: so that the log says what ended
+        // the process, and where. In the handler nothing else may come: the
+        // trap excepted, which cannot be blocked.
+        _ => install(signal, keep, kernel_mask(u64::MAX)),
+    }
+}
+
+/// Sets this thread's signal stack, its own in the monitor.
+pub fn set_kernel_stack(thread: &Thread) {
+    let stack = AltStack {
+        sp: thread.alt_stack_base(),
+        flags: 0,
+        size: crate::state::ALT_STACK_SIZE,
+    };
+    sys::call(sys::nr::SIGALTSTACK, (&raw const stack) as u64, 0, 0, 0, 0, 0);
+}
+
+/// The one handler.
+pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut UContextOpaque) {
+    // SAFETY: the kernel passes both, on this thread's signal stack, for as
+    // long as the handler runs.
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<UContext>()) };
+    let thread = thread();
+    let rip = context.gregs[RIP];
+    let code = (info[1] & 0xffff_ffff) as u32 as i32;
+
+    if signal == SIGSYS && code == 2 {
+        trap(thread, context);
+        return;
+    }
+    if signal == PREEMPT_SIGNAL {
+        preempt(thread, context);
+        return;
+    }
+    if bit(signal) & FAULTS != 0 && code > 0 {
+        if let Some(fixed) = arch::copy_fault(rip) {
+            context.gregs[RIP] = fixed;
+            return;
+        }
+        if in_monitor(rip) {
+            sys::die_number(b"fault at", rip);
+        }
+        fault(thread, signal, info, context);
+        return;
+    }
+    if thread.pending.load(Acquire) != 0 {
+        // Only a fault's signal sent by somebody can come here; the kernel
+        // would merge it with one that is already waiting.
+        return;
+    }
+    for (place, word) in thread.info.iter().zip(info) {
+        place.set(*word);
+    }
+    thread.pending.store(signal as u32, Release);
+    context.sigmask = kernel_mask(u64::MAX);
+    if thread.busy.load(Acquire) != 0 {
+        if let Some(elsewhere) = arch::abort_blocking(rip) {
+            context.gregs[RIP] = elsewhere;
+        }
+    } else {
+        arm(thread, 10_000_000);
+    }
+}
+
+/// What `on_signal`'s third argument looks like from outside this file.
+#[repr(C)]
+pub struct UContextOpaque {
+    private: [u8; 0],
+}
+
+/// Asks for the preemption signal after a while.
+fn arm(thread: &Thread, delay: u64) {
+    if thread.has_timer.get() == 0 {
+        let mut event = [0u32; 16];
+        event[2] = PREEMPT_SIGNAL as u32;
+        event[3] = 4; // SIGEV_THREAD_ID
+        event[4] = thread.tid.get();
+        let mut id = 0u32;
+        let made = sys::call(
+            sys::nr::TIMER_CREATE,
+            1,
+            event.as_ptr() as u64,
+            (&raw mut id) as u64,
+            0,
+            0,
+            0,
+        );
+        if made != 0 {
+            return;
+        }
+        thread.timer.set(id);
+        thread.has_timer.set(1);
+    }
+    let when = [0u64, 0, 0, delay];
+    let id = u64::from(thread.timer.get());
+    sys::call(sys::nr::TIMER_SETTIME, id, 0, when.as_ptr() as u64, 0, 0, 0);
+}
+
+/// A call was made at a site that is not patched.
+fn trap(thread: &Thread, context: &mut UContext) {
+    let after = context.gregs[RIP];
+    if thread.busy.load(Acquire) != 0 {
+        // The kernel's own vdso falls back to a call: it is ours, make it.
+        let g = &context.gregs;
+        let args = [g[8], g[9], g[12], g[2], g[0], g[1]];
+        // SAFETY: the vdso passes what the monitor passed to it.
+        context.gregs[RAX] = unsafe { arch::syscall(g[RAX], args) } as u64;
+        return;
+    }
+    match patcher::on_trap(thread, after - 2) {
+        Some(stub) => context.gregs[RIP] = stub,
+        None => {
+            thread.slow_return.set(after);
+            context.gregs[RIP] = arch::mw_entry_slow as *const () as u64;
+        }
+    }
+}
+
+/// Asked to give up the turn, or to take a signal that waits.
+fn preempt(thread: &Thread, context: &mut UContext) {
+    let rip = context.gregs[RIP];
+    let in_program = thread.busy.load(Acquire) == 0 && !in_monitor(rip) && !patcher::in_stub(rip);
+    let pending = thread.pending.load(Acquire);
+    if !in_program {
+        thread.wants_preempt.store(1, Release);
+        if pending != 0 && thread.busy.load(Acquire) == 0 {
+            arm(thread, 200_000);
+        }
+        return;
+    }
+    thread.busy.store(1, Release);
+    if pending != 0 {
+        let mut info = [0; 16];
+        for (word, place) in info.iter_mut().zip(&thread.info) {
+            *word = place.get();
+        }
+        thread.pending.store(0, Release);
+        write_signal(thread, pending as i32, at::PREEMPTED, &info, Some(context));
+        into_handler(thread, pending as i32, &info, context, false);
+    } else if space().turns.get() != 0 && domain().word.load(Relaxed) == 2 {
+        if let Some(entry) = log::other(thread, kind::PREEMPT, &[], 2) {
+            write_place(entry, context).commit();
+        }
+        thread.interrupted_at.store(rip, Release);
+        turn::pass(thread);
+        thread.interrupted_at.store(0, Release);
+        // A site may have been patched meanwhile where we stand.
+        context.gregs[RIP] = patcher::to_stub(rip);
+    }
+    thread.busy.store(0, Release);
+}
+
+/// Where exactly a thread was interrupted: registers, and digests of what
+/// they point to and of the vector registers.
+fn write_place<'a>(entry: log::Entry<'a>, context: &UContext) -> log::Entry<'a> {
+    let mut near = [0u64; 64];
+    let mut digests = [0u64; 3];
+    let address = near.as_mut_ptr() as u64;
+    if mem::copy(address, context.gregs[RSP], 512) {
+        digests[0] = digest(bytes_of(&near));
+    }
+    for (i, register) in context.gregs.iter().enumerate() {
+        let from = register & !7;
+        if i != FLAGS && !mem::is_ours(from, 64) && mem::copy(address, from, 64) {
+            digests[1] = digests[1].rotate_left(5) ^ digest(bytes_of(&near[..8]));
+        }
+    }
+    if context.fpstate != 0 && mem::copy(address, context.fpstate + 160, 256) {
+        digests[2] = digest(bytes_of(&near[..32]));
+    }
+    entry.words(tag::REGISTERS, &context.gregs).words(tag::DIGEST, &digests)
+}
+
+fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: u64s are made of bytes.
+    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), core::mem::size_of_val(words)) }
+}
+
+fn write_signal(
+    thread: &Thread,
+    signal: i32,
+    at: u64,
+    info: &[u64; 16],
+    context: Option<&UContext>,
+) {
+    let blobs = if context.is_some() { 3 } else { 1 };
+    let Some(entry) = log::other(thread, kind::SIGNAL, &[signal as u64, at], blobs) else {
+        return;
+    };
+    // The tail of a siginfo is not used by any signal.
+    let entry = entry.blob(tag::SIGINFO, info.as_ptr() as u64, 48);
+    match context {
+        Some(context) => write_place(entry, context).commit(),
+        None => entry.commit(),
+    }
+}
+
+/// The program's own instruction faulted.
+fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext) {
+    let was_busy = thread.busy.swap(1, Acquire);
+    context.gregs[RIP] = patcher::to_program(context.gregs[RIP]);
+    write_signal(thread, signal, at::FAULT, info, Some(context));
+    let action = thread.process().actions[signal as usize].get();
+    let blocked = thread.mask.get() & bit(signal) != 0;
+    if blocked || action.handler == SIG_DFL || action.handler == SIG_IGN {
+        if signal == 5 {
+            die_of(thread, signal);
+        }
+        // Let it happen again, for real: core dump and status are then as
+        // without us.
+        set_action(signal, &Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        leave_for_good(thread);
+        context.gregs[RIP] = patcher::to_stub(context.gregs[RIP]);
+        return;
+    }
+    into_handler(thread, signal, info, context, true);
+    thread.busy.store(was_busy, Release);
+}
+
+/// Before a process is killed by its own doing: what it shares must not stay
+/// locked.
+fn leave_for_good(thread: &Thread) {
+    let process = thread.process();
+    process.frozen.store(thread.tid.get(), Release);
+    turn::give(thread);
+}
+
+/// Ends the process by the default action of a signal.
+fn die_of(thread: &Thread, signal: i32) -> ! {
+    leave_for_good(thread);
+    loop {
+        set_action(signal, &Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        let pid = u64::from(thread.process().pid.get());
+        let tid = u64::from(thread.tid.get());
+        sys::call(sys::nr::TGKILL, pid, tid, signal as u64, 0, 0, 0);
+        sys::signal_mask(!bit(signal));
+    }
+}
+
+struct Frame {
+    sp: u64,
+    context: u64,
+    info: u64,
+}
+
+/// Builds the frame a handler expects, in the kernel's own form. `save` writes
+/// the floating-point state to the address it is given.
+fn build(
+    thread: &Thread,
+    action: &Action,
+    info: &[u64; 16],
+    context: &UContext,
+    save: impl FnOnce(u64) -> bool,
+) -> Option<Frame> {
+    let alt = thread.alt.get();
+    let rsp = context.gregs[RSP];
+    let on_alt = rsp > alt.sp && rsp - alt.sp <= alt.size;
+    let mut sp = rsp - 128;
+    if action.flags & SA_ONSTACK != 0 && alt.size != 0 && !on_alt {
+        sp = alt.sp + alt.size;
+    }
+    let xsize = u64::from(space().xstate_size.get());
+    let fp = (sp - xsize - 4) & !63;
+    let frame = ((fp - 440) & !15) - 8;
+    if mem::is_ours(frame, sp - frame) || !save(fp) {
+        return None;
+    }
+    let mut uc = *context;
+    uc.flags = 7;
+    uc.link = 0;
+    uc.stack = AltStack {
+        sp: alt.sp,
+        flags: if alt.size == 0 { SS_DISABLE } else { alt.flags & SS_AUTODISARM },
+        size: alt.size,
+    };
+    uc.segments = [0x33, 0, 0, 0x2b];
+    uc.fpstate = fp;
+    uc.reserved = [0; 8];
+    if !mem::write(frame, &action.restorer)
+        || !mem::write(frame + 8, &uc)
+        || !mem::write(frame + 8 + 304, info)
+    {
+        return None;
+    }
+    if alt.flags & SS_AUTODISARM != 0 {
+        thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
+    }
+    Some(Frame { sp: frame, context: frame + 8, info: frame + 312 })
+}
+
+/// The bytes after an XSAVE image that tell its extent.
+fn mark_xstate(fp: u64) -> bool {
+    let size = space().xstate_size.get();
+    let mask = space().xstate_mask.get();
+    let marks = [
+        0x4650_5853 | u64::from(size + 4) << 32,
+        mask,
+        u64::from(size),
+        0,
+        0,
+        0,
+    ];
+    mem::write(fp + 464, &marks) && mem::write(fp + u64::from(size), &0x4650_5845u32)
+}
+
+fn new_mask(thread: &Thread, signal: i32, action: &Action) -> u64 {
+    let own = if action.flags & SA_NODEFER != 0 { 0 } else { bit(signal) };
+    (thread.mask.get() | action.mask | own) & !UNCATCHABLE
+}
+
+fn take_saved_mask(thread: &Thread) -> u64 {
+    if thread.has_saved_mask.replace(0) != 0 { thread.saved_mask.get() } else { thread.mask.get() }
+}
+
+fn after_delivery(thread: &Thread, signal: i32, action: &Action) {
+    thread.mask.set(new_mask(thread, signal, action));
+    if action.flags & SA_RESETHAND != 0 {
+        let mut reset = *action;
+        reset.handler = SIG_DFL;
+        thread.process().actions[signal as usize].set(reset);
+    }
+}
+
+/// Sends an interrupted thread into the program's handler: changes the context
+/// that the kernel will return to.
+fn into_handler(
+    thread: &Thread,
+    signal: i32,
+    info: &[u64; 16],
+    context: &mut UContext,
+    is_fault: bool,
+) {
+    let action = thread.process().actions[signal as usize].get();
+    if action.handler == SIG_DFL {
+        die_of(thread, signal);
+    }
+    if action.handler == SIG_IGN {
+        context.sigmask = kernel_mask(thread.mask.get());
+        return;
+    }
+    let mut shown = *context;
+    shown.sigmask = take_saved_mask(thread);
+    if !is_fault {
+        shown.err = 0;
+        shown.trapno = 0;
+        shown.cr2 = 0;
+    }
+    shown.oldmask = shown.sigmask;
+    let xsize = u64::from(space().xstate_size.get());
+    let from = context.fpstate;
+    let frame = build(thread, &action, info, &shown, |fp| {
+        mem::copy(fp, from, xsize) && mark_xstate(fp)
+    });
+    let Some(frame) = frame else { die_of(thread, 11) };
+    after_delivery(thread, signal, &action);
+    context.sigmask = kernel_mask(thread.mask.get());
+    context.gregs[8] = signal as u64;
+    context.gregs[9] = frame.info;
+    context.gregs[12] = frame.context;
+    context.gregs[RAX] = 0;
+    context.gregs[RSP] = frame.sp;
+    context.gregs[RIP] = action.handler;
+    context.gregs[FLAGS] &= !0x1_0500; // RF, DF, TF
+    // The handler begins with the state a fresh thread has.
+    mem::write(from + 512, &0u64);
+    mem::write(from + 24, &0x1f80u32);
+}
+
+/// Delivers what waits, if anything, at the edge of a call. `call_not_made`:
+/// the call is still to come, so the program's place is before it.
+pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
+    loop {
+        let signal = thread.pending.load(Acquire) as i32;
+        if signal == 0 {
+            return;
+        }
+        let mut info = [0; 16];
+        for (word, stored) in info.iter_mut().zip(&thread.info) {
+            *word = stored.get();
+        }
+        thread.pending.store(0, Release);
+        let action = thread.process().actions[signal as usize].get();
+        if action.handler == SIG_IGN {
+            sys::signal_mask(kernel_mask(thread.mask.get()));
+            continue;
+        }
+        write_signal(thread, signal, place, &info, None);
+        if action.handler == SIG_DFL {
+            die_of(thread, signal);
+        }
+        handle(thread, regs, signal, &action, &info);
+    }
+}
+
+fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: &[u64; 16]) {
+    let mask = take_saved_mask(thread);
+    let context = UContext {
+        flags: 0,
+        link: 0,
+        stack: AltStack { sp: 0, flags: 0, size: 0 },
+        gregs: [
+            regs.r8,
+            regs.r9,
+            regs.r10,
+            regs.r11,
+            regs.r12,
+            regs.r13,
+            regs.r14,
+            regs.r15,
+            regs.rdi,
+            regs.rsi,
+            regs.rbp,
+            regs.rbx,
+            regs.rdx,
+            regs.rax,
+            regs.rcx,
+            regs.rsp,
+            patcher::to_program(regs.rip),
+            regs.flags,
+        ],
+        segments: [0; 4],
+        err: 0,
+        trapno: 0,
+        oldmask: mask,
+        cr2: 0,
+        fpstate: 0,
+        reserved: [0; 8],
+        sigmask: mask,
+    };
+    let xsize = u64::from(space().xstate_size.get());
+    let xmm = &raw const regs.xmm;
+    let frame = build(thread, action, info, &context, |fp| {
+        // Touch it all first: a stack that has no room is reported, not
+        // followed.
+        if !mem::fill_zero(fp, xsize + 4) {
+            return false;
+        }
+        // SAFETY: aligned to 64 by `build`, and just seen to be writable.
+        unsafe { arch::xsave(fp, xmm, space().xstate_mask.get()) };
+        mark_xstate(fp)
+    });
+    let Some(frame) = frame else { die_of(thread, 11) };
+    after_delivery(thread, signal, action);
+    regs.rdi = signal as u64;
+    regs.rsi = frame.info;
+    regs.rdx = frame.context;
+    regs.rax = 0;
+    regs.rsp = frame.sp;
+    regs.rip = action.handler;
+    regs.flags &= !0x1_0500;
+    // SAFETY: an XSAVE image of the initial state, set up in `process::init`.
+    unsafe {
+        arch::xrstor(
+            (&raw const space().initial_xstate) as u64,
+            &raw mut regs.xmm,
+            space().xstate_mask.get(),
+        );
+    }
+    sys::signal_mask(kernel_mask(thread.mask.get()));
+}
+
+/// `rt_sigreturn`: back to where a handler's frame says.
+pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
+    log::done(log::call(thread, sys::nr::RT_SIGRETURN, &regs.args(), 0, 0, 0));
+    let Some(context) = mem::read::<UContext>(regs.rsp) else { die_of(thread, 11) };
+    let g = &context.gregs;
+    [regs.r8, regs.r9, regs.r10, regs.r11] = [g[0], g[1], g[2], g[3]];
+    [regs.r12, regs.r13, regs.r14, regs.r15] = [g[4], g[5], g[6], g[7]];
+    [regs.rdi, regs.rsi, regs.rbp, regs.rbx] = [g[8], g[9], g[10], g[11]];
+    [regs.rdx, regs.rax, regs.rcx, regs.rsp] = [g[12], g[13], g[14], g[15]];
+    regs.rip = patcher::to_stub(g[RIP]);
+    regs.flags = (regs.flags & !0x0005_0dd5) | (g[FLAGS] & 0x0005_0dd5) | 0x202;
+    let mask = space().xstate_mask.get();
+    if context.fpstate == 0 {
+        // SAFETY: as in `handle`.
+        unsafe {
+            arch::xrstor((&raw const space().initial_xstate) as u64, &raw mut regs.xmm, mask);
+        }
+    } else {
+        restore_xstate(thread, regs, context.fpstate, mask);
+    }
+    let alt = context.stack;
+    set_alt(thread, &alt, regs.rsp);
+    thread.mask.set(context.sigmask & !UNCATCHABLE);
+    sys::signal_mask(kernel_mask(thread.mask.get()));
+}
+
+fn restore_xstate(thread: &Thread, regs: &mut Regs, fp: u64, mask: u64) {
+    let marks = mem::read::<[u64; 2]>(fp + 464);
+    let readable = mem::is_readable(fp, 576);
+    let Some(marks) = marks.filter(|_| readable && fp & 63 == 0) else { die_of(thread, 11) };
+    let extended = marks[0] as u32 == 0x4650_5853;
+    let parts = if extended { marks[1] & mask } else { 3 };
+    if extended && !mem::is_readable(fp, u64::from(space().xstate_size.get())) {
+        die_of(thread, 11);
+    }
+    if !extended {
+        // A frame made by hand: the old form, without the header.
+        mem::write(fp + 512, &[3u64, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    // The program may have written nonsense into the header: the processor
+    // would fault on reserved bits.
+    let header = mem::read::<[u64; 8]>(fp + 512).unwrap_or([0; 8]);
+    if header[0] & !mask != 0 || header[1..].iter().any(|w| *w != 0) {
+        die_of(thread, 11);
+    }
+    // SAFETY: aligned, readable, and with a valid header.
+    unsafe { arch::xrstor(fp, &raw mut regs.xmm, parts) };
+}
+
+pub fn sigaction(thread: &Thread, args: &[u64; 6]) -> i64 {
+    let [signal, new, old, size, ..] = *args;
+    if size != 8 || !(1..=64).contains(&signal) {
+        return -sys::EINVAL;
+    }
+    let place = &thread.process().actions[signal as usize];
+    let before = place.get();
+    if new != 0 {
+        if bit(signal as i32) & UNCATCHABLE != 0 {
+            return -sys::EINVAL;
+        }
+        let Some(mut action) = mem::read::<Action>(new) else { return -sys::EFAULT };
+        action.mask &= !UNCATCHABLE;
+        place.set(action);
+        tell_kernel(signal as i32, &action);
+    }
+    if old != 0 && !mem::write(old, &before) {
+        return -sys::EFAULT;
+    }
+    0
+}
+
+pub fn sigprocmask(thread: &Thread, args: &[u64; 6]) -> i64 {
+    let [how, set, old, size, ..] = *args;
+    if size != 8 {
+        return -sys::EINVAL;
+    }
+    let before = thread.mask.get();
+    if set != 0 {
+        let Some(set) = mem::read::<u64>(set) else { return -sys::EFAULT };
+        let after = match how {
+            0 => before | set,
+            1 => before & !set,
+            2 => set,
+            _ => return -sys::EINVAL,
+        };
+        thread.mask.set(after & !UNCATCHABLE);
+        if thread.pending.load(Acquire) == 0 {
+            sys::signal_mask(kernel_mask(thread.mask.get()));
+        }
+    }
+    if old != 0 && !mem::write(old, &before) {
+        return -sys::EFAULT;
+    }
+    0
+}
+
+fn set_alt(thread: &Thread, stack: &AltStack, rsp: u64) -> i64 {
+    let now = thread.alt.get();
+    if now.size != 0 && rsp > now.sp && rsp - now.sp <= now.size && now.flags & SS_AUTODISARM == 0
+    {
+        return -sys::EPERM;
+    }
+    match stack.flags & 0xffff_ffff & !SS_AUTODISARM {
+        SS_DISABLE => thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 }),
+        0 | SS_ONSTACK if stack.size < 2048 => return -sys::ENOMEM,
+        0 | SS_ONSTACK => thread.alt.set(AltStack {
+            sp: stack.sp,
+            flags: stack.flags & SS_AUTODISARM,
+            size: stack.size,
+        }),
+        _ => return -sys::EINVAL,
+    }
+    0
+}
+
+pub fn sigaltstack(thread: &Thread, args: &[u64; 6], rsp: u64) -> i64 {
+    let now = thread.alt.get();
+    let on_it = now.size != 0 && rsp > now.sp && rsp - now.sp <= now.size;
+    let mut result = 0;
+    if args[0] != 0 {
+        let Some(stack) = mem::read::<AltStack>(args[0]) else { return -sys::EFAULT };
+        result = set_alt(thread, &stack, rsp);
+    }
+    if args[1] != 0 && result == 0 {
+        let mode = match (now.size, on_it) {
+            (0, _) => SS_DISABLE,
+            (_, true) => SS_ONSTACK,
+            _ => 0,
+        };
+        let shown = AltStack { sp: now.sp, flags: mode | now.flags, size: now.size };
+        if !mem::write(args[1], &shown) {
+            return -sys::EFAULT;
+        }
+    }
+    result
+}
+
+/// Whether a call that a signal broke off is made again after the handler.
+pub fn restarts(thread: &Thread, nr: u64, args: &[u64; 6]) -> bool {
+    let signal = thread.pending.load(Acquire) as usize;
+    let action = thread.process().actions[signal & 63].get();
+    (action.flags & SA_RESTART != 0 || action.handler <= SIG_IGN) && call::is_restartable(nr, args)
+}
+
+/// `rt_sigsuspend` and `pause`.
+pub fn suspend(thread: &Thread, mask: Option<u64>) -> i64 {
+    let before = thread.mask.get();
+    if let Some(mask) = mask {
+        thread.mask.set(mask & !UNCATCHABLE);
+        thread.saved_mask.set(before);
+        thread.has_saved_mask.set(1);
+    }
+    let kernel = kernel_mask(thread.mask.get());
+    let args = [(&raw const kernel) as u64, 8, 0, 0, 0, 0];
+    while thread.pending.load(Acquire) == 0 {
+        // SAFETY: the mask is ours.
+        unsafe {
+            arch::syscall_interruptible(
+                sys::nr::RT_SIGSUSPEND,
+                &raw const args,
+                thread.pending.as_ptr(),
+            )
+        };
+    }
+    -sys::EINTR
+}

@@ -1,0 +1,246 @@
+//! What the monitor knows: of an address space, of each process in it (a vfork
+//! child shares its parent's), and of each thread.
+//!
+//! All of it lies in memory of the monitor's own at fixed addresses and is
+//! reached through shared references to structures of `Cell`s and atomics.
+//! Only the thread that has the turn touches what is not atomic, which is
+//! what makes the `Cell`s sound; a thread's own record is touched by it alone,
+//! its signal handler included.
+
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use protocol::layout::{ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX};
+use protocol::record::Memory;
+use protocol::shared::{Control, Domain};
+
+use crate::arch;
+
+pub const SIGNALS: usize = 65;
+
+/// What the program asked to happen on a signal (the kernel's own layout).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Action {
+    pub handler: u64,
+    pub flags: u64,
+    pub restorer: u64,
+    pub mask: u64,
+}
+
+/// One process of the program.
+#[repr(C)]
+pub struct Process {
+    /// 0 = this place is free.
+    pub taken: Cell<u32>,
+    /// Its number in the recording.
+    pub number: Cell<u32>,
+    pub pid: Cell<u32>,
+    pub image: Cell<u32>,
+    pub actions: [Cell<Action>; SIGNALS],
+    pub next_thread: Cell<u32>,
+    /// Threads of this process.
+    pub threads: Cell<u32>,
+    /// The process is about to end or to exec: its other threads stay where
+    /// they are.
+    pub frozen: AtomicU32,
+    pub log: Log,
+}
+
+/// Where a process's log is being written.
+#[repr(C)]
+pub struct Log {
+    /// Address of the current chunk, 0 if none.
+    pub chunk: Cell<u64>,
+    pub index: Cell<u32>,
+    pub seq: Cell<u32>,
+    pub position: Cell<u32>,
+    /// Thread of the last record.
+    pub thread: Cell<u32>,
+    /// Nothing is written any more.
+    pub off: Cell<u32>,
+    pub next_event: Cell<u64>,
+    pub memory: UnsafeCell<Memory>,
+}
+
+pub const PATCHES_MAX: usize = 8192;
+
+/// A syscall site that was looked at.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Patched {
+    /// Address of the syscall instruction; 0 = empty.
+    pub site: u64,
+    /// Where in the stub the call is made; 0 = the site cannot be patched.
+    pub call: u64,
+    /// Where in the stub the program goes on.
+    pub resume: u64,
+    pub start: u64,
+    pub length: u32,
+    pub traps: u32,
+}
+
+pub const POOLS_MAX: usize = 256;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Pool {
+    pub start: u64,
+    pub used: u32,
+    pub size: u32,
+}
+
+pub const PROCESSES_MAX: usize = 64;
+
+/// One address space.
+#[repr(C)]
+pub struct Space {
+    /// The monitor's entry: the vdso jumps through this word.
+    pub entry: Cell<u64>,
+    pub vdso_clock: Cell<u64>,
+    /// Threads in this address space, of whatever process.
+    pub threads: Cell<u32>,
+    /// Whether turns have to be taken: more than one thread, or memory shared
+    /// with other processes.
+    pub turns: Cell<u32>,
+    /// Memory is shared with other processes.
+    pub shared: Cell<u32>,
+    pub domain: AtomicU32,
+    pub arena_fd: Cell<i32>,
+    pub image_end: Cell<u64>,
+    pub xstate_mask: Cell<u64>,
+    pub xstate_size: Cell<u32>,
+    pub patch_count: Cell<u32>,
+    pub pool_count: Cell<u32>,
+    pub pool_current: Cell<u32>,
+    pub slots_used: Cell<u32>,
+    pub slot_lock: AtomicU32,
+    pub pools: [Cell<Pool>; POOLS_MAX],
+    pub patches: [Cell<Patched>; PATCHES_MAX],
+    pub initial_xstate: XstateImage,
+    pub processes: [Process; PROCESSES_MAX],
+}
+
+#[repr(C, align(64))]
+pub struct XstateImage(pub [Cell<u64>; 104]);
+
+const _: () = assert!(core::mem::size_of::<Space>() as u64 <= SPACE_MAX);
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AltStack {
+    pub sp: u64,
+    pub flags: u64,
+    pub size: u64,
+}
+
+/// One thread. `gs` points here.
+#[repr(C)]
+pub struct Thread {
+    pub this: Cell<u64>,
+    pub saved_rsp: Cell<u64>,
+    pub stack: Cell<u64>,
+    pub saved_rip: Cell<u64>,
+    pub slow_return: Cell<u64>,
+    /// Kernel's id; cleared by the kernel when the thread is gone.
+    pub tid_word: AtomicU32,
+    pub tid: Cell<u32>,
+    /// Number within its process.
+    pub number: Cell<u32>,
+    /// The thread is inside the monitor's body.
+    pub busy: AtomicU32,
+    /// Signal that waits to reach the program; all others are blocked in the
+    /// kernel meanwhile. `info` belongs to it.
+    pub pending: AtomicU32,
+    pub slot: Cell<u32>,
+    pub info: [Cell<u64>; 16],
+    pub process: Cell<u64>,
+    /// The program's signal mask.
+    pub mask: Cell<u64>,
+    /// Mask to come back to after a handler that ran in sigsuspend and the
+    /// like.
+    pub saved_mask: Cell<u64>,
+    pub has_saved_mask: Cell<u32>,
+    /// Whether `timer` exists.
+    pub has_timer: Cell<u32>,
+    pub timer: Cell<u32>,
+    /// Number of the call that the thread is in.
+    pub scratch_mapped: Cell<u32>,
+    pub alt: Cell<AltStack>,
+    /// The program's clear_child_tid.
+    pub child_tid: Cell<u64>,
+    pub start: Cell<u64>,
+    pub maker: Cell<u32>,
+    /// 1 = a vfork child that must begin its log.
+    pub begins: Cell<u32>,
+    pub parent_event: Cell<u64>,
+    pub parent_process: Cell<u32>,
+    pub wants_preempt: AtomicU32,
+    pub holds_turn: Cell<u32>,
+    pub interrupted_at: AtomicU64,
+    pub in_handler: Cell<u32>,
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Thread, saved_rsp) == arch::OFF_RSP);
+    assert!(core::mem::offset_of!(Thread, stack) == arch::OFF_STACK);
+    assert!(core::mem::offset_of!(Thread, saved_rip) == arch::OFF_RIP);
+    assert!(core::mem::offset_of!(Thread, slow_return) == arch::OFF_SLOW);
+    assert!(core::mem::size_of::<Thread>() <= THREAD_ROOM as usize);
+};
+
+/// A slot: the thread's record, its signal stack, its monitor stack.
+pub const THREAD_ROOM: u64 = 0x1000;
+pub const ALT_STACK_SIZE: u64 = 0xc000;
+
+impl Thread {
+    pub fn process(&self) -> &'static Process {
+        // SAFETY: set to the address of one of the Space's processes before
+        // the thread first runs; processes are never moved.
+        unsafe { &*(self.process.get() as *const Process) }
+    }
+    pub fn alt_stack_base(&self) -> u64 {
+        self.this.get() + THREAD_ROOM
+    }
+}
+
+pub fn thread() -> &'static Thread {
+    // SAFETY: gs points to this thread's record, which stays mapped as long
+    // as the thread runs.
+    unsafe { &*(arch::thread_address() as *const Thread) }
+}
+
+pub fn thread_in_slot(slot: u32) -> &'static Thread {
+    let slot = u64::from(slot).min(SLOTS_MAX - 1);
+    // SAFETY: callers pass slots that have been mapped; all-zero is a valid
+    // Thread.
+    unsafe { &*((SLOTS_BASE + slot * SLOT_SIZE) as *const Thread) }
+}
+
+pub fn space() -> &'static Space {
+    // SAFETY: mapped, zeroed, in `process::init` before anything else; never
+    // unmapped. All-zero is a valid Space.
+    unsafe { &*(SPACE_BASE as *const Space) }
+}
+
+pub fn control() -> &'static Control {
+    // SAFETY: mapped in `process::init`; made of atomics, valid for any bytes.
+    unsafe { &*(ARENA_BASE as *const Control) }
+}
+
+/// The order of turns this address space belongs to.
+pub fn domain() -> &'static Domain {
+    use core::sync::atomic::Ordering::Acquire;
+    let domains = &control().domains;
+    let mut index = space().domain.load(Acquire) as usize;
+    loop {
+        let domain = &domains[index & (protocol::shared::DOMAINS - 1)];
+        match domain.forward.load(Acquire) {
+            0 => return domain,
+            next => {
+                index = next as usize - 1;
+                space().domain.store(index as u32, core::sync::atomic::Ordering::Release);
+            }
+        }
+    }
+}

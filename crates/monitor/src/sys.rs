@@ -1,0 +1,163 @@
+//! The system calls the monitor makes for itself.
+
+use crate::arch;
+
+pub const EINTR: i64 = 4;
+pub const EAGAIN: i64 = 11;
+pub const ENOMEM: i64 = 12;
+pub const EFAULT: i64 = 14;
+pub const EINVAL: i64 = 22;
+pub const EBADF: i64 = 9;
+pub const EPERM: i64 = 1;
+pub const ESRCH: i64 = 3;
+pub const ENOTTY: i64 = 25;
+pub const ENOSYS: i64 = 38;
+/// What a call that is to be made again returns (never seen by the program).
+pub const ERESTARTSYS: i64 = 512;
+
+pub mod nr {
+    pub const WRITE: u64 = 1;
+    pub const CLOSE: u64 = 3;
+    pub const FSTAT: u64 = 5;
+    pub const MMAP: u64 = 9;
+    pub const MPROTECT: u64 = 10;
+    pub const MUNMAP: u64 = 11;
+    pub const RT_SIGACTION: u64 = 13;
+    pub const RT_SIGPROCMASK: u64 = 14;
+    pub const RT_SIGRETURN: u64 = 15;
+    pub const IOCTL: u64 = 16;
+    pub const MREMAP: u64 = 25;
+    pub const MADVISE: u64 = 28;
+    pub const SHMAT: u64 = 30;
+    pub const GETPID: u64 = 39;
+    pub const CONNECT: u64 = 42;
+    pub const ACCEPT: u64 = 43;
+    pub const SHMCTL: u64 = 31;
+    pub const GETSOCKNAME: u64 = 51;
+    pub const GETPEERNAME: u64 = 52;
+    pub const CLONE: u64 = 56;
+    pub const FORK: u64 = 57;
+    pub const VFORK: u64 = 58;
+    pub const EXECVE: u64 = 59;
+    pub const EXIT: u64 = 60;
+    pub const FCNTL: u64 = 72;
+    pub const GETTIMEOFDAY: u64 = 96;
+    pub const RT_SIGSUSPEND: u64 = 130;
+    pub const SIGALTSTACK: u64 = 131;
+    pub const PRCTL: u64 = 157;
+    pub const ARCH_PRCTL: u64 = 158;
+    pub const GETTID: u64 = 186;
+    pub const TIME: u64 = 201;
+    pub const FUTEX: u64 = 202;
+    pub const SET_TID_ADDRESS: u64 = 218;
+    pub const TIMER_CREATE: u64 = 222;
+    pub const TIMER_SETTIME: u64 = 223;
+    pub const CLOCK_GETTIME: u64 = 228;
+    pub const EXIT_GROUP: u64 = 231;
+    pub const TGKILL: u64 = 234;
+    pub const PSELECT6: u64 = 270;
+    pub const PPOLL: u64 = 271;
+    pub const DUP2: u64 = 33;
+    pub const EPOLL_PWAIT: u64 = 281;
+    pub const ACCEPT4: u64 = 288;
+    pub const DUP3: u64 = 292;
+    pub const RT_TGSIGQUEUEINFO: u64 = 297;
+    pub const EXECVEAT: u64 = 322;
+    pub const CLOSE_RANGE: u64 = 436;
+    pub const EPOLL_PWAIT2: u64 = 441;
+}
+
+/// Makes a call whose arguments the monitor vouches for.
+pub fn call(nr: u64, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> i64 {
+    // SAFETY: every caller passes memory of the monitor's own, or none.
+    unsafe { arch::syscall(nr, [a, b, c, d, e, f]) }
+}
+
+pub const PROT_RW: u64 = 3;
+pub const PROT_RX: u64 = 5;
+pub const MAP_SHARED: u64 = 1;
+pub const MAP_PRIVATE: u64 = 2;
+pub const MAP_FIXED: u64 = 0x10;
+pub const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_NORESERVE: u64 = 0x4000;
+pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+pub fn map_anonymous(address: u64, len: u64) -> bool {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
+    call(nr::MMAP, address, len, PROT_RW, flags, u64::MAX, 0) == address as i64
+}
+
+pub fn getpid() -> u32 {
+    call(nr::GETPID, 0, 0, 0, 0, 0, 0) as u32
+}
+pub fn gettid() -> u32 {
+    call(nr::GETTID, 0, 0, 0, 0, 0, 0) as u32
+}
+
+/// Waits on a futex shared with other processes while it holds `value`; at
+/// most `timeout` nanoseconds.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout: u64) -> i64 {
+    let limit = [timeout / 1_000_000_000, timeout % 1_000_000_000];
+    call(nr::FUTEX, word.as_ptr() as u64, 0, u64::from(value), limit.as_ptr() as u64, 0, 0)
+}
+
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
+    call(nr::FUTEX, word.as_ptr() as u64, 1, u64::from(count), 0, 0, 0);
+}
+
+pub fn signal_mask(mask: u64) {
+    call(nr::RT_SIGPROCMASK, 2, (&raw const mask) as u64, 0, 8, 0, 0);
+}
+
+/// `(device, inode, mode, size, mtime, ctime)` of a descriptor, times mixed.
+#[derive(Clone, Copy)]
+pub struct Stat {
+    pub device: u64,
+    pub inode: u64,
+    pub mode: u32,
+    pub size: u64,
+    pub times: [u64; 4],
+}
+
+pub fn fstat(fd: u64) -> Option<Stat> {
+    let mut words = [0u64; 18];
+    if call(nr::FSTAT, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) != 0 {
+        return None;
+    }
+    Some(Stat {
+        device: words[0],
+        inode: words[1],
+        mode: words[3] as u32,
+        size: words[6],
+        times: [words[11], words[12], words[13], words[14]],
+    })
+}
+
+pub fn is_regular(mode: u32) -> bool {
+    matches!(mode & 0xf000, 0x8000 | 0x6000)
+}
+
+/// Last words: something that must never happen did.
+pub fn die(text: &[u8]) -> ! {
+    call(nr::WRITE, 2, b"mw: internal error in the monitor: ".as_ptr() as u64, 35, 0, 0, 0);
+    call(nr::WRITE, 2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0);
+    call(nr::WRITE, 2, b"\n".as_ptr() as u64, 1, 0, 0, 0);
+    loop {
+        call(nr::EXIT_GROUP, 127, 0, 0, 0, 0, 0);
+    }
+}
+
+pub fn die_number(text: &[u8], number: u64) -> ! {
+    let mut line = [b' '; 96];
+    let mut len = 0;
+    for byte in text.iter().take(70) {
+        line[len] = *byte;
+        len += 1;
+    }
+    len += 1;
+    for i in 0..16 {
+        line[len] = b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15];
+        len += 1;
+    }
+    die(&line[..len])
+}

@@ -1,0 +1,247 @@
+//! Turns: of the threads that share memory, one runs program code.
+//!
+//! The turn is a futex lock in the arena, so that processes that share memory
+//! can share it. It passes where a thread may block, at a call when the slice
+//! is used up, or when the holder is preempted. Handing over is fair: the
+//! kernel wakes waiters in the order they came, and a thread that gave up its
+//! turn because its slice was over lets another take it first.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use protocol::layout::PREEMPT_SIGNAL;
+use protocol::record::kind;
+use protocol::shared::Domain;
+
+use crate::state::{Thread, control, domain, space};
+use crate::{arch, log, sys};
+
+/// How long a thread may keep the turn while others wait (ns).
+pub const SLICE: u64 = 3_000_000;
+/// The same in ticks, roughly (the counter runs at 1 to 5 GHz).
+const SLICE_TICKS: u64 = SLICE * 2 >> protocol::shared::TICK_SHIFT;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WANTED: u32 = 2;
+
+fn took(thread: &Thread, domain: &Domain) {
+    domain.holder.store(thread.tid.get(), Relaxed);
+    domain.holder_process.store(thread.process().pid.get(), Relaxed);
+    domain.since.store(arch::ticks(), Relaxed);
+    domain.takes.fetch_add(1, Release);
+    thread.holds_turn.set(1);
+    let number = thread.process().number.get();
+    if domain.last_process.load(Relaxed) != number {
+        domain.last_process.store(number, Relaxed);
+        let sequence = domain.sequence.fetch_add(1, AcqRel) + 1;
+        let index = (core::ptr::from_ref(domain) as u64
+            - core::ptr::from_ref(&control().domains[0]) as u64)
+            / core::mem::size_of::<Domain>() as u64;
+        log::done(log::other(thread, kind::TURN, &[index, sequence], 0));
+    }
+}
+
+/// Waits for the turn.
+pub fn take(thread: &Thread) {
+    if space().turns.get() == 0 || thread.holds_turn.get() != 0 {
+        return;
+    }
+    loop {
+        let domain = domain();
+        if domain.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            wait(domain);
+        }
+        // It may have been merged into another while we waited.
+        if domain.forward.load(Acquire) != 0 {
+            domain.word.store(FREE, Release);
+            sys::futex_wake(&domain.word, u32::MAX >> 1);
+            continue;
+        }
+        took(thread, domain);
+        if thread.process().frozen.load(Acquire) != 0
+            && thread.process().frozen.load(Acquire) != thread.tid.get()
+        {
+            // The process is ending, or another thread of it execs.
+            give(thread);
+            while thread.process().frozen.load(Acquire) != 0 {
+                sys::futex_wait(
+                    &thread.process().frozen,
+                    thread.process().frozen.load(Acquire),
+                    50_000_000,
+                );
+            }
+            continue;
+        }
+        return;
+    }
+}
+
+fn wait(domain: &Domain) {
+    let mut seen = domain.takes.load(Acquire);
+    loop {
+        if domain.word.swap(WANTED, Acquire) == FREE {
+            return;
+        }
+        let timed_out = sys::futex_wait(&domain.word, WANTED, SLICE) == -110;
+        if domain.forward.load(Acquire) != 0 {
+            // Whatever the word says: nobody runs under this domain any more.
+            return;
+        }
+        let now = domain.takes.load(Acquire);
+        if now == seen && timed_out {
+            hurry(domain);
+        }
+        seen = now;
+    }
+}
+
+/// Asks the holder to give up the turn; takes it from a holder that is dead.
+fn hurry(domain: &Domain) {
+    let process = domain.holder_process.load(Relaxed);
+    let holder = domain.holder.load(Relaxed);
+    if holder == 0 {
+        return;
+    }
+    let answer = sys::call(
+        sys::nr::TGKILL,
+        u64::from(process),
+        u64::from(holder),
+        PREEMPT_SIGNAL as u64,
+        0,
+        0,
+        0,
+    );
+    if answer == -sys::ESRCH && domain.holder.compare_exchange(holder, 0, AcqRel, Relaxed).is_ok() {
+        domain.word.store(FREE, Release);
+        sys::futex_wake(&domain.word, 1);
+    }
+}
+
+/// Gives up the turn.
+pub fn give(thread: &Thread) {
+    if thread.holds_turn.get() == 0 {
+        return;
+    }
+    thread.holds_turn.set(0);
+    let domain = domain();
+    domain.holder.store(0, Relaxed);
+    if domain.word.swap(FREE, Release) == WANTED {
+        sys::futex_wake(&domain.word, 1);
+    }
+}
+
+/// Gives others a chance, if any wait and the slice is used up.
+#[inline]
+pub fn offer(thread: &Thread) {
+    let wanted = {
+        let domain = domain();
+        domain.word.load(Relaxed) == WANTED
+            && (thread.wants_preempt.load(Relaxed) != 0
+                || arch::ticks().wrapping_sub(domain.since.load(Relaxed)) > SLICE_TICKS)
+    };
+    if wanted {
+        pass(thread);
+    }
+}
+
+/// Lets somebody else have the turn, then waits for it again.
+pub fn pass(thread: &Thread) {
+    thread.wants_preempt.store(0, Relaxed);
+    let domain = domain();
+    let before = domain.takes.load(Acquire);
+    give(thread);
+    // Not before another had it, but not for ever: the waiter may have gone.
+    for _ in 0..20 {
+        if domain.takes.load(Acquire) != before {
+            break;
+        }
+        sys::futex_wait(&domain.takes, before, 50_000);
+    }
+    take(thread);
+}
+
+/// From now on turns matter in this address space; the caller has the turn.
+pub fn begin(thread: &Thread) {
+    if space().turns.get() != 0 {
+        return;
+    }
+    if space().domain.load(Acquire) == 0 {
+        space().domain.store(fresh_domain(), Release);
+    }
+    space().turns.set(1);
+    let domain = domain();
+    domain.word.store(HELD, Release);
+    domain.last_process.store(thread.process().number.get(), Relaxed);
+    domain.holder.store(thread.tid.get(), Relaxed);
+    domain.holder_process.store(thread.process().pid.get(), Relaxed);
+    domain.since.store(arch::ticks(), Relaxed);
+    thread.holds_turn.set(1);
+}
+
+/// A domain that nobody uses. Domain 0 stands for "none yet": most processes
+/// never need one.
+pub fn fresh_domain() -> u32 {
+    let control = control();
+    let start = control.next_domain.fetch_add(1, AcqRel);
+    for step in 0..protocol::shared::DOMAINS as u32 {
+        let index = start.wrapping_add(step) as usize & (protocol::shared::DOMAINS - 1);
+        let domain = &control.domains[index];
+        if index != 0 && domain.members.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+            domain.word.store(FREE, Relaxed);
+            domain.forward.store(0, Relaxed);
+            domain.sequence.store(0, Relaxed);
+            domain.last_process.store(0, Release);
+            return index as u32;
+        }
+    }
+    // All in use: share the last. Correct, only slower.
+    protocol::shared::DOMAINS as u32 - 1
+}
+
+/// This address space ends, or leaves its domain: give the domain back if
+/// nobody else is in it.
+pub fn leave_domain() {
+    if space().domain.load(Acquire) != 0 {
+        domain().members.fetch_sub(1, AcqRel);
+        space().domain.store(0, Release);
+    }
+}
+
+/// Joins this address space's order of turns to another's. The caller has the
+/// turn of the one and gets the turn of both.
+pub fn merge(thread: &Thread, other: u32) {
+    let control = control();
+    while control.merge_lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        sys::futex_wait(&control.merge_lock, 1, 1_000_000);
+    }
+    let mine = domain();
+    let own = space().domain.load(Acquire);
+    let mut target = other as usize & (protocol::shared::DOMAINS - 1);
+    while control.domains[target].forward.load(Acquire) != 0 {
+        target = control.domains[target].forward.load(Acquire) as usize - 1;
+    }
+    let merged = target as u32 != own;
+    if merged {
+        let members = mine.members.load(Relaxed);
+        control.domains[target].members.fetch_add(members, AcqRel);
+        mine.forward.store(target as u32 + 1, Release);
+    }
+    control.merge_lock.store(0, Release);
+    sys::futex_wake(&control.merge_lock, 1);
+    if merged {
+        // Whoever waits for the old turn finds the way to the new one.
+        thread.holds_turn.set(0);
+        mine.word.store(FREE, Release);
+        sys::futex_wake(&mine.word, u32::MAX >> 1);
+        take(thread);
+    }
+}
+
+/// Turns do not matter any more: one thread is left and nothing is shared.
+pub fn end(thread: &Thread) {
+    if space().threads.get() == 1 && space().shared.get() == 0 && space().turns.get() != 0 {
+        give(thread);
+        space().turns.set(0);
+        leave_domain();
+    }
+}

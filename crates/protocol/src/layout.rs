@@ -1,0 +1,41 @@
+//! Where the monitor lives in every process of the program.
+//!
+//! The addresses are fixed so that recording and replay agree on them without
+//! relocation, and lie below every range Linux, Go, V8 and the sanitizers'
+//! heaps choose by themselves (mmap grows down from 0x7f.., PIEs lie at
+//! 0x55.., Go at 0xc0..).
+
+/// Start of everything that is ours. The program may map nothing in
+/// `[MONITOR_BASE, MONITOR_END)`.
+pub const MONITOR_BASE: u64 = 0x6f00_0000_0000;
+pub const MONITOR_END: u64 = MONITOR_BASE + 0x40_0000_0000;
+
+/// The monitor's text and data, mapped privately from the arena file.
+pub const IMAGE_BASE: u64 = MONITOR_BASE;
+pub const IMAGE_MAX: u64 = 0x100_0000;
+
+/// The monitor's own memory of one address space (not shared).
+pub const SPACE_BASE: u64 = MONITOR_BASE + 0x1000_0000;
+pub const SPACE_MAX: u64 = 0x400_0000;
+
+/// Slots of threads: the thread's record, its monitor stack and its signal
+/// stack.
+pub const SLOTS_BASE: u64 = MONITOR_BASE + 0x2000_0000;
+pub const SLOT_SIZE: u64 = 0x2_0000;
+pub const SLOTS_MAX: u64 = 8192;
+
+/// Where calls that may block put their results while other threads run.
+pub const SCRATCH_BASE: u64 = MONITOR_BASE + 0x4_0000_0000;
+pub const SCRATCH_SIZE: u64 = 0x11_0000;
+
+/// The arena: the file that all processes of a recording and the recorder
+/// share.
+pub const ARENA_BASE: u64 = MONITOR_BASE + 0x10_0000_0000;
+
+/// The descriptor through which a process keeps the arena across exec, if
+/// the limit on descriptors allows it; else the highest one allowed.
+pub const ARENA_FD: i32 = 1021;
+
+/// The signal that asks a thread to give up its turn.
+pub const PREEMPT_SIGNAL: i32 = 16; // SIGSTKFLT: nothing uses it
+pub const SIGSYS: i32 = 31;

@@ -1,0 +1,261 @@
+//! The arena: memory that the recorder and every monitor share.
+//!
+//! It is one sparse file, `arena` in the recording, mapped by all. Because it
+//! is a file in the page cache, nothing in it is lost when a process, or the
+//! recorder, is killed. It begins with a [`Control`] block; the monitor's
+//! image follows (each process maps it privately from here at exec), then the
+//! *chunks*, the pieces that logs are written in.
+//!
+//! Everything here is `#[repr(C)]`, made of atomics and plain integers, and
+//! valid when all bytes are zero.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_574d; // "MWARENA1"
+
+pub const CHUNK_SIZE: usize = 256 * 1024;
+pub const CHUNKS_MAX: usize = 65536;
+
+/// Offsets in the arena file.
+pub const CONTROL_OFFSET: u64 = 0;
+pub const IMAGE_OFFSET: u64 = 0x80_0000;
+pub const CHUNKS_OFFSET: u64 = 0x200_0000;
+pub const ARENA_SIZE: u64 = CHUNKS_OFFSET + (CHUNK_SIZE * CHUNKS_MAX) as u64;
+
+/// States of a chunk in [`Control::chunk_state`].
+pub mod chunk_state {
+    /// Not backed by disk space yet, or handed back.
+    pub const ABSENT: u32 = 0;
+    /// Backed by disk space and free to be taken.
+    pub const FREE: u32 = 1;
+    /// Being written by a monitor.
+    pub const TAKEN: u32 = 2;
+    /// Finished by its monitor: to be compressed.
+    pub const FULL: u32 = 3;
+}
+
+/// What a request to the recorder asks for.
+pub mod request_kind {
+    pub const NONE: u32 = 0;
+    /// `arg0` = descriptor in the requesting process; answer = file id.
+    pub const CAPTURE: u32 = 1;
+    /// The requesting thread is about to exec: attach to it. Answer 0 = go.
+    pub const EXEC: u32 = 2;
+    /// The text in `text` goes into the recording; `arg1` = 1: to the user too.
+    pub const NOTE: u32 = 3;
+}
+
+/// Value that comes with a queued [`PREEMPT_SIGNAL`](crate::layout::PREEMPT_SIGNAL)
+/// when an exec has failed: the recorder, attached, sees it and lets go.
+pub const EXEC_FAILED: u64 = 0x4d57_4641_494c;
+
+/// States of a request slot.
+pub mod request_state {
+    pub const EMPTY: u32 = 0;
+    /// Claimed by a monitor that is filling it in.
+    pub const CLAIMED: u32 = 1;
+    pub const POSTED: u32 = 2;
+    /// Taken up by the recorder.
+    pub const ACTIVE: u32 = 3;
+    pub const DONE: u32 = 4;
+}
+
+/// One request from a monitor to the recorder, answered in place.
+#[repr(C)]
+pub struct Request {
+    pub state: AtomicU32,
+    pub kind: AtomicU32,
+    /// The requesting process's number in the recording, and its ids as the
+    /// kernel knows them in the recorder's pid namespace.
+    pub process: AtomicU32,
+    pub pid: AtomicU32,
+    pub tid: AtomicU32,
+    pub reserved: AtomicU32,
+    pub args: [AtomicU64; 6],
+    pub answer: AtomicU64,
+    pub text: [AtomicU64; 32],
+}
+
+pub const REQUESTS: usize = 256;
+pub const TEXT_MAX: usize = 256;
+
+/// What the recorder tells a freshly injected monitor, and what an exec
+/// carries over from the old image to the new one. One per exec under way.
+#[repr(C)]
+pub struct ExecSlot {
+    /// 0 = free; else the process number + 1.
+    pub taken: AtomicU32,
+    /// Number of the process whose image this is.
+    pub process: AtomicU32,
+    /// How many images the process has had before this one.
+    pub image: AtomicU32,
+    /// Next chunk's sequence number in the process's log.
+    pub chunk_seq: AtomicU32,
+    /// Number of the process's next event.
+    pub next_event: AtomicU64,
+    /// The program's entry point and stack pointer.
+    pub entry: AtomicU64,
+    pub stack: AtomicU64,
+    /// Address of the kernel's own `clock_gettime`, 0 if there is none.
+    pub vdso: AtomicU64,
+    /// Length of the monitor's image.
+    pub image_len: AtomicU64,
+    /// Descriptor that leads to the arena.
+    pub arena_fd: AtomicU32,
+    pub arena_fd_pad: AtomicU32,
+    /// The thread's signal mask, and ignored signals, as inherited.
+    pub sigmask: AtomicU64,
+    pub ignored: AtomicU64,
+    pub reserved: [AtomicU64; 3],
+}
+
+pub const EXEC_SLOTS: usize = 256;
+
+/// One order of turns. Threads of one address space share one; so do
+/// processes that share writable memory.
+#[repr(C, align(64))]
+pub struct Domain {
+    /// 0 free, 1 held, 2 held and somebody waits (a futex).
+    pub word: AtomicU32,
+    /// Kernel thread id of the holder, for those who want it to hurry.
+    pub holder: AtomicU32,
+    /// Process group of the holder (tgid).
+    pub holder_process: AtomicU32,
+    /// This domain was merged into domain `forward - 1`.
+    pub forward: AtomicU32,
+    /// How often the turn passed from one log to another.
+    pub sequence: AtomicU64,
+    /// The process (number) that held the turn last.
+    pub last_process: AtomicU32,
+    /// Bumped whenever the turn is taken: lets a thread that yields see that
+    /// somebody else had a turn.
+    pub takes: AtomicU32,
+    /// Time stamp counter when the turn was taken.
+    pub since: AtomicU64,
+    /// Number of address spaces in this domain.
+    pub members: AtomicU32,
+    pub reserved: AtomicU32,
+}
+
+pub const DOMAINS: usize = 4096;
+
+/// A mapped file that has been captured: key and id.
+#[repr(C)]
+pub struct CapturedFile {
+    /// Hash of (device, inode, size, mtime, ctime); 0 = empty.
+    pub key: AtomicU64,
+    pub id: AtomicU64,
+}
+
+pub const CAPTURED_MAX: usize = 16384;
+
+/// The key of a file as it is now: (device, inode, size, mtime, ctime) mixed.
+pub fn file_key(device: u64, inode: u64, size: u64, times: [u64; 4]) -> u64 {
+    let mut key = 0xcbf2_9ce4_8422_2325u64;
+    for word in [device, inode, size, times[0], times[1], times[2], times[3]] {
+        key = (key ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+    key.max(1)
+}
+
+/// The id of a captured file, if it is in the table.
+pub fn find_captured(table: &[CapturedFile; CAPTURED_MAX], key: u64) -> Option<u64> {
+    use core::sync::atomic::Ordering::Acquire;
+    for step in 0..CAPTURED_PROBES {
+        let place = &table[(key as usize).wrapping_add(step) & (CAPTURED_MAX - 1)];
+        match place.key.load(Acquire) {
+            0 => return None,
+            found if found == key => return Some(place.id.load(Acquire)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// How far from its place an entry of the table may be.
+pub const CAPTURED_PROBES: usize = 64;
+
+/// Writable memory that processes may share, by what backs it.
+#[repr(C)]
+pub struct SharedObject {
+    /// Hash of (device, inode); 0 = empty.
+    pub key: AtomicU64,
+    /// Domain + 1 whose members map it.
+    pub domain: AtomicU64,
+}
+
+pub const SHARED_MAX: usize = 4096;
+
+/// Recording on, or over.
+pub mod mode {
+    pub const RECORD: u32 = 0;
+    /// The recording has ended (disk full, recorder gone): monitors pass
+    /// calls through without writing.
+    pub const PASS: u32 = 1;
+    /// The recording has ended and the program is to end with it.
+    pub const STOP: u32 = 2;
+}
+
+#[repr(C)]
+pub struct Control {
+    pub magic: AtomicU64,
+    pub version: AtomicU32,
+    pub mode: AtomicU32,
+    /// Set by the kernel when the recorder dies (robust futex: bit 30).
+    pub recorder_alive: AtomicU32,
+    /// Rung by monitors (futex) when a request is posted or a chunk is full.
+    pub doorbell: AtomicU32,
+    /// Futex: bumped by the recorder when chunks were added or the mode changed.
+    pub supply: AtomicU32,
+    pub next_process: AtomicU32,
+    pub next_domain: AtomicU32,
+    /// Guards `forward` links (0/1/2 futex lock).
+    pub merge_lock: AtomicU32,
+    /// Chunks `[0, chunks_made)` have had disk space at some time.
+    pub chunks_made: AtomicU32,
+    /// Free chunks that are backed by disk space now.
+    pub chunks_free: AtomicU32,
+    /// Where the search for a free chunk starts.
+    pub chunk_hint: AtomicU32,
+    /// Bit per syscall number: already warned about.
+    pub warned: [AtomicU64; 8],
+    pub requests: [Request; REQUESTS],
+    pub execs: [ExecSlot; EXEC_SLOTS],
+    pub domains: [Domain; DOMAINS],
+    pub captured: [CapturedFile; CAPTURED_MAX],
+    pub shared: [SharedObject; SHARED_MAX],
+    pub chunk_state: [AtomicU32; CHUNKS_MAX],
+}
+
+const _: () = assert!(core::mem::size_of::<Control>() as u64 <= IMAGE_OFFSET);
+
+/// The head of each chunk. `used` says how far the log is whole: it is stored
+/// after the record it covers.
+#[repr(C)]
+pub struct ChunkHead {
+    pub magic: AtomicU32,
+    /// Process number the chunk belongs to.
+    pub process: AtomicU32,
+    /// Position among the process's chunks.
+    pub seq: AtomicU32,
+    /// Bytes of the chunk that are whole, this head included.
+    pub used: AtomicU32,
+    /// Offset of the first record that begins in this chunk (0 = none yet).
+    pub first_record: AtomicU32,
+    pub version: AtomicU32,
+    /// Number of that record's event.
+    pub first_event: AtomicU64,
+    /// Time (in ticks) from which that record counts.
+    pub first_time: AtomicU64,
+    /// Thread that runs at that record.
+    pub first_thread: AtomicU32,
+    pub reserved: AtomicU32,
+}
+
+pub const CHUNK_MAGIC: u32 = 0x4b4e_4843; // "CHNK"
+pub const CHUNK_HEAD: usize = core::mem::size_of::<ChunkHead>();
+const _: () = assert!(CHUNK_HEAD == 48);
+
+/// Log times are time-stamp-counter cycles divided by this: fine enough to
+/// order what threads do, coarse enough to save a byte an event.
+pub const TICK_SHIFT: u32 = 4;

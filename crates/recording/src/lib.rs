@@ -1,0 +1,62 @@
+//! The recording on disk.
+//!
+//! A recording is a directory:
+//!
+//! | file | holds |
+//! |---|---|
+//! | `manifest.json` | format version, what was run where and when, how ticks become time ([`Manifest`]) |
+//! | `journal` | frames, appended one after the other ([`frame`]): the chunks of the logs, and what the recorder knows besides |
+//! | `files/ID` | files the program ran or mapped, captured once each |
+//! | `arena` | only while recording, or when it was cut short: the chunks that did not reach the journal yet |
+//!
+//! [`Writer`] makes one; [`Recording`] reads one. Reading is streaming: a
+//! [`Log`](log::Log) holds one chunk of one process in memory at a time.
+//!
+//! Whatever bytes the files hold, nothing here panics, and no length read
+//! from them is trusted before it is checked.
+
+mod arena;
+pub mod calls;
+pub mod chunk;
+pub mod descriptors;
+pub mod error;
+pub mod event;
+pub mod frame;
+mod journal;
+pub mod log;
+pub mod model;
+pub mod process;
+mod recording;
+pub mod render;
+pub mod sockaddr;
+pub mod survey;
+#[cfg(any(test, feature = "synthetic"))]
+pub mod synthetic;
+pub mod timeline;
+pub mod writer;
+
+pub use error::{OpenError, WriteError};
+pub use event::{Event, Phase};
+pub use journal::Damage;
+pub use log::{Log, LogEnd};
+pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary};
+pub use process::{Exit, Life, Process, thread_name};
+pub use recording::{Image, Recording};
+pub use timeline::Timeline;
+pub use writer::Writer;
+
+use std::path::{Path, PathBuf};
+
+/// Name of the manifest in a recording.
+pub const MANIFEST: &str = "manifest.json";
+/// Name of the journal in a recording.
+pub const JOURNAL: &str = "journal";
+/// Name of the directory of captured files.
+pub const FILES: &str = "files";
+/// Name of the arena, present while recording or when it was cut short.
+pub const ARENA: &str = "arena";
+
+/// Where the captured file `id` of the recording in `dir` is kept.
+pub fn captured_path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(FILES).join(id.to_string())
+}

@@ -1,0 +1,214 @@
+//! What a recording says besides the logs: the manifest and the payloads of
+//! the journal's frames.
+//!
+//! The payloads are encoded with postcard, which does not describe itself:
+//! adding or moving a field needs a new [`protocol::FORMAT_VERSION`].
+
+use serde::{Deserialize, Serialize};
+
+/// How ticks (see [`protocol::shared::TICK_SHIFT`]) become time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// The counter, already shifted, when the recording started.
+    pub ticks: u64,
+    /// `CLOCK_REALTIME` at that instant, in nanoseconds since the epoch.
+    pub realtime_ns: u64,
+    /// Ticks in a second.
+    pub ticks_per_second: u64,
+}
+
+impl Clock {
+    /// Nanoseconds from the start of the recording to `ticks` (0 if before).
+    pub fn since_start_ns(&self, ticks: u64) -> u64 {
+        let elapsed = u128::from(ticks.saturating_sub(self.ticks));
+        let rate = u128::from(self.ticks_per_second.max(1));
+        u64::try_from(elapsed * 1_000_000_000 / rate).unwrap_or(u64::MAX)
+    }
+
+    /// Nanoseconds since the epoch at `ticks`.
+    pub fn realtime_ns(&self, ticks: u64) -> u64 {
+        self.realtime_ns.saturating_add(self.since_start_ns(ticks))
+    }
+}
+
+/// `manifest.json`: what was run, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`protocol::FORMAT_VERSION`] of the writer.
+    pub format: u32,
+    /// Version of the `mw` that wrote it.
+    pub writer: String,
+    /// The command as it was given.
+    pub command: Vec<String>,
+    /// Where it was started.
+    pub cwd: String,
+    /// Name of the host.
+    pub host: String,
+    /// Kernel name, release and version.
+    pub kernel: String,
+    /// Model of the CPU.
+    pub cpu: String,
+    /// Who started it.
+    pub user: String,
+    /// `CLOCK_REALTIME` at the start, in nanoseconds since the epoch.
+    pub started_ns: u64,
+    /// How ticks become time.
+    pub clock: Clock,
+}
+
+impl Manifest {
+    /// A manifest with everything about this machine and moment filled in.
+    pub fn here(command: Vec<String>, clock: Clock) -> Manifest {
+        let uname = rustix::system::uname();
+        let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
+        Manifest {
+            format: protocol::FORMAT_VERSION,
+            writer: env!("CARGO_PKG_VERSION").to_string(),
+            command,
+            cwd: std::env::current_dir()
+                .map(|p| p.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            host: text(uname.nodename()),
+            kernel: format!(
+                "{} {} {}",
+                text(uname.sysname()),
+                text(uname.release()),
+                text(uname.version())
+            ),
+            cpu: cpu_model().unwrap_or_else(|| "unknown".to_string()),
+            user: user_name(),
+            started_ns: clock.realtime_ns,
+            clock,
+        }
+    }
+}
+
+fn cpu_model() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|l| l.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+fn user_name() -> String {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    std::fs::read_to_string("/etc/passwd")
+        .ok()
+        .and_then(|passwd| {
+            passwd.lines().find_map(|line| {
+                let mut fields = line.split(':');
+                let name = fields.next()?;
+                (fields.nth(1)? == uid).then(|| name.to_string())
+            })
+        })
+        .unwrap_or(uid)
+}
+
+/// A process has a new image: all it starts from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageStart {
+    /// Number of the process.
+    pub process: u32,
+    /// How many images it had before.
+    pub image: u32,
+    /// The kernel's id of the process.
+    pub pid: u32,
+    /// Path of the executable.
+    #[serde(with = "serde_bytes")]
+    pub exe: Vec<u8>,
+    /// Arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// Environment.
+    pub envp: Vec<Vec<u8>>,
+    /// Working directory.
+    #[serde(with = "serde_bytes")]
+    pub cwd: Vec<u8>,
+    /// The address space before its first instruction.
+    pub maps: Vec<Mapping>,
+    /// Registers, in the order of `user_regs_struct`.
+    pub regs: Vec<u64>,
+    /// The auxiliary vector.
+    pub auxv: Vec<(u64, u64)>,
+    /// When, in ticks.
+    pub time: u64,
+}
+
+/// One mapping of an image at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// `PROT_` bits.
+    pub prot: u32,
+    /// Whether it is shared.
+    pub shared: bool,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Captured file it maps.
+    pub file: Option<u64>,
+    /// Path or `[stack]` and the like.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
+    /// Its bytes, where no file has them.
+    #[serde(with = "serde_bytes")]
+    pub contents: Option<Vec<u8>>,
+}
+
+/// A captured file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    /// Its name under `files/`.
+    pub id: u64,
+    /// Where it was.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    /// Device.
+    pub dev: u64,
+    /// Inode.
+    pub ino: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of last change of its contents.
+    pub mtime_ns: i64,
+    /// `st_mode`.
+    pub mode: u32,
+}
+
+/// Something a reader of the recording should know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Number of the process it is about.
+    pub process: u32,
+    /// In one word: "refused", "unrecorded", "disk-full".
+    pub kind: String,
+    /// In a sentence.
+    pub text: String,
+}
+
+/// How a process ended, as its reaper saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Number of the process, if known.
+    pub process: Option<u32>,
+    /// The kernel's id of it.
+    pub pid: u32,
+    /// As `wait4` gives it.
+    pub wait_status: i32,
+    /// When, in ticks.
+    pub time: u64,
+}
+
+/// The end of the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// When, in ticks.
+    pub time: u64,
+    /// `CLOCK_REALTIME` at that instant (0 = unknown): with the clock in the
+    /// manifest it gives the rate of ticks over the whole run.
+    pub realtime_ns: u64,
+    /// The exit status `mw record` passed on.
+    pub exit_status: i32,
+    /// False if the recording ended before the program (disk full).
+    pub complete: bool,
+}

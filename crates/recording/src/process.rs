@@ -1,0 +1,401 @@
+//! The processes of a recording: who begat whom, what they ran, what they are
+//! called, how they ended.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use protocol::names::signal_name;
+use protocol::record::{begin, kind, tag};
+
+use crate::calls::nr;
+use crate::event::Event;
+use crate::frame::field;
+use crate::log::LogEnd;
+use crate::recording::{Image, Recording};
+
+/// How a process began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// Started by the recorder.
+    First,
+    /// Forked.
+    Fork,
+    /// Forked, sharing its parent's memory until it execs or exits.
+    Vfork,
+    /// The log does not say.
+    Unknown,
+}
+
+/// A process of the program.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number in the recording.
+    pub number: u32,
+    /// Its stable name: program and place among the processes of that program.
+    pub name: String,
+    /// The first part of the name.
+    pub program: String,
+    /// The kernel's id of it (0 if unknown).
+    pub pid: u32,
+    /// How it began.
+    pub began: Began,
+    /// Number of its parent, if that is part of the program.
+    pub parent: Option<u32>,
+    /// The parent's event that made it.
+    pub parent_event: Option<u64>,
+    /// When it began, in ticks.
+    pub birth: u64,
+    /// Number of its first event.
+    pub first_event: u64,
+    /// Indexes of its images in [`Recording::images`], in order.
+    pub images: Vec<usize>,
+    /// Bytes of its log, not compressed.
+    pub log_bytes: u64,
+    /// Bytes its log takes in the journal.
+    pub stored_bytes: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Killed {
+        /// Which.
+        signal: i32,
+        /// It dumped core.
+        core: bool,
+    },
+    /// It was killed or the recording was cut short.
+    Unknown,
+}
+
+impl Exit {
+    /// From a status as `wait4` gives it.
+    pub fn from_wait_status(status: i32) -> Exit {
+        let signal = status & 0x7f;
+        if signal == 0 {
+            Exit::Exited(status >> 8 & 0xff)
+        } else {
+            Exit::Killed {
+                signal,
+                core: status & 0x80 != 0,
+            }
+        }
+    }
+
+    /// As a shell would say it; `None` if unknown.
+    pub fn status(self) -> Option<i32> {
+        match self {
+            Exit::Exited(status) => Some(status),
+            Exit::Killed { signal, .. } => Some(128 + signal),
+            Exit::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Exited(status) => write!(f, "{status}"),
+            Exit::Killed { signal, core } => {
+                match signal_name(*signal as u64) {
+                    Some(name) => f.write_str(name)?,
+                    None => write!(f, "signal {signal}")?,
+                }
+                if *core {
+                    f.write_str(" (core)")
+                } else {
+                    Ok(())
+                }
+            }
+            Exit::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// How the life of a process went, as far as its log and others tell.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// How many events it has.
+    pub events: u64,
+    /// When it ended, or its last event, in ticks.
+    pub end: u64,
+    /// How it ended.
+    pub exit: Exit,
+    /// How its log ends.
+    pub log_end: LogEnd,
+}
+
+/// What a process is called whose thread has this number.
+pub fn thread_name(thread: u32) -> String {
+    match thread {
+        0 => "main-0".to_string(),
+        _ => format!("thread-{thread}"),
+    }
+}
+
+/// The number of the thread of this name.
+pub fn thread_number(name: &str) -> Option<u32> {
+    if name == "main-0" {
+        return Some(0);
+    }
+    let digits = name.strip_prefix("thread-").unwrap_or(name);
+    digits.parse().ok()
+}
+
+/// Finds the processes, from the beginnings of their logs and their images.
+pub(crate) fn find(recording: &Recording) -> Vec<Process> {
+    let mut numbers: BTreeSet<u32> = recording.log_numbers().collect();
+    let mut images: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (i, image) in recording.images().iter().enumerate() {
+        numbers.insert(image.process);
+        images.entry(image.process).or_default().push(i);
+    }
+    let mut processes: Vec<Process> = numbers
+        .into_iter()
+        .filter_map(|number| {
+            let mut own = images.remove(&number).unwrap_or_default();
+            own.sort_by_key(|i| recording.images().get(*i).map(|image| image.image));
+            beginning(recording, number, own)
+        })
+        .collect();
+    processes.sort_by_key(|process| (process.birth, process.number));
+    give_names(recording, &mut processes);
+    processes
+}
+
+/// What the beginning of a process's log says of it. `None` if nothing of
+/// the process can be read.
+fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<Process> {
+    let chunks = recording.chunks(number);
+    let mut process = Process {
+        number,
+        name: String::new(),
+        program: String::new(),
+        pid: 0,
+        began: Began::Unknown,
+        parent: None,
+        parent_event: None,
+        birth: 0,
+        first_event: 0,
+        images,
+        log_bytes: chunks.iter().map(|c| u64::from(c.raw_len)).sum(),
+        stored_bytes: chunks.iter().map(|c| u64::from(c.stored_len)).sum(),
+    };
+    let first_image = process
+        .images
+        .first()
+        .and_then(|i| recording.images().get(*i));
+    let mut log = recording.log(number);
+    if log.advance()
+        && let Some(event) = log.event()
+    {
+        process.birth = event.time;
+        process.first_event = event.number;
+        if event.kind == kind::BEGIN {
+            process.pid = event.value(3) as u32;
+            process.began = match event.value(0) {
+                begin::FIRST => Began::First,
+                begin::FORK => Began::Fork,
+                begin::VFORK => Began::Vfork,
+                _ => Began::Unknown,
+            };
+            if matches!(process.began, Began::Fork | Began::Vfork) {
+                process.parent = Some(event.value(1) as u32);
+                process.parent_event = Some(event.value(2));
+            }
+        }
+    } else if first_image.is_none() && log.end() != Some(&LogEnd::Whole) {
+        return None;
+    }
+    if let Some(image) = first_image {
+        if process.birth == 0 {
+            process.birth = image.time;
+        }
+        if process.pid == 0 {
+            process.pid = image.pid;
+        }
+    }
+    Some(process)
+}
+
+/// Names processes after the first image that was exec'd in them, or after
+/// their parent if they only forked; counted in order of birth.
+fn give_names(recording: &Recording, processes: &mut [Process]) {
+    let mut programs: HashMap<u32, String> = HashMap::new();
+    let parents: HashMap<u32, Option<u32>> =
+        processes.iter().map(|p| (p.number, p.parent)).collect();
+    for process in processes.iter() {
+        let image = process
+            .images
+            .first()
+            .and_then(|i| recording.images().get(*i));
+        if let Some(image) = image {
+            programs.insert(process.number, image.program());
+        }
+    }
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for process in processes {
+        // Up the tree to the first that exec'd; a circle (a damaged log) ends
+        // it as well.
+        let mut seen = BTreeSet::new();
+        let mut number = process.number;
+        let program = loop {
+            if let Some(program) = programs.get(&number).filter(|name| !name.is_empty()) {
+                break program.clone();
+            }
+            match parents.get(&number) {
+                Some(Some(parent)) if seen.insert(number) => number = *parent,
+                _ => break "process".to_string(),
+            }
+        };
+        programs.insert(process.number, program.clone());
+        let count = counts.entry(program.clone()).or_default();
+        process.name = format!("{program}-{count}");
+        process.program = program;
+        *count += 1;
+    }
+}
+
+/// What ends a process's own account of itself.
+fn own_exit(event: &Event<'_>) -> Option<Exit> {
+    if event.nr == nr::EXIT_GROUP && event.is_call() {
+        return Some(Exit::Exited(event.args[0] as i32 & 0xff));
+    }
+    None
+}
+
+/// What a `wait` in another process says of the end of process `pid`.
+fn waited_for(event: &Event<'_>, pid: u32) -> Option<Exit> {
+    if event.is_done(nr::WAIT4) && event.result == Some(i64::from(pid)) {
+        let status = i32::from_le_bytes(field(event.argument(1)?.bytes, 0)?);
+        // Stopped or continued is not ended.
+        if status & 0xff != 0x7f && status != 0xffff {
+            return Some(Exit::from_wait_status(status));
+        }
+    }
+    if event.is_done(nr::WAITID) && event.result == Some(0) {
+        let info = event.argument(2)?.bytes;
+        let at = |at| field(info, at).map(i32::from_le_bytes);
+        let (code, status) = (at(8)?, at(24)?);
+        if at(16)? as u32 == pid {
+            return match code {
+                1 => Some(Exit::Exited(status)),
+                2 | 3 => Some(Exit::Killed {
+                    signal: status,
+                    core: code == 3,
+                }),
+                _ => None,
+            };
+        }
+    }
+    None
+}
+
+/// Follows the log of one process for what [`Life`] says.
+struct Account {
+    last_number: Option<u64>,
+    last_time: u64,
+    exit: Option<Exit>,
+    last_exit: Option<Exit>,
+    log_end: LogEnd,
+}
+
+fn account(mut log: crate::log::Log<'_>) -> Account {
+    let mut account = Account {
+        last_number: None,
+        last_time: 0,
+        exit: None,
+        last_exit: None,
+        log_end: LogEnd::Whole,
+    };
+    while log.advance() {
+        let Some(event) = log.event() else { break };
+        account.last_number = Some(event.number);
+        account.last_time = event.time;
+        if let Some(exit) = own_exit(&event) {
+            account.exit = Some(exit);
+        } else if event.nr == nr::EXIT && event.is_call() {
+            account.last_exit = Some(Exit::Exited(event.args[0] as i32 & 0xff));
+        }
+    }
+    account.log_end = log.end().cloned().unwrap_or(LogEnd::Whole);
+    account
+}
+
+impl Recording {
+    /// How the life of a process went. Reads the last chunk of its log, and
+    /// more only where that does not tell.
+    pub fn life(&self, process: &Process) -> Life {
+        let mut account = account(self.log_near(process.number, u64::MAX - 1));
+        if account.last_number.is_none() || account.log_end.is_damage() {
+            account = self::account(self.log(process.number));
+        }
+        let status = self
+            .statuses()
+            .iter()
+            .rev()
+            .find(|status| match status.process {
+                Some(number) => number == process.number,
+                None => process.pid != 0 && status.pid == process.pid,
+            });
+        let exit = account
+            .exit
+            .or_else(|| status.map(|status| Exit::from_wait_status(status.wait_status)))
+            .or(account.last_exit)
+            .or_else(|| self.seen_by_parent(process))
+            .unwrap_or(Exit::Unknown);
+        let end = status.map_or(0, |status| status.time);
+        Life {
+            events: account.last_number.map_or(0, |last| {
+                last.saturating_sub(process.first_event).saturating_add(1)
+            }),
+            end: end.max(account.last_time).max(process.birth),
+            exit,
+            log_end: account.log_end,
+        }
+    }
+
+    fn seen_by_parent(&self, process: &Process) -> Option<Exit> {
+        let parent = process.parent.filter(|_| process.pid != 0)?;
+        let mut log = self.log_near(parent, process.parent_event.unwrap_or(0));
+        while log.advance() {
+            if let Some(event) = log.event()
+                && event.time >= process.birth
+                && let Some(exit) = waited_for(&event, process.pid)
+            {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    /// The images of a process, in order.
+    pub fn images_of<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Image> {
+        process.images.iter().filter_map(|i| self.images().get(*i))
+    }
+
+    /// What a process ran last: its own last image, or what the process it was
+    /// forked from ran.
+    pub fn command_of<'a>(&'a self, process: &'a Process) -> Option<&'a Image> {
+        let mut seen = BTreeSet::new();
+        let mut process = process;
+        loop {
+            if let Some(image) = self.images_of(process).last() {
+                return Some(image);
+            }
+            if !seen.insert(process.number) {
+                return None;
+            }
+            process = self.process(process.parent?)?;
+        }
+    }
+
+    /// The event of process `process` that made process `child`, told by the
+    /// tag a call that makes processes leaves.
+    pub fn child_of(event: &Event<'_>) -> Option<u32> {
+        event.number_in(tag::CHILD).map(|number| number as u32)
+    }
+}

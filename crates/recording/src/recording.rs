@@ -1,0 +1,454 @@
+//! Opening a recording.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::arena::Arena;
+use crate::chunk::ChunkHead;
+use crate::error::OpenError;
+use crate::frame::{self, Kind};
+use crate::journal::{Damage, Frame, FrameError, Journal};
+use crate::log::Log;
+use crate::model::{Clock, FileInfo, ImageStart, Manifest, Note, Status, Summary};
+use crate::process::{self, Process};
+
+/// Where a chunk of a log is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkRef {
+    pub seq: u32,
+    /// First event that begins in it, or [`frame::NO_EVENT`].
+    pub first_event: u64,
+    /// Its length, head included, not compressed.
+    pub raw_len: u32,
+    /// Its length in the journal; 0 in the arena.
+    pub stored_len: u32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Journal(Frame),
+    Arena(u32, ChunkHead),
+}
+
+/// What is remembered of an image (see [`Recording::image_start`] for all).
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// Number of the process.
+    pub process: u32,
+    /// How many images it had before.
+    pub image: u32,
+    /// The kernel's id of the process.
+    pub pid: u32,
+    /// Path of the executable.
+    pub exe: Vec<u8>,
+    /// Arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// Working directory.
+    pub cwd: Vec<u8>,
+    /// When, in ticks.
+    pub time: u64,
+    frame: Frame,
+}
+
+impl Image {
+    /// Last part of the executable's path.
+    pub fn program(&self) -> String {
+        let name = self.exe.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
+        String::from_utf8_lossy(name).into_owned()
+    }
+}
+
+/// An open recording.
+pub struct Recording {
+    dir: PathBuf,
+    manifest: Manifest,
+    clock: Clock,
+    journal: Journal,
+    arena: Option<Arena>,
+    logs: BTreeMap<u32, Vec<ChunkRef>>,
+    images: Vec<Image>,
+    files: Vec<FileInfo>,
+    notes: Vec<Note>,
+    statuses: Vec<Status>,
+    summary: Option<Summary>,
+    damage: Vec<Damage>,
+    processes: Vec<Process>,
+    by_number: HashMap<u32, usize>,
+    by_name: HashMap<String, u32>,
+}
+
+impl Recording {
+    /// Opens the recording in `dir`. One that was cut short opens as well,
+    /// and so does one that is damaged, as far as it can be read: see
+    /// [`Recording::damage`] and [`Recording::is_complete`].
+    pub fn open(dir: &Path) -> Result<Recording, OpenError> {
+        let manifest = read_manifest(dir)?;
+        let journal_path = dir.join(crate::JOURNAL);
+        let journal = match Journal::open(&journal_path) {
+            Ok(journal) => journal,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(OpenError::Missing {
+                    path: dir.to_path_buf(),
+                    missing: "its journal",
+                });
+            }
+            Err(error) => return Err(OpenError::io(&journal_path, error)),
+        };
+        // The arena first: what leaves it meanwhile is in the journal then.
+        let arena_path = dir.join(crate::ARENA);
+        let arena = Arena::open(&arena_path).map_err(|error| OpenError::io(&arena_path, error))?;
+        let left = match &arena {
+            Some(arena) => arena
+                .chunks()
+                .map_err(|error| OpenError::io(&arena_path, error))?,
+            None => Vec::new(),
+        };
+
+        let mut recording = Recording {
+            dir: dir.to_path_buf(),
+            clock: manifest.clock,
+            manifest,
+            journal,
+            arena,
+            logs: BTreeMap::new(),
+            images: Vec::new(),
+            files: Vec::new(),
+            notes: Vec::new(),
+            statuses: Vec::new(),
+            summary: None,
+            damage: Vec::new(),
+            processes: Vec::new(),
+            by_number: HashMap::new(),
+            by_name: HashMap::new(),
+        };
+        recording.index(left)?;
+        recording.clock = refined(&recording.manifest, recording.summary.as_ref());
+        recording.set_processes(process::find(&recording));
+        Ok(recording)
+    }
+
+    /// Reads everything in the journal but the chunks, and notes where those
+    /// are, there and in the arena.
+    fn index(&mut self, left: Vec<(u32, ChunkHead)>) -> Result<(), OpenError> {
+        let (frames, damage) = self.journal.walk().map_err(|e| self.unreadable(e))?;
+        self.damage = damage;
+        let mut chunks: BTreeMap<(u32, u32), ChunkRef> = BTreeMap::new();
+        for frame in frames {
+            // Frames of kinds that a later version added are stepped over.
+            let Some(kind) = Kind::from_number(frame.head.kind) else {
+                continue;
+            };
+            if kind == Kind::Chunk {
+                let key = (frame.head.process, frame.head.seq);
+                let chunk = ChunkRef {
+                    seq: frame.head.seq,
+                    first_event: frame.head.first_event,
+                    raw_len: frame.head.raw_len,
+                    stored_len: frame.head.stored_len + frame::HEAD as u32,
+                    place: Place::Journal(frame),
+                };
+                let better = match chunks.get(&key) {
+                    None => true,
+                    Some(other) => self.load(other, key.0, &mut Vec::new()).is_err(),
+                };
+                if better {
+                    chunks.insert(key, chunk);
+                }
+                continue;
+            }
+            if let Err(error) = self.take(kind, frame) {
+                match error {
+                    FrameError::Damaged { at } => self.damage.push(Damage {
+                        at,
+                        len: frame::HEAD as u64 + u64::from(frame.head.stored_len),
+                        is_tail: false,
+                    }),
+                    error => return Err(self.unreadable(error)),
+                }
+            }
+        }
+        for (place, head) in left {
+            let key = (head.process, head.seq);
+            let better = match chunks.get(&key) {
+                None => true,
+                Some(journalled) => self.load(journalled, key.0, &mut Vec::new()).is_err(),
+            };
+            if better {
+                let first_event = match head.first_record {
+                    Some(_) => head.first_event,
+                    None => frame::NO_EVENT,
+                };
+                let chunk = ChunkRef {
+                    seq: head.seq,
+                    first_event,
+                    raw_len: head.used as u32,
+                    stored_len: 0,
+                    place: Place::Arena(place, head),
+                };
+                chunks.insert(key, chunk);
+            }
+        }
+        for ((process, _), chunk) in chunks {
+            self.logs.entry(process).or_default().push(chunk);
+        }
+        self.damage.sort_by_key(|damage| damage.at);
+        Ok(())
+    }
+
+    fn take(&mut self, kind: Kind, frame: Frame) -> Result<(), FrameError> {
+        match kind {
+            Kind::Chunk => {}
+            Kind::Start => {
+                let start: ImageStart = self.journal.value(&frame)?;
+                self.images.push(Image {
+                    process: start.process,
+                    image: start.image,
+                    pid: start.pid,
+                    exe: start.exe,
+                    argv: start.argv,
+                    cwd: start.cwd,
+                    time: start.time,
+                    frame,
+                });
+            }
+            Kind::File => self.files.push(self.journal.value(&frame)?),
+            Kind::Note => self.notes.push(self.journal.value(&frame)?),
+            Kind::Status => self.statuses.push(self.journal.value(&frame)?),
+            Kind::End => self.summary = Some(self.journal.value(&frame)?),
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, error: FrameError) -> OpenError {
+        let source = match error {
+            FrameError::Io { source, .. } => source,
+            error => io::Error::other(error.to_string()),
+        };
+        OpenError::io(self.journal.path(), source)
+    }
+
+    fn set_processes(&mut self, processes: Vec<Process>) {
+        self.by_number = processes
+            .iter()
+            .enumerate()
+            .map(|(i, process)| (process.number, i))
+            .collect();
+        self.by_name = processes
+            .iter()
+            .map(|process| (process.name.clone(), process.number))
+            .collect();
+        self.processes = processes;
+    }
+
+    /// Reads a chunk, from its head to its `used`. On failure says why.
+    pub(crate) fn load(
+        &self,
+        chunk: &ChunkRef,
+        process: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<ChunkHead, String> {
+        match &chunk.place {
+            Place::Journal(frame) => {
+                self.journal
+                    .payload(frame, out)
+                    .map_err(|error| error.to_string())?;
+                let head = ChunkHead::parse(out).map_err(str::to_string)?;
+                if head.process != process || head.seq != chunk.seq || head.used != out.len() {
+                    return Err("its head does not agree with the journal".to_string());
+                }
+                Ok(head)
+            }
+            Place::Arena(place, found) => {
+                let arena = self.arena.as_ref().ok_or("the arena is gone")?;
+                let still_there = arena
+                    .chunk(*place, found, out)
+                    .map_err(|error| format!("the arena cannot be read: {error}"))?;
+                if !still_there {
+                    return Err("the recording goes on, and its place was taken".to_string());
+                }
+                Ok(*found)
+            }
+        }
+    }
+
+    /// Where the recording is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What was run, where and when.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// How ticks become time.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The end of the recording, if it came to one.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    /// Whether the recording holds the whole run: it came to its end, and
+    /// nothing of the journal is damaged.
+    pub fn is_complete(&self) -> bool {
+        self.summary
+            .as_ref()
+            .is_some_and(|summary| summary.complete)
+            && self.damage.is_empty()
+    }
+
+    /// Whether it has an arena: it is under way or was cut short.
+    pub fn has_arena(&self) -> bool {
+        self.arena.is_some()
+    }
+
+    /// What of the journal cannot be read.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Length of the journal.
+    pub fn journal_len(&self) -> u64 {
+        self.journal.len
+    }
+
+    /// What the recorder noted.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Captured files.
+    pub fn files(&self) -> &[FileInfo] {
+        &self.files
+    }
+
+    /// Where the captured file `id` is.
+    pub fn captured_path(&self, id: u64) -> PathBuf {
+        crate::captured_path(&self.dir, id)
+    }
+
+    /// How processes ended, as the recorder saw it.
+    pub fn statuses(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// All images, in the order they were started.
+    pub fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    /// All that an image started from.
+    pub fn image_start(&self, image: &Image) -> Result<ImageStart, OpenError> {
+        self.journal
+            .value(&image.frame)
+            .map_err(|error| self.unreadable(error))
+    }
+
+    /// The processes, in order of birth.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The process with this number.
+    pub fn process(&self, number: u32) -> Option<&Process> {
+        self.processes.get(*self.by_number.get(&number)?)
+    }
+
+    /// The process with this name.
+    pub fn process_named(&self, name: &str) -> Option<&Process> {
+        self.process(*self.by_name.get(name)?)
+    }
+
+    pub(crate) fn log_numbers(&self) -> impl Iterator<Item = u32> {
+        self.logs.keys().copied()
+    }
+
+    pub(crate) fn chunks(&self, process: u32) -> &[ChunkRef] {
+        self.logs.get(&process).map_or(&[], Vec::as_slice)
+    }
+
+    /// The log of a process, from its beginning. (Empty if there is no such
+    /// process.)
+    pub fn log(&self, process: u32) -> Log<'_> {
+        Log::new(self, process, self.chunks(process))
+    }
+
+    /// The log of a process, so that the next events lead to event `number`
+    /// soon. Use [`Log::advance_to`] from there.
+    pub fn log_near(&self, process: u32, number: u64) -> Log<'_> {
+        Log::near(self, process, self.chunks(process), number)
+    }
+
+    /// The log of a process, at event `number`; `None` if there is none.
+    pub fn log_at(&self, process: u32, number: u64) -> Option<Log<'_>> {
+        let mut log = self.log_near(process, number);
+        log.advance_to(number).then_some(log)
+    }
+}
+
+fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
+    let not_a_recording = |why| OpenError::NotARecording {
+        path: dir.to_path_buf(),
+        why,
+    };
+    let metadata = std::fs::metadata(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NotFound(dir.to_path_buf()),
+        _ => OpenError::io(dir, error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(not_a_recording("it is not a directory"));
+    }
+    let path = dir.join(crate::MANIFEST);
+    let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => not_a_recording("it has no manifest.json"),
+        _ => OpenError::io(&path, error),
+    })?;
+    let bad = |error: serde_json::Error| OpenError::BadManifest {
+        path: path.clone(),
+        why: error.to_string(),
+    };
+    // The version first, by itself: the rest may be other than we know.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let version: Version = serde_json::from_slice(&bytes).map_err(bad)?;
+    if version.format > protocol::FORMAT_VERSION {
+        return Err(OpenError::Newer {
+            path: dir.to_path_buf(),
+            format: version.format,
+        });
+    }
+    serde_json::from_slice(&bytes).map_err(bad)
+}
+
+/// The clock of the manifest, its rate taken over the whole run if the end
+/// of the run is known.
+fn refined(manifest: &Manifest, summary: Option<&Summary>) -> Clock {
+    let clock = manifest.clock;
+    let Some(summary) = summary else {
+        return clock;
+    };
+    let ticks = summary.time.saturating_sub(clock.ticks);
+    let ns = summary.realtime_ns.saturating_sub(clock.realtime_ns);
+    // A short run measures worse than the calibration did; and a wall clock
+    // that was set meanwhile must not bend time.
+    if ns < 1_000_000_000 {
+        return clock;
+    }
+    let rate = u128::from(ticks) * 1_000_000_000 / u128::from(ns);
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    if rate.abs_diff(clock.ticks_per_second) > clock.ticks_per_second / 100 {
+        return clock;
+    }
+    Clock {
+        ticks_per_second: rate,
+        ..clock
+    }
+}

@@ -1,0 +1,413 @@
+//! Events in words: a line each in the manner of strace, or a JSON object.
+//!
+//! A call that may block is two lines, one when it begins and one when it
+//! returns:
+//!
+//! ```text
+//! read(7<127.0.0.1:6379->127.0.0.1:50712>, 0x7ffc1000, 16384) <unfinished ...>
+//! <... resumed> read(7<127.0.0.1:6379->127.0.0.1:50712>, "PING\r\n", 16384) = 6
+//! ```
+
+mod arguments;
+mod shapes;
+mod value;
+
+use std::collections::HashMap;
+
+use protocol::names::{errno_name, errno_text, signal_name};
+use protocol::record::{at, begin, kind, tag};
+use protocol::syscall::Type;
+use serde_json::{Map, json};
+
+use crate::calls;
+use crate::descriptors::{Births, Descriptors};
+use crate::event::{Event, Phase};
+use crate::process::thread_name;
+use crate::recording::Recording;
+
+pub use value::{Limits, Value};
+
+/// A path as it is shown between `<` and `>`.
+pub(crate) fn escape_path(path: &[u8]) -> String {
+    let mut out = String::new();
+    value::escape(&mut out, path);
+    out
+}
+
+/// What an event is shown against: the descriptors and processes of the
+/// moment.
+#[derive(Clone, Copy, Default)]
+struct Context<'a> {
+    descriptors: Option<&'a Descriptors>,
+    recording: Option<&'a Recording>,
+    pids: Option<&'a Pids>,
+    time: u64,
+}
+
+impl Context<'_> {
+    fn fd(&self, fd: i32) -> Value {
+        let name = self
+            .descriptors
+            .and_then(|descriptors| descriptors.describe(fd));
+        Value::Fd(fd, name)
+    }
+
+    fn pid(&self, pid: i64) -> Value {
+        let process = u32::try_from(pid)
+            .ok()
+            .and_then(|pid| self.pids?.at(pid, self.time));
+        Value::Pid(pid, process.and_then(|number| self.process_name(number)))
+    }
+
+    fn process_name(&self, number: u32) -> Option<String> {
+        Some(self.recording?.process(number)?.name.clone())
+    }
+}
+
+/// Which process had which of the kernel's ids when.
+#[derive(Default)]
+struct Pids(HashMap<u32, Vec<(u64, u32)>>);
+
+impl Pids {
+    fn new(recording: &Recording) -> Pids {
+        let mut pids: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
+        for process in recording
+            .processes()
+            .iter()
+            .filter(|process| process.pid != 0)
+        {
+            let list = pids.entry(process.pid).or_default();
+            list.push((process.birth, process.number));
+        }
+        Pids(pids)
+    }
+
+    /// The last process that was born with this id by `time`; or, as a parent
+    /// may know its child's id before the child's first event, the first.
+    fn at(&self, pid: u32, time: u64) -> Option<u32> {
+        let list = self.0.get(&pid)?;
+        let born = list.iter().rev().find(|(birth, _)| *birth <= time);
+        born.or(list.first()).map(|(_, number)| *number)
+    }
+}
+
+/// Shows events. Each event of a process must be passed through
+/// [`Renderer::before`] and [`Renderer::after`] in order, shown or not, for
+/// descriptors to be known by what they lead to.
+pub struct Renderer<'r> {
+    recording: &'r Recording,
+    limits: Limits,
+    births: Births<'r>,
+    now: HashMap<u32, Descriptors>,
+    pids: Pids,
+}
+
+impl<'r> Renderer<'r> {
+    /// Shows events of this recording.
+    pub fn new(recording: &'r Recording, limits: Limits) -> Renderer<'r> {
+        Renderer {
+            recording,
+            limits,
+            births: Births::new(recording),
+            now: HashMap::new(),
+            pids: Pids::new(recording),
+        }
+    }
+
+    /// Takes in what an event makes, before it is shown.
+    pub fn before(&mut self, event: &Event<'_>) {
+        self.now
+            .entry(event.process)
+            .or_insert_with(|| self.births.of(event.process))
+            .before(event);
+    }
+
+    /// Takes in what an event ends, after it was shown.
+    pub fn after(&mut self, event: &Event<'_>) {
+        if let Some(descriptors) = self.now.get_mut(&event.process) {
+            descriptors.after(event);
+        }
+    }
+
+    fn context(&self, event: &Event<'_>) -> Context<'_> {
+        Context {
+            descriptors: self.now.get(&event.process),
+            recording: Some(self.recording),
+            pids: Some(&self.pids),
+            time: event.time,
+        }
+    }
+
+    /// The type of an event.
+    pub fn type_of(&self, event: &Event<'_>) -> Type {
+        match self.now.get(&event.process) {
+            Some(descriptors) => descriptors.type_of(event),
+            None => event.type_(),
+        }
+    }
+
+    /// The name of a process.
+    pub fn process_name(&self, number: u32) -> String {
+        match self.recording.process(number) {
+            Some(process) => process.name.clone(),
+            None => format!("process {number}"),
+        }
+    }
+
+    /// The name of an event.
+    pub fn event_name(&self, process: u32, number: u64) -> String {
+        format!("{}:{number}", self.process_name(process))
+    }
+
+    /// The event in one line, without position and time.
+    pub fn text(&self, event: &Event<'_>) -> String {
+        if event.is_call() {
+            self.call_text(event)
+        } else {
+            self.other_text(event)
+        }
+    }
+
+    fn call_text(&self, event: &Event<'_>) -> String {
+        let context = self.context(event);
+        let row = calls::row(event.nr);
+        let mut out = String::new();
+        if event.phase == Phase::End {
+            out.push_str("<... resumed> ");
+        }
+        out.push_str(&event.name());
+        out.push('(');
+        let arguments = match row {
+            _ if !event.args_known => vec![("", Value::Unknown)],
+            Some(row) => arguments::arguments(event, row, &context),
+            None => event
+                .args
+                .iter()
+                .map(|arg| ("", Value::Hex(*arg)))
+                .collect(),
+        };
+        for (i, (_, argument)) in arguments.iter().enumerate() {
+            if i > 0 {
+                out.push_str(", ");
+            }
+            argument.write(&mut out, &self.limits);
+        }
+        out.push(')');
+        if event.phase == Phase::Start {
+            out.push_str(" <unfinished ...>");
+            return out;
+        }
+        out.push_str(" = ");
+        match event.errno() {
+            Some(errno) => {
+                // The kernel's own codes for a call to be made again are not
+                // a result.
+                out.push_str(if errno >= 512 { "? " } else { "-1 " });
+                match (errno_name(errno), errno_text(errno)) {
+                    (Some(name), Some(text)) => out.push_str(&format!("{name} ({text})")),
+                    _ => out.push_str(&format!("error {errno}")),
+                }
+            }
+            None => arguments::result(event, row, &context).write(&mut out, &self.limits),
+        }
+        out
+    }
+
+    fn other_text(&self, event: &Event<'_>) -> String {
+        match event.kind {
+            kind::SIGNAL => {
+                let mut out = format!("--- {}", signal_word(event.value(0)));
+                if let Some(info) = self.siginfo(event) {
+                    out.push(' ');
+                    info.write(&mut out, &self.limits);
+                }
+                out.push_str(match event.value(1) {
+                    at::FAULT => " (fault)",
+                    at::PREEMPTED => " (preempted)",
+                    _ => "",
+                });
+                out.push_str(" ---");
+                out
+            }
+            kind::PREEMPT => "--- preempted ---".to_string(),
+            kind::THREAD_START => format!(
+                "+++ {} began (made by {}) +++",
+                thread_name(event.value(0) as u32),
+                thread_name(event.value(3) as u32)
+            ),
+            kind::BEGIN => {
+                let image = self.image(event);
+                match event.value(0) {
+                    begin::FIRST => format!("+++ began{} +++", command(image)),
+                    begin::EXEC => format!("+++ new image{} +++", command(image)),
+                    how => {
+                        let parent = event.value(1) as u32;
+                        let how = match how {
+                            begin::FORK => "fork",
+                            begin::VFORK => "vfork",
+                            _ => "made in an unknown way",
+                        };
+                        format!(
+                            "+++ began ({how} of {} at {}) +++",
+                            self.process_name(parent),
+                            self.event_name(parent, event.value(2))
+                        )
+                    }
+                }
+            }
+            kind::TSC => match event.value(2) {
+                3 => format!("rdtscp() = {}", event.value(0)),
+                _ => format!("rdtsc() = {}", event.value(0)),
+            },
+            kind::CEASE => "+++ the recording of this process ends here +++".to_string(),
+            _ => format!("{} {:?}", event.name(), event.values),
+        }
+    }
+
+    fn siginfo(&self, event: &Event<'_>) -> Option<Value> {
+        shapes::siginfo(event.blob(tag::SIGINFO)?.bytes, &self.context(event))
+    }
+
+    fn image(&self, event: &Event<'_>) -> Option<&'r crate::recording::Image> {
+        let process = self.recording.process(event.process)?;
+        self.recording
+            .images_of(process)
+            .find(|image| u64::from(image.image) == event.value(4))
+    }
+
+    /// The event as an object. Data is cut after `limit` bytes.
+    pub fn json(&self, event: &Event<'_>, limit: usize) -> serde_json::Value {
+        let context = self.context(event);
+        let row = calls::row(event.nr);
+        let mut object = Map::new();
+        let mut put = |key: &str, value: serde_json::Value| {
+            object.insert(key.to_string(), value);
+        };
+        put("event", json!(self.event_name(event.process, event.number)));
+        put("process", json!(self.process_name(event.process)));
+        put("thread", json!(thread_name(event.thread)));
+        put(
+            "time_ns",
+            json!(self.recording.clock().since_start_ns(event.time)),
+        );
+        put("type", json!(self.type_of(event).name()));
+        put("call", json!(event.name()));
+        let arguments = match (event.is_call(), row) {
+            (false, _) => self.other_arguments(event),
+            (true, _) if !event.args_known => Vec::new(),
+            (true, Some(row)) => arguments::arguments(event, row, &context),
+            (true, None) => UNNAMED
+                .into_iter()
+                .zip(event.args.map(Value::Hex))
+                .collect(),
+        };
+        let mut files = Map::new();
+        let mut args = Map::new();
+        for (name, value) in &arguments {
+            if let Value::Fd(_, Some(file)) = value {
+                files.insert(name.to_string(), json!(file));
+            }
+            args.insert(name.to_string(), value.json(limit));
+        }
+        put("args", args.into());
+        put("result", json!(event.result));
+        put("phase", json!(event.phase.name()));
+        if let Some(errno) = event.errno() {
+            put("error", json!(errno_name(errno)));
+        } else if event.is_call()
+            && let Value::Fd(_, Some(file)) = arguments::result(event, row, &context)
+        {
+            files.insert("result".to_string(), json!(file));
+        }
+        if let Some(child) = event.number_in(tag::CHILD) {
+            put("child", json!(self.process_name(child as u32)));
+        }
+        if let Some(started) = event.started {
+            put("started", json!(self.event_name(event.process, started)));
+        }
+        if !files.is_empty() {
+            put("files", files.into());
+        }
+        object.into()
+    }
+
+    /// What is not a call has arguments too.
+    fn other_arguments(&self, event: &Event<'_>) -> Vec<(&'static str, Value)> {
+        let name = |name: &str| Value::Name(name.to_string());
+        match event.kind {
+            kind::SIGNAL => {
+                let mut shown = vec![
+                    ("signal", Value::Name(signal_word(event.value(0)))),
+                    (
+                        "at",
+                        name(match event.value(1) {
+                            at::CALL_ENTRY => "call-entry",
+                            at::CALL_EXIT => "call-exit",
+                            at::FAULT => "fault",
+                            _ => "preempted",
+                        }),
+                    ),
+                ];
+                shown.extend(self.siginfo(event).map(|info| ("siginfo", info)));
+                shown
+            }
+            kind::THREAD_START => vec![
+                ("thread", Value::Name(thread_name(event.value(0) as u32))),
+                ("tid", Value::Uint(event.value(1))),
+                ("start", Value::Hex(event.value(2))),
+                ("by", Value::Name(thread_name(event.value(3) as u32))),
+            ],
+            kind::BEGIN => {
+                let mut shown = vec![(
+                    "how",
+                    name(match event.value(0) {
+                        begin::FIRST => "first",
+                        begin::EXEC => "exec",
+                        begin::FORK => "fork",
+                        begin::VFORK => "vfork",
+                        _ => "unknown",
+                    }),
+                )];
+                if matches!(event.value(0), begin::FORK | begin::VFORK) {
+                    let parent = event.value(1) as u32;
+                    shown.push(("parent", Value::Name(self.process_name(parent))));
+                    let event = self.event_name(parent, event.value(2));
+                    shown.push(("parent_event", Value::Name(event)));
+                }
+                shown.push(("pid", Value::Uint(event.value(3))));
+                shown.push(("image", Value::Uint(event.value(4))));
+                if let Some(image) = self.image(event) {
+                    shown.push(("exe", Value::Path(image.exe.clone())));
+                    let argv = image.argv.iter().map(|arg| Value::Path(arg.clone()));
+                    shown.push(("argv", Value::List(argv.collect())));
+                }
+                shown
+            }
+            kind::TSC => vec![("value", Value::Uint(event.value(0)))],
+            kind::CEASE => vec![("reason", Value::Uint(event.value(0)))],
+            _ => Vec::new(),
+        }
+    }
+}
+
+const UNNAMED: [&str; 6] = ["arg0", "arg1", "arg2", "arg3", "arg4", "arg5"];
+
+fn signal_word(number: u64) -> String {
+    match signal_name(number) {
+        Some(name) => name.to_string(),
+        None => format!("signal {number}"),
+    }
+}
+
+fn command(image: Option<&crate::recording::Image>) -> String {
+    let Some(image) = image else {
+        return String::new();
+    };
+    let mut out = ": ".to_string();
+    value::escape(&mut out, &image.exe);
+    for arg in image.argv.iter().skip(1) {
+        out.push(' ');
+        value::escape(&mut out, arg);
+    }
+    out
+}

@@ -1,0 +1,260 @@
+//! Writing a recording.
+//!
+//! Frames are appended to the journal whole: space for a chunk is taken from
+//! the disk before the chunk is written, and a little more than that
+//! ([`RESERVE`]), so that when the disk is full the journal is not torn and
+//! the notes that say so still find a place.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use zstd::bulk::Compressor;
+
+use crate::chunk::ChunkHead;
+use crate::error::WriteError;
+use crate::frame::{self, Kind};
+use crate::model::{FileInfo, ImageStart, Manifest, Note, Status, Summary};
+
+/// Space kept for frames other than chunks.
+const RESERVE: u64 = 256 * 1024;
+/// Space is taken from the disk in steps of this.
+const STEP: u64 = 4 * 1024 * 1024;
+/// Payloads shorter than this are stored as they are.
+const COMPRESS_MIN: usize = 256;
+/// How hard zstd tries.
+const LEVEL: i32 = 1;
+
+/// Writes a recording. Every method may be called from any thread.
+pub struct Writer {
+    path: PathBuf,
+    state: Mutex<State>,
+    compressors: Mutex<Vec<Compressor<'static>>>,
+}
+
+struct State {
+    journal: File,
+    /// End of the last whole frame.
+    end: u64,
+    /// The disk has room for the journal up to here.
+    backed: u64,
+    /// The file system cannot promise room.
+    no_promise: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that could panic runs under these locks; and half a frame is
+    // overwritten by the next one.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Writer {
+    /// Begins a recording in `dir`, which exists and holds nothing but,
+    /// perhaps, `arena` and `files`.
+    pub fn create(dir: &Path, manifest: &Manifest) -> Result<Writer, WriteError> {
+        let path = dir.join(crate::JOURNAL);
+        let manifest_path = dir.join(crate::MANIFEST);
+        if manifest_path.exists() || path.exists() {
+            return Err(WriteError::Exists(dir.to_path_buf()));
+        }
+        let files = dir.join(crate::FILES);
+        std::fs::create_dir_all(&files).map_err(|e| WriteError::io("create", &files, e))?;
+        let journal = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| WriteError::io("create", &path, e))?;
+
+        // The manifest comes last and in one step: a directory with a
+        // manifest is a recording.
+        let mut text = serde_json::to_vec_pretty(manifest).map_err(|e| WriteError::Encode {
+            what: "manifest",
+            why: e.to_string(),
+        })?;
+        text.push(b'\n');
+        let fresh = dir.join("manifest.json.new");
+        let write = || -> std::io::Result<()> {
+            File::create(&fresh)?.write_all(&text)?;
+            std::fs::rename(&fresh, &manifest_path)
+        };
+        write().map_err(|e| WriteError::io("write", &manifest_path, e))?;
+
+        let writer = Writer {
+            path,
+            state: Mutex::new(State {
+                journal,
+                end: 0,
+                backed: 0,
+                no_promise: false,
+            }),
+            compressors: Mutex::new(Vec::new()),
+        };
+        lock(&writer.state)
+            .back(RESERVE)
+            .map_err(|e| WriteError::io("write", &writer.path, e))?;
+        Ok(writer)
+    }
+
+    /// Bytes of the journal so far.
+    pub fn journal_len(&self) -> u64 {
+        lock(&self.state).end
+    }
+
+    /// One chunk of a log, its head included. It is cut at its `used`.
+    pub fn chunk(&self, bytes: &[u8]) -> Result<(), WriteError> {
+        let head = ChunkHead::parse(bytes).map_err(WriteError::NotAChunk)?;
+        let Some(bytes) = bytes.get(..head.used) else {
+            return Err(WriteError::NotAChunk("it is shorter than it says"));
+        };
+        let first_event = match head.first_record {
+            Some(_) => head.first_event,
+            None => frame::NO_EVENT,
+        };
+        self.frame(Kind::Chunk, head.process, head.seq, first_event, bytes)
+    }
+
+    /// A process has a new image.
+    pub fn start(&self, start: &ImageStart) -> Result<(), WriteError> {
+        self.payload(Kind::Start, start.process, start.image, start)
+    }
+
+    /// A file was captured.
+    pub fn file(&self, file: &FileInfo) -> Result<(), WriteError> {
+        self.payload(Kind::File, 0, 0, file)
+    }
+
+    /// Something a reader should know.
+    pub fn note(&self, note: &Note) -> Result<(), WriteError> {
+        self.payload(Kind::Note, note.process, 0, note)
+    }
+
+    /// A process has ended.
+    pub fn status(&self, status: &Status) -> Result<(), WriteError> {
+        self.payload(Kind::Status, status.process.unwrap_or(0), 0, status)
+    }
+
+    /// The recording ends. Space that was kept for more is given back.
+    pub fn finish(&self, summary: &Summary) -> Result<(), WriteError> {
+        self.payload(Kind::End, 0, 0, summary)?;
+        let state = lock(&self.state);
+        state
+            .journal
+            .set_len(state.end)
+            .map_err(|e| WriteError::io("truncate", &self.path, e))
+    }
+
+    fn payload<T: Serialize>(
+        &self,
+        kind: Kind,
+        process: u32,
+        seq: u32,
+        value: &T,
+    ) -> Result<(), WriteError> {
+        let bytes = postcard::to_stdvec(value).map_err(|e| WriteError::Encode {
+            what: kind.name(),
+            why: e.to_string(),
+        })?;
+        self.frame(kind, process, seq, 0, &bytes)
+    }
+
+    fn frame(
+        &self,
+        kind: Kind,
+        process: u32,
+        seq: u32,
+        first_event: u64,
+        raw: &[u8],
+    ) -> Result<(), WriteError> {
+        if raw.len() > frame::PAYLOAD_MAX {
+            return Err(WriteError::Encode {
+                what: kind.name(),
+                why: format!("{} bytes are too long", raw.len()),
+            });
+        }
+        // Compressed outside the lock: several threads may be at it.
+        let compressed = if raw.len() >= COMPRESS_MIN {
+            self.compress(raw).filter(|c| c.len() < raw.len())
+        } else {
+            None
+        };
+        let (flags, stored) = match &compressed {
+            Some(bytes) => (frame::ZSTD, bytes.as_slice()),
+            None => (0, raw),
+        };
+        let head = frame::Head {
+            kind: kind as u16,
+            flags,
+            process,
+            seq,
+            raw_len: raw.len() as u32,
+            stored_len: stored.len() as u32,
+            first_event,
+            check: 0,
+        };
+        let mut bytes = Vec::with_capacity(frame::HEAD + stored.len());
+        bytes.extend_from_slice(&head.encode(stored));
+        bytes.extend_from_slice(stored);
+
+        let mut state = lock(&self.state);
+        let reserve = if kind == Kind::Chunk { RESERVE } else { 0 };
+        state
+            .append(&bytes, reserve)
+            .map_err(|e| WriteError::io("write", &self.path, e))
+    }
+
+    fn compress(&self, raw: &[u8]) -> Option<Vec<u8>> {
+        let kept = lock(&self.compressors).pop();
+        let mut compressor = match kept {
+            Some(compressor) => compressor,
+            None => Compressor::new(LEVEL).ok()?,
+        };
+        let compressed = compressor.compress(raw).ok();
+        lock(&self.compressors).push(compressor);
+        compressed
+    }
+}
+
+impl State {
+    fn append(&mut self, bytes: &[u8], reserve: u64) -> std::io::Result<()> {
+        let end = self.end + bytes.len() as u64;
+        self.back(end + reserve)?;
+        if let Err(error) = self.journal.write_all_at(bytes, self.end) {
+            // Leave no half frame. (The file is not longer than `end` of the
+            // last frame otherwise: room is taken beyond its length.)
+            let _ = self.journal.set_len(self.end);
+            self.backed = self.end;
+            return Err(error);
+        }
+        self.end = end;
+        Ok(())
+    }
+
+    /// Makes sure that the disk has room for the journal up to `end`.
+    fn back(&mut self, end: u64) -> std::io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        if self.no_promise || end <= self.backed {
+            return Ok(());
+        }
+        let missing = end - self.backed;
+        for len in [missing.max(STEP), missing] {
+            match fallocate(&self.journal, FallocateFlags::KEEP_SIZE, self.backed, len) {
+                Ok(()) => {
+                    self.backed += len;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT | Errno::INTR) if len > missing => {}
+                Err(error @ (Errno::NOSPC | Errno::DQUOT)) => return Err(error.into()),
+                Err(_) => {
+                    self.no_promise = true;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}

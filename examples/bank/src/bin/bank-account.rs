@@ -1,0 +1,74 @@
+//! An account server: holds the balances of a third of the accounts.
+//!
+//! Usage: bank-account SERVER
+//!
+//! It knows nothing of transfers; it hands out balances and takes new ones.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bank::bank::{Account, Money, OPENING_BALANCE};
+use bank::failure::{self, Context, Failure, Result};
+use bank::line::Line;
+use bank::protocol::{AccountReply, AccountRequest};
+use bank::service;
+
+fn main() -> ExitCode {
+    failure::run("bank-account", || {
+        let server: usize = std::env::args()
+            .nth(1)
+            .ok_or_else(|| Failure::new("usage: bank-account SERVER"))?
+            .parse()
+            .context(|| "SERVER must be a number")?;
+        let books = Arc::new(Mutex::new(Books::open(server)));
+        service::run("bank-account", move |coordinator| {
+            serve(&books, coordinator)
+        })
+    })
+}
+
+fn serve(books: &Mutex<Books>, mut coordinator: Line) -> Result<()> {
+    while let Some(request) = coordinator.receive()? {
+        let reply = books
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .handle(request)?;
+        coordinator.send(&reply)?;
+    }
+    Ok(())
+}
+
+struct Books {
+    balances: BTreeMap<Account, Money>,
+}
+
+impl Books {
+    fn open(server: usize) -> Books {
+        let balances = Account::all()
+            .filter(|account| account.server() == server)
+            .map(|account| (account, OPENING_BALANCE))
+            .collect();
+        Books { balances }
+    }
+
+    fn handle(&mut self, request: AccountRequest) -> Result<AccountReply> {
+        match request {
+            AccountRequest::Get(account) => {
+                let balance = *self.balance(account)?;
+                Ok(AccountReply::Balance(account, balance))
+            }
+            AccountRequest::Set(account, balance) => {
+                *self.balance(account)? = balance;
+                Ok(AccountReply::Done)
+            }
+            AccountRequest::Sum => Ok(AccountReply::Sum(self.balances.values().sum())),
+        }
+    }
+
+    fn balance(&mut self, account: Account) -> Result<&mut Money> {
+        self.balances
+            .get_mut(&account)
+            .ok_or_else(|| Failure::new(format!("account {account} is not kept here")))
+    }
+}

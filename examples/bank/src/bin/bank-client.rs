@@ -1,0 +1,44 @@
+//! A client: makes its transfers, one after the other.
+//!
+//! Usage: bank-client CLIENT COORDINATOR-PORT
+
+use std::process::ExitCode;
+
+use bank::failure::{self, Context, Failure, Result};
+use bank::line::Line;
+use bank::protocol::{Reply, Request};
+use bank::workload;
+
+fn main() -> ExitCode {
+    failure::run("bank-client", || {
+        let usage = || Failure::new("usage: bank-client CLIENT COORDINATOR-PORT");
+        let mut arguments = std::env::args().skip(1);
+        let client: u32 = arguments
+            .next()
+            .ok_or_else(usage)?
+            .parse()
+            .context(|| "CLIENT must be a number")?;
+        let port: u16 = arguments
+            .next()
+            .ok_or_else(usage)?
+            .parse()
+            .context(|| "COORDINATOR-PORT must be a port")?;
+        make_transfers(client, port)?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn make_transfers(client: u32, port: u16) -> Result<()> {
+    let mut coordinator = Line::connect("the coordinator", port)?;
+    for transfer in workload::transfers(client) {
+        match coordinator.ask(&transfer)? {
+            // A refused transfer moves nothing, and there is nobody to tell.
+            Reply::Ok | Reply::Refused => {}
+            reply => return Err(coordinator.unexpected(&reply)),
+        }
+    }
+    match coordinator.ask(&Request::Finish)? {
+        Reply::Ok => Ok(()),
+        reply => Err(coordinator.unexpected(&reply)),
+    }
+}
