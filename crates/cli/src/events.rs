@@ -20,20 +20,15 @@ pub struct Cmd {
 
     /// Only events of these processes: names, or programs for all processes
     /// that run them
-    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     process: Vec<String>,
 
     /// Only events of these threads
-    #[arg(short, long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     thread: Vec<String>,
 
     /// Only events of these types (send, recv, connect, accept, open, ...)
-    #[arg(
-        short = 'y',
-        long = "type",
-        value_name = "TYPE,...",
-        value_delimiter = ','
-    )]
+    #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',')]
     types: Vec<String>,
 
     /// Begin at this event (NAME:NUMBER) or time (1.5s, 20ms)
@@ -317,7 +312,7 @@ fn event_bound(recording: &Recording, process: &Process, number: u64) -> Result<
                 events => failure.hint(format!(
                     "its events are {} to {}",
                     process.first_event,
-                    process.first_event + events - 1
+                    process.first_event.saturating_add(events - 1)
                 )),
             })
         }

@@ -63,7 +63,7 @@ impl Failure {
         match rest
             .lines()
             .map(str::trim)
-            .find(|line| line.starts_with("tip: "))
+            .find(|line| line.starts_with("tip: a similar"))
         {
             Some(tip) => failure.hint(tip.trim_start_matches("tip: ")),
             None => failure.hint("see `mw --help`"),

@@ -1,14 +1,22 @@
 //! `mw record`: runs a program and records it.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::error::Error as _;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
+use crate::select;
 
 /// Run a command and record it and every process it starts.
+///
+/// Returns when the last process has ended, with the command's own exit status
+/// (128 + N if signal N ended it). The first Ctrl-C goes to the program, a
+/// second one ends it.
 #[derive(Args)]
 pub struct Cmd {
     /// Directory to make for the recording
@@ -41,7 +49,207 @@ pub enum OnFull {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let _ = (self.output, self.on_full, self.command);
-        Err(Failure::new("`record` is unimplemented in this build"))
+        let name = self.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let path = find_command(name)?;
+        check_executable(&path)?;
+        let place = Place::choose(self.output, name)?;
+        let options = agent::Options {
+            dir: place.dir.clone(),
+            path,
+            on_full: match self.on_full {
+                OnFull::Stop => agent::OnFull::Stop,
+                OnFull::Continue => agent::OnFull::Continue,
+            },
+            command: self.command,
+        };
+        let ended = agent::record(&options).map_err(explain)?;
+        place.make_latest();
+        Ok(ExitCode::from(u8::try_from(ended.status).unwrap_or(u8::MAX)))
+    }
+}
+
+/// The file that a shell would execute, or its words if there is none.
+fn find_command(name: &OsStr) -> Result<PathBuf, Failure> {
+    let missing = |why: &str| {
+        Err(Failure::new(format!("{}: {why}", name.display())).status(127))
+    };
+    if name.as_encoded_bytes().contains(&b'/') {
+        return match std::fs::metadata(name) {
+            Ok(meta) if meta.is_dir() => {
+                Err(Failure::new(format!("{}: Is a directory", name.display())).status(126))
+            }
+            Ok(_) => Ok(PathBuf::from(name)),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(Failure::new(format!("{}: Permission denied", name.display())).status(126))
+            }
+            Err(_) => missing("No such file or directory"),
+        };
+    }
+    if name.is_empty() {
+        return missing("command not found");
+    }
+    let path = std::env::var_os("PATH")
+        .unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let mut found = None;
+    for dir in std::env::split_paths(&path) {
+        let candidate = dir.join(name);
+        if candidate.is_file() {
+            if is_executable(&candidate) {
+                return Ok(candidate);
+            }
+            found.get_or_insert(candidate);
+        }
+    }
+    match found {
+        // Found but not executable: as the shell, say so.
+        Some(candidate) => Ok(candidate),
+        None => missing("command not found"),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Refuses what cannot be recorded before anything is made or run.
+fn check_executable(path: &Path) -> Result<(), Failure> {
+    if !is_executable(path) {
+        return Err(Failure::new(format!("{}: Permission denied", path.display())).status(126));
+    }
+    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    let euid = rustix::process::geteuid().as_raw();
+    let mode = meta.permissions().mode();
+    if euid != 0 && mode & 0o4000 != 0 && meta.uid() != euid
+        || euid != 0 && mode & 0o2010 == 0o2010 && meta.gid() != rustix::process::getegid().as_raw()
+    {
+        return Err(Failure::new(format!(
+            "{} is a set-user-ID or set-group-ID program: recorded, it would not get its rights",
+            path.display()
+        ))
+        .hint("record it as the user it runs as (for root: `sudo mw record ...`)"));
+    }
+    let mut head = [0u8; 20];
+    let Ok(mut file) = std::fs::File::open(path) else { return Ok(()) };
+    if file.read_exact(&mut head).is_err() {
+        return Ok(());
+    }
+    // Scripts are the kernel's business; so is what is neither.
+    let [0x7f, b'E', b'L', b'F', class, ..] = head else { return Ok(()) };
+    let machine = u16::from_le_bytes([head[18], head[19]]);
+    const X86_64: u16 = 62;
+    if class != 2 || machine != X86_64 {
+        let what = match (class, machine) {
+            (1, 3) => "a 32-bit x86 program".to_string(),
+            (1, X86_64) => "an x32 program".to_string(),
+            (2, 183) => "a program for 64-bit ARM".to_string(),
+            (class, machine) => {
+                format!("not an x86-64 program (ELF class {class}, machine {machine})")
+            }
+        };
+        return Err(Failure::new(format!("{} is {what}", path.display()))
+            .hint("only 64-bit x86 programs can be recorded: use a 64-bit build of it"));
+    }
+    Ok(())
+}
+
+/// Where the recording goes.
+struct Place {
+    dir: PathBuf,
+    /// The directory that gets the `latest` link.
+    home: Option<PathBuf>,
+}
+
+impl Place {
+    fn choose(output: Option<PathBuf>, name: &OsStr) -> Result<Place, Failure> {
+        let home = select::home();
+        if let Some(dir) = output {
+            if std::fs::symlink_metadata(&dir).is_ok() {
+                return Err(Failure::new(format!("{} exists already", dir.display()))
+                    .hint("name a directory that does not exist, or remove it first"));
+            }
+            let parent = match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            check_writable(parent)?;
+            return Ok(Place { dir, home });
+        }
+        let home = home.ok_or_else(|| {
+            Failure::new("neither HOME nor XDG_DATA_HOME is set: there is no place for recordings")
+                .hint("name a directory with `-o DIR`")
+        })?;
+        std::fs::create_dir_all(&home).map_err(|error| {
+            Failure::new(format!("cannot create {}: {error}", home.display()))
+                .hint("name another directory with `-o DIR`")
+        })?;
+        check_writable(&home)?;
+        let base = Path::new(name).file_name().unwrap_or(name).to_string_lossy().into_owned();
+        let mut number = 0u32;
+        loop {
+            let dir = home.join(format!("{base}-{number}"));
+            if std::fs::symlink_metadata(&dir).is_err() {
+                return Ok(Place { dir, home: Some(home) });
+            }
+            number += 1;
+        }
+    }
+
+    /// Points `latest` at the recording. Not being able to is no failure of
+    /// the recording.
+    fn make_latest(&self) {
+        let Some(home) = &self.home else { return };
+        let Ok(target) = std::fs::canonicalize(&self.dir) else { return };
+        if std::fs::create_dir_all(home).is_err() {
+            return;
+        }
+        let fresh = home.join(format!(".latest-{}", std::process::id()));
+        let _ = std::fs::remove_file(&fresh);
+        if std::os::unix::fs::symlink(&target, &fresh).is_ok() {
+            let _ = std::fs::rename(&fresh, home.join("latest"));
+        }
+    }
+}
+
+/// An existing ancestor that cannot be written to is found out about before
+/// the program starts.
+fn check_writable(dir: &Path) -> Result<(), Failure> {
+    let mut at = dir;
+    loop {
+        match std::fs::metadata(at) {
+            Ok(meta) if !meta.is_dir() => {
+                return Err(Failure::new(format!("{} is not a directory", at.display())));
+            }
+            Ok(_) => {
+                let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+                return rustix::fs::access(at, access).map_err(|error| {
+                    Failure::new(format!("cannot write to {}: {error}", at.display()))
+                        .hint("name another directory with `-o DIR`")
+                });
+            }
+            Err(_) => match at.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => at = parent,
+                _ => return Ok(()),
+            },
+        }
+    }
+}
+
+fn explain(error: agent::Error) -> Failure {
+    let status = match &error {
+        agent::Error::Command { status, .. } => *status,
+        _ => crate::failure::TROUBLE,
+    };
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    let failure = Failure::new(text).status(status);
+    match error {
+        agent::Error::NoDispatch => failure.hint(
+            "Linux 5.11 or newer with CONFIG_GENERIC_ENTRY is needed; gVisor and some containers lack it",
+        ),
+        _ => failure,
     }
 }

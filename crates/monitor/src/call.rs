@@ -35,8 +35,9 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     }
     perform(thread, regs, site);
     signal::deliver(thread, regs, at::CALL_EXIT);
-    if regs.rip == site {
-        regs.rip = patcher::to_stub(site);
+    if regs.rip == site || regs.slow != 0 {
+        // While this thread waited, another may have had the site patched.
+        regs.rip = patcher::to_stub(regs.rip);
     }
     leave(thread, regs);
 }
@@ -125,6 +126,7 @@ fn control(
         nr::EXIT_GROUP => process::exit_group(thread, row, args),
         nr::RT_SIGACTION => signal::sigaction(thread, &args),
         nr::RT_SIGPROCMASK => signal::sigprocmask(thread, &args),
+        nr::RT_SIGPENDING => signal::sigpending(thread, &args),
         nr::SIGALTSTACK => signal::sigaltstack(thread, &args, regs.rsp),
         nr::RT_SIGSUSPEND => {
             let mask = mem::read::<u64>(args[0]);

@@ -91,6 +91,20 @@ pub fn is_readable(address: u64, len: u64) -> bool {
     copy(to, address + len - 1, 1)
 }
 
+/// Whether a range of the program's memory can be written. The caller has the
+/// turn: each byte that is tried is written back as it was.
+pub fn is_writable(address: u64, len: u64) -> bool {
+    let try_byte = |at: u64| read::<u8>(at).is_some_and(|byte| write(at, &byte));
+    let mut at = address;
+    while at < address.saturating_add(len) {
+        if !try_byte(at) {
+            return false;
+        }
+        at = (at & !4095) + 4096;
+    }
+    len == 0 || try_byte(address + len - 1)
+}
+
 /// Writes zeroes; false if some of it cannot be written.
 pub fn fill_zero(address: u64, len: u64) -> bool {
     let zeroes = [0u64; 64];

@@ -130,6 +130,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.process.set(core::ptr::from_ref(process) as u64);
     thread.busy.store(1, Relaxed);
     thread.pending.store(0, Relaxed);
+    thread.held.set(0);
     thread.has_saved_mask.set(0);
     thread.has_timer.set(0);
     thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
@@ -259,6 +260,7 @@ fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
     thread.tid_word.store(1, Relaxed);
     thread.has_timer.set(0);
     thread.pending.store(0, Relaxed);
+    thread.held.set(0);
     thread.holds_turn.set(0);
     if space.shared.get() == 0 {
         space.turns.set(0);
@@ -351,6 +353,10 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         arch::clone_on_stack(flags, word, what.parent_tid, child.tid_word.as_ptr() as u64, what.tls)
     };
     if waits {
+        if result > 0 {
+            // Killed in the middle of its turn, it could not give it back.
+            turn::reclaim(result as u32);
+        }
         turn::take(thread);
     }
     if result < 0 {

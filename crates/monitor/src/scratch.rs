@@ -107,7 +107,9 @@ impl Redirected {
             capacity = ROOM;
             self.args[size_arg % 6] = ROOM;
         }
-        if capacity == 0 {
+        // A bad address is for the kernel to refuse, before it takes anything
+        // out of a pipe.
+        if capacity == 0 || !mem::is_writable(to, capacity) {
             return true;
         }
         let Some(from) = self.take(thread, capacity) else { return false };
@@ -122,7 +124,7 @@ impl Redirected {
             return capacity == 0;
         }
         let Some(from) = self.take(thread, capacity) else { return false };
-        if mem::copy(from, to, capacity) {
+        if mem::copy(from, to, capacity) && mem::is_writable(to, capacity) {
             self.args[i] = from;
             self.back[i] = Some(Back::All { to, from, capacity });
         }
@@ -132,6 +134,11 @@ impl Redirected {
 
     fn vector(&mut self, thread: &Thread, i: usize, iov: u64, count: u64) -> bool {
         let count = count.min(1024);
+        let mut good = true;
+        capture::each_piece(iov, count, ROOM, |address, len| good &= mem::is_writable(address, len));
+        if !good {
+            return true;
+        }
         let Some(copy) = self.take(thread, 16 * count) else { return false };
         let Some(data) = self.pieces(thread, copy, iov, count) else { return false };
         self.args[i] = copy;

@@ -98,7 +98,7 @@ pub fn init(ignored: u64) {
     }
     install(SIGSYS, 0, 0);
     // The signal that asks for the turn must not break calls off.
-    install(PREEMPT_SIGNAL, SA_RESTART, u64::MAX);
+    install(PREEMPT_SIGNAL, SA_RESTART, kernel_mask(u64::MAX));
 }
 
 fn install(signal: i32, flags: u64, mask: u64) {
@@ -184,6 +184,18 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         // would merge it with one that is already waiting.
         return;
     }
+    if thread.mask.get() & bit(signal) & NEVER_BLOCKED != 0 {
+        // Blocked by the program, but not in the kernel: it waits with us.
+        if let Some(place) = held_place(signal)
+            && thread.held.get() & bit(signal) == 0
+        {
+            thread.held.set(thread.held.get() | bit(signal));
+            for (to, word) in thread.held_info[place].iter().zip(info) {
+                to.set(*word);
+            }
+        }
+        return;
+    }
     for (place, word) in thread.info.iter().zip(info) {
         place.set(*word);
     }
@@ -196,6 +208,45 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
     } else {
         arm(thread, 10_000_000);
     }
+}
+
+/// The signals of `NEVER_BLOCKED` that programs may use, in order.
+const HELD: [i32; 6] = [4, 5, 7, 8, 11, SIGSYS];
+
+fn held_place(signal: i32) -> Option<usize> {
+    HELD.iter().position(|held| *held == signal)
+}
+
+/// A signal that waited with us and that the program has unblocked takes the
+/// pending place.
+fn promote_held(thread: &Thread) {
+    let ready = thread.held.get() & !thread.mask.get();
+    if ready == 0 || thread.pending.load(Acquire) != 0 {
+        return;
+    }
+    sys::signal_mask(kernel_mask(u64::MAX));
+    let signal = ready.trailing_zeros() as i32 + 1;
+    let Some(place) = held_place(signal).filter(|_| thread.pending.load(Acquire) == 0) else {
+        return;
+    };
+    thread.held.set(thread.held.get() & !bit(signal));
+    for (i, to) in thread.info.iter().enumerate() {
+        to.set(thread.held_info[place].get(i).map_or(0, core::cell::Cell::get));
+    }
+    thread.pending.store(signal as u32, Release);
+}
+
+/// `rt_sigpending`: the kernel's answer and ours.
+pub fn sigpending(thread: &Thread, args: &[u64; 6]) -> i64 {
+    // SAFETY: the program's own call.
+    let result = unsafe { arch::syscall(sys::nr::RT_SIGPENDING, *args) };
+    if result == 0
+        && thread.held.get() != 0
+        && let Some(set) = mem::read::<u64>(args[0])
+    {
+        mem::write(args[0], &(set | thread.held.get()));
+    }
+    result
 }
 
 /// What `on_signal`'s third argument looks like from outside this file.
@@ -506,6 +557,9 @@ fn into_handler(
 /// the call is still to come, so the program's place is before it.
 pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
     loop {
+        if thread.held.get() != 0 {
+            promote_held(thread);
+        }
         let signal = thread.pending.load(Acquire) as i32;
         if signal == 0 {
             return;

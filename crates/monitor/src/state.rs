@@ -154,6 +154,11 @@ pub struct Thread {
     pub pending: AtomicU32,
     pub slot: Cell<u32>,
     pub info: [Cell<u64>; 16],
+    /// Signals that the kernel cannot hold back for us (it must never block
+    /// them), sent while the program has them blocked; and the first words
+    /// of what came with each.
+    pub held: Cell<u64>,
+    pub held_info: [[Cell<u64>; 6]; 6],
     pub process: Cell<u64>,
     /// The program's signal mask.
     pub mask: Cell<u64>,

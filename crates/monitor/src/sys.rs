@@ -42,6 +42,7 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const FCNTL: u64 = 72;
     pub const GETTIMEOFDAY: u64 = 96;
+    pub const RT_SIGPENDING: u64 = 127;
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
     pub const PRCTL: u64 = 157;
@@ -135,6 +136,20 @@ pub fn fstat(fd: u64) -> Option<Stat> {
 
 pub fn is_regular(mode: u32) -> bool {
     matches!(mode & 0xf000, 0x8000 | 0x6000)
+}
+
+/// Whether a process is dead, be it that nobody has waited for it yet.
+pub fn has_ended(pid: u32) -> bool {
+    const PIDFD_OPEN: u64 = 434;
+    const POLL: u64 = 7;
+    let fd = call(PIDFD_OPEN, u64::from(pid), 0, 0, 0, 0, 0);
+    if fd < 0 {
+        return fd == -ESRCH;
+    }
+    let mut poll = [fd as u32, 1]; // POLLIN
+    call(POLL, poll.as_mut_ptr() as u64, 1, 0, 0, 0, 0);
+    call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    poll[1] >> 16 != 0
 }
 
 /// Last words: something that must never happen did.

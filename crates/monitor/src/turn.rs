@@ -102,16 +102,18 @@ fn hurry(domain: &Domain) {
     if holder == 0 {
         return;
     }
-    let answer = sys::call(
-        sys::nr::TGKILL,
-        u64::from(process),
-        u64::from(holder),
-        PREEMPT_SIGNAL as u64,
-        0,
-        0,
-        0,
-    );
-    if answer == -sys::ESRCH && domain.holder.compare_exchange(holder, 0, AcqRel, Relaxed).is_ok() {
+    let signal = PREEMPT_SIGNAL as u64;
+    let (pid, tid) = (u64::from(process), u64::from(holder));
+    let answer = sys::call(sys::nr::TGKILL, pid, tid, signal, 0, 0, 0);
+    if answer == -sys::ESRCH || sys::has_ended(process) {
+        reclaim(holder);
+    }
+}
+
+/// A thread that had the turn is gone without having given it back.
+pub fn reclaim(tid: u32) {
+    let domain = domain();
+    if domain.holder.compare_exchange(tid, 0, AcqRel, Relaxed).is_ok() {
         domain.word.store(FREE, Release);
         sys::futex_wake(&domain.word, 1);
     }

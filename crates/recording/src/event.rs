@@ -1,9 +1,11 @@
 //! One event, as it stands in a log.
 
-use protocol::record::{at, kind, tag};
+use protocol::record::{at, begin, kind, tag};
 use protocol::syscall::Type;
 
 use crate::calls::{self, nr};
+
+const CLONE_THREAD: u64 = 0x1_0000;
 
 /// Which part of a call an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,15 @@ impl<'a> Blob<'a> {
     }
 }
 
+/// What a call that makes threads and processes made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// The process with this number in the recording.
+    Process(u32),
+    /// The thread with this number in its process.
+    Thread(u32),
+}
+
 /// One event of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -181,6 +192,18 @@ impl<'a> Event<'a> {
         crate::frame::field(self.blob(tag)?.bytes, 0).map(u64::from_le_bytes)
     }
 
+    /// The process or thread that the call made.
+    pub fn child(&self) -> Option<Child> {
+        let number = self.number_in(tag::CHILD)? as u32;
+        Some(
+            if self.nr == nr::CLONE && self.args[0] & CLONE_THREAD != 0 {
+                Child::Thread(number)
+            } else {
+                Child::Process(number)
+            },
+        )
+    }
+
     /// Value `i` of what is not a call (0 if it has none).
     pub fn value(&self, i: usize) -> u64 {
         self.values.get(i).copied().unwrap_or(0)
@@ -228,10 +251,12 @@ impl<'a> Event<'a> {
             kind::SIGNAL => return Type::Signal,
             kind::PREEMPT | kind::THREAD_START => return Type::Thread,
             kind::TSC => return Type::Time,
+            kind::BEGIN if self.value(0) == begin::EXEC => return Type::Exec,
             kind::BEGIN | kind::CEASE => return Type::Process,
             _ => {}
         }
         match self.nr {
+            nr::CLONE if self.args[0] & CLONE_THREAD != 0 => Type::Thread,
             nr::FUTEX => match self.args[1] & 0x7f {
                 // Wait, lock, wait by bits, wait and requeue, lock.
                 0 | 6 | 8 | 9 | 11 | 13 => Type::Lock,

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use protocol::record::{self, Memory, VALUES_MAX, begin, kind};
 use protocol::shared::CHUNK_HEAD;
@@ -147,9 +148,30 @@ pub struct Log<'r> {
     number: u64,
     current: Option<Current>,
     blobs: Vec<BlobAt>,
-    outstanding: HashMap<u32, Vec<Outstanding>>,
+    outstanding: HashMap<u32, Vec<Outstanding>, BuildHasherDefault<ByItself>>,
     resumed: Option<Outstanding>,
+    /// Room of calls that have returned, to be used again.
+    spare: Vec<Outstanding>,
     end: Option<LogEnd>,
+}
+
+/// Thread numbers are small and few: each is its own hash.
+#[derive(Default)]
+struct ByItself(u64);
+
+impl Hasher for ByItself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u32(&mut self, number: u32) {
+        // The table takes its tags from the upper bits.
+        self.0 = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 impl<'r> Log<'r> {
@@ -172,8 +194,9 @@ impl<'r> Log<'r> {
             number: 0,
             current: None,
             blobs: Vec::new(),
-            outstanding: HashMap::new(),
+            outstanding: HashMap::default(),
             resumed: None,
+            spare: Vec::new(),
             end: None,
         }
     }
@@ -310,7 +333,7 @@ impl<'r> Log<'r> {
         if kind::is_event(current.kind) {
             self.number = self.number.wrapping_add(1);
         }
-        self.resumed = None;
+        self.spare.extend(self.resumed.take());
         match current.kind {
             kind::THREAD => self.thread = current.values[0] as u32,
             kind::BEGIN => {
@@ -323,12 +346,10 @@ impl<'r> Log<'r> {
             }
             kind::START => {
                 let calls = self.outstanding.entry(current.thread).or_default();
-                let mut started = Outstanding {
-                    number: current.number,
-                    nr: current.nr,
-                    args: current.args,
-                    ..Outstanding::default()
-                };
+                let mut started = self.spare.pop().unwrap_or_default();
+                started.number = current.number;
+                started.nr = current.nr;
+                started.args = current.args;
                 started.keep_blobs(Blobs {
                     bytes: self.buffer.get(self.at..).unwrap_or(&[]),
                     places: &self.blobs,

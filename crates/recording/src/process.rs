@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use protocol::names::signal_name;
-use protocol::record::{begin, kind, tag};
+use protocol::record::{begin, kind};
 
 use crate::calls::nr;
 use crate::event::Event;
@@ -128,7 +128,32 @@ pub struct Life {
     pub log_end: LogEnd,
 }
 
-/// What a process is called whose thread has this number.
+/// Which process had which of the kernel's ids when. The kernel uses its ids
+/// again.
+#[derive(Debug, Default)]
+pub(crate) struct Pids(HashMap<u32, Vec<(u64, u32)>>);
+
+impl Pids {
+    /// Of processes in order of birth.
+    pub fn new(processes: &[Process]) -> Pids {
+        let mut pids: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
+        for process in processes.iter().filter(|process| process.pid != 0) {
+            let list = pids.entry(process.pid).or_default();
+            list.push((process.birth, process.number));
+        }
+        Pids(pids)
+    }
+
+    /// The last process that was born with this id by `time`; or, as a parent
+    /// may know its child's id before the child's first event, the first.
+    pub fn at(&self, pid: u32, time: u64) -> Option<u32> {
+        let list = self.0.get(&pid)?;
+        let born = list.iter().rev().find(|(birth, _)| *birth <= time);
+        born.or(list.first()).map(|(_, number)| *number)
+    }
+}
+
+/// The name of the thread with this number.
 pub fn thread_name(thread: u32) -> String {
     match thread {
         0 => "main-0".to_string(),
@@ -333,14 +358,7 @@ impl Recording {
         if account.last_number.is_none() || account.log_end.is_damage() {
             account = self::account(self.log(process.number));
         }
-        let status = self
-            .statuses()
-            .iter()
-            .rev()
-            .find(|status| match status.process {
-                Some(number) => number == process.number,
-                None => process.pid != 0 && status.pid == process.pid,
-            });
+        let status = self.status_of(process);
         let exit = account
             .exit
             .or_else(|| status.map(|status| Exit::from_wait_status(status.wait_status)))
@@ -391,11 +409,5 @@ impl Recording {
             }
             process = self.process(process.parent?)?;
         }
-    }
-
-    /// The event of process `process` that made process `child`, told by the
-    /// tag a call that makes processes leaves.
-    pub fn child_of(event: &Event<'_>) -> Option<u32> {
-        event.number_in(tag::CHILD).map(|number| number as u32)
     }
 }

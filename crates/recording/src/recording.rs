@@ -11,7 +11,7 @@ use crate::frame::{self, Kind};
 use crate::journal::{Damage, Frame, FrameError, Journal};
 use crate::log::Log;
 use crate::model::{Clock, FileInfo, ImageStart, Manifest, Note, Status, Summary};
-use crate::process::{self, Process};
+use crate::process::{self, Pids, Process};
 
 /// Where a chunk of a log is.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,9 @@ pub struct Recording {
     processes: Vec<Process>,
     by_number: HashMap<u32, usize>,
     by_name: HashMap<String, u32>,
+    pids: Pids,
+    /// Indexes in `statuses`, by process.
+    ended: HashMap<u32, usize>,
 }
 
 impl Recording {
@@ -86,6 +89,15 @@ impl Recording {
     /// [`Recording::damage`] and [`Recording::is_complete`].
     pub fn open(dir: &Path) -> Result<Recording, OpenError> {
         let manifest = read_manifest(dir)?;
+        // The arena first: what leaves it meanwhile is in the journal then.
+        let arena_path = dir.join(crate::ARENA);
+        let arena = Arena::open(&arena_path).map_err(|error| OpenError::io(&arena_path, error))?;
+        let left = match &arena {
+            Some(arena) => arena
+                .chunks()
+                .map_err(|error| OpenError::io(&arena_path, error))?,
+            None => Vec::new(),
+        };
         let journal_path = dir.join(crate::JOURNAL);
         let journal = match Journal::open(&journal_path) {
             Ok(journal) => journal,
@@ -96,15 +108,6 @@ impl Recording {
                 });
             }
             Err(error) => return Err(OpenError::io(&journal_path, error)),
-        };
-        // The arena first: what leaves it meanwhile is in the journal then.
-        let arena_path = dir.join(crate::ARENA);
-        let arena = Arena::open(&arena_path).map_err(|error| OpenError::io(&arena_path, error))?;
-        let left = match &arena {
-            Some(arena) => arena
-                .chunks()
-                .map_err(|error| OpenError::io(&arena_path, error))?,
-            None => Vec::new(),
         };
 
         let mut recording = Recording {
@@ -123,6 +126,8 @@ impl Recording {
             processes: Vec::new(),
             by_number: HashMap::new(),
             by_name: HashMap::new(),
+            pids: Pids::default(),
+            ended: HashMap::new(),
         };
         recording.index(left)?;
         recording.clock = refined(&recording.manifest, recording.summary.as_ref());
@@ -240,6 +245,15 @@ impl Recording {
             .iter()
             .map(|process| (process.name.clone(), process.number))
             .collect();
+        self.pids = Pids::new(&processes);
+        for (i, status) in self.statuses.iter().enumerate() {
+            let meant = status
+                .process
+                .or_else(|| self.pids.at(status.pid, status.time));
+            if let Some(number) = meant {
+                self.ended.entry(number).or_insert(i);
+            }
+        }
         self.processes = processes;
     }
 
@@ -336,6 +350,15 @@ impl Recording {
     /// How processes ended, as the recorder saw it.
     pub fn statuses(&self) -> &[Status] {
         &self.statuses
+    }
+
+    /// What the recorder saw of the end of a process.
+    pub fn status_of(&self, process: &Process) -> Option<&Status> {
+        self.statuses.get(*self.ended.get(&process.number)?)
+    }
+
+    pub(crate) fn pids(&self) -> &Pids {
+        &self.pids
     }
 
     /// All images, in the order they were started.

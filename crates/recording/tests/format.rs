@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use protocol::record::{begin, kind};
+use recording::render::{Limits, Renderer};
 use recording::synthetic::{FULL, LogBuilder, TAKEN, image, manifest, write_arena};
 use recording::{FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, Timeline, Writer};
 
@@ -109,7 +110,13 @@ fn random_log(
                         0 => random.below(2000),
                         _ => random.below(30),
                     };
-                    (i as u8, random.bytes(len as usize))
+                    // Mostly of arguments, now and then of any kind.
+                    let tag = if random.below(4) == 0 {
+                        random.below(0x80)
+                    } else {
+                        i
+                    };
+                    (tag as u8, random.bytes(len as usize))
                 })
                 .collect(),
         };
@@ -168,9 +175,15 @@ fn touch_everything(dir: &Path) {
     }
     recording.survey();
     let mut timeline = Timeline::new(&recording, recording.processes().iter().map(|p| p.number));
+    let mut renderer = Renderer::new(&recording, Limits::default());
     let mut count = 0;
     while timeline.advance() {
-        seen(&timeline.event().unwrap());
+        let event = timeline.event().unwrap();
+        seen(&event);
+        renderer.before(&event);
+        renderer.text(&event);
+        renderer.json(&event, 100);
+        renderer.after(&event);
         count += 1;
         assert!(count < 1_000_000);
     }
@@ -179,7 +192,7 @@ fn touch_everything(dir: &Path) {
 #[test]
 fn what_is_written_is_read() {
     let mut random = Random(1);
-    for round in 0..rounds(16) {
+    for round in 0..rounds(8) {
         let dir = tempfile::tempdir().unwrap();
         let writer = Writer::create(dir.path(), &manifest(&["prog"])).unwrap();
         let mut logs = Vec::new();
@@ -406,11 +419,9 @@ fn what_is_left_in_the_arena_is_read() {
         assert_eq!(read_all(&recording, 1), (expected.clone(), LogEnd::Whole));
 
         if journalled > 1 {
-            // Damage the last chunk but one in the journal: the arena has it.
+            // Damage the last chunk in the journal: the arena has it as well.
             let path = dir.path().join("journal");
             let mut journal = fs::read(&path).unwrap();
-            let lens: Vec<usize> = chunks[..journalled].iter().map(Vec::len).collect();
-            let _ = lens;
             let mut heads: Vec<usize> = (0..journal.len() - 4)
                 .filter(|i| &journal[*i..i + 4] == b"MWJF")
                 .collect();
@@ -542,4 +553,69 @@ fn a_directory_in_use_is_refused() {
     let _writer = Writer::create(dir.path(), &manifest(&["x"])).unwrap();
     let error = Writer::create(dir.path(), &manifest(&["x"])).err().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+}
+
+/// Runs on a file system of one megabyte (see the test below).
+#[test]
+#[ignore = "run by a_full_disk_leaves_a_whole_journal_and_room_to_say_so"]
+fn inside_a_small_disk() {
+    let dir = std::env::var_os("MW_TEST_SMALL_DISK").unwrap();
+    let dir = Path::new(&dir);
+    let writer = Writer::create(dir, &manifest(&["prog"])).unwrap();
+    let mut random = Random(8);
+    let (mut seq, mut data) = (0, Vec::new());
+    let error = loop {
+        // Nothing that zstd could make smaller.
+        let mut log = LogBuilder::new(1, 1 << 16);
+        data.clear();
+        data.extend(random.bytes(60_000));
+        log.call(0, &[0, 0, 60_000], 60_000, &[(1, &data)]);
+        let mut chunk = log.chunks().remove(0);
+        chunk[8..12].copy_from_slice(&u32::to_le_bytes(seq));
+        chunk[24..32].copy_from_slice(&u64::from(seq).to_le_bytes());
+        match writer.chunk(&chunk) {
+            Ok(()) => seq += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full(), "{error}");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    // Others take what is left of the disk: there is still room to say so.
+    let _ = fs::write(dir.join("other"), vec![0; 1 << 20]);
+    let note = Note {
+        process: 0,
+        kind: "disk-full".into(),
+        text: "the disk is full".into(),
+    };
+    writer.note(&note).unwrap();
+    writer.finish(&Summary::default()).unwrap();
+    let recording = Recording::open(dir).unwrap();
+    assert!(recording.damage().is_empty() && seq > 2);
+    assert_eq!(recording.notes(), [note]);
+    let (read, end) = read_all(&recording, 1);
+    assert_eq!((read.len() as u32, end), (seq, LogEnd::Whole));
+}
+
+#[test]
+fn a_full_disk_leaves_a_whole_journal_and_room_to_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=1m none \"$0\" || exit 99
+        exec \"$1\" --exact inside_a_small_disk --ignored";
+    let output = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .env("MW_TEST_SMALL_DISK", dir.path())
+        .output();
+    let Ok(output) = output else { return };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(99) || errors.starts_with("unshare:") {
+        // This machine gives nobody a file system of their own.
+        return;
+    }
+    assert!(
+        output.status.success(),
+        "{}{errors}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }

@@ -1,13 +1,13 @@
 //! Errors, for a program whose only answer to one is to say what happened and stop.
 
 use std::fmt::{self, Display};
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// The exit status of a process that could not do its work. 1 is taken: it says that the total is
 /// wrong.
-const FAILED: u8 = 2;
+pub const FAILED: u8 = 2;
 
 /// What could not be done, and why, in one line.
 #[derive(Debug)]
@@ -37,9 +37,12 @@ impl<T, E: Display> Context<T> for std::result::Result<T, E> {
 }
 
 /// The body of every `main`: runs `body`, and reports its failure under the name of the program.
-pub fn run(program: &str, body: impl FnOnce() -> Result<ExitCode>) -> ExitCode {
-    body().unwrap_or_else(|failure| {
-        eprintln!("{program}: {failure}");
-        ExitCode::from(FAILED)
-    })
+pub fn run<T: Termination>(program: &str, body: impl FnOnce() -> Result<T>) -> ExitCode {
+    match body() {
+        Ok(result) => result.report(),
+        Err(failure) => {
+            eprintln!("{program}: {failure}");
+            ExitCode::from(FAILED)
+        }
+    }
 }

@@ -239,7 +239,7 @@ mod tests {
         refuses::<Request>("transfer 4 17 25 1", "`1` is one argument too many");
         refuses::<Request>("transfer 4 17 much", "`much`");
         refuses::<AccountRequest>("get", "an argument is missing");
-        refuses::<AccountRequest>("get 30", "there is no account 30");
+        refuses::<AccountRequest>("get 28", "there is no account 28");
         refuses::<AccountRequest>("set 4 99999999999999999999", "too large");
         refuses::<AccountReply>("balance 4", "an argument is missing");
         refuses::<Reply>("ok then", "`then` is one argument too many");

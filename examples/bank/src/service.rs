@@ -24,19 +24,18 @@ where
     report_port(&listener)?;
     spawn("control", move || exit_with_launcher(program))?;
 
-    for connection in 0.. {
-        let (stream, peer) = listener
-            .accept()
-            .context(|| "cannot accept a connection")?;
+    let mut connections = 0;
+    loop {
+        let (stream, peer) = listener.accept().context(|| "cannot accept a connection")?;
         let serve = serve.clone();
-        spawn(format!("serve-{connection}"), move || {
+        spawn(format!("serve-{connections}"), move || {
             // A peer that misbehaves loses its connection; the others are served on.
             if let Err(failure) = Line::new(peer.to_string(), stream).and_then(serve) {
                 eprintln!("{program}: {failure}");
             }
         })?;
+        connections += 1;
     }
-    unreachable!("there are more numbers than connections")
 }
 
 /// Starts a thread with a name, for the sake of whoever looks at the process from outside.

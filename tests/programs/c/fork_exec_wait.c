@@ -132,18 +132,25 @@ static void test_statuses(void)
 
 static void test_stop_and_continue(void)
 {
-    int status;
+    int status, gate[2];
+    OK(pipe(gate));
     pid_t pid = OK(fork());
     if (pid == 0) {
+        char byte;
+        close(gate[1]);
         raise(SIGSTOP);
+        /* Not before the parent has seen it continue. */
+        CHECK(read(gate[0], &byte, 1) == 0);
         _exit(6);
     }
+    close(gate[0]);
     CHECK(waitpid(pid, &status, WUNTRACED) == pid);
     CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
     OK(kill(pid, SIGCONT));
     siginfo_t info;
     OK(waitid(P_PID, pid, &info, WCONTINUED));
     CHECK(info.si_code == CLD_CONTINUED && info.si_status == SIGCONT);
+    close(gate[1]);
     EXITS(pid, 6);
     say("stop and continue: exit 6\n");
 }

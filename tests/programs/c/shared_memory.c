@@ -55,8 +55,10 @@ static void race(struct shared *shared, int me)
 {
     uint64_t seen = DIGEST_START;
     for (int i = 0; i < SPINS; i++) {
+        uint64_t looks = 0;
         while (atomic_load(&shared->spin_turn) != 2 * i + me)
-            ;
+            looks++;
+        seen = digest_number(seen, looks);
         atomic_fetch_add(&shared->spin_turn, 1);
     }
     for (int i = 0; i < ADDS; i++)

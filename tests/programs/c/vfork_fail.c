@@ -150,6 +150,8 @@ static void test_shells(void)
 
 int main(void)
 {
+    /* A directory in PATH that may not be searched would turn ENOENT into EACCES. */
+    OK(setenv("PATH", "/usr/bin:/bin", 1));
     test_vfork();
     test_vfork_beside_threads();
     test_posix_spawn();

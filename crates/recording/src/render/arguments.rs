@@ -8,8 +8,9 @@ use super::Context;
 use super::shapes::{self, named, signal};
 use super::value::Value;
 use crate::calls::nr;
-use crate::event::{Data, Event};
+use crate::event::{Child, Data, Event};
 use crate::frame::field;
+use crate::process::thread_name;
 
 const O_CREAT: u64 = 0x40;
 const O_TMPFILE: u64 = 0x410000;
@@ -100,9 +101,12 @@ fn argument(event: &Event<'_>, i: usize, arg: Arg, context: &Context<'_>) -> Val
             },
         },
         Arg::IovIn(_) | Arg::IovOut(_) => pieces(event, i).unwrap_or_else(|| pointer(value)),
-        Arg::MsgIn | Arg::MsgOut | Arg::MmsgIn(_) | Arg::MmsgOut(_) => {
-            message(event, i, context).unwrap_or_else(|| pointer(value))
-        }
+        Arg::MsgIn | Arg::MsgOut => message(event, i, context).unwrap_or_else(|| pointer(value)),
+        Arg::MmsgOut(_) => data
+            .and_then(|data| messages(data.bytes, context))
+            .unwrap_or_else(|| pointer(value)),
+        // Only the headers are kept.
+        Arg::MmsgIn(_) => pointer(value),
     }
 }
 
@@ -158,8 +162,9 @@ pub(super) fn result(event: &Event<'_>, row: Option<&Syscall>, context: &Context
         Ret::Int => Value::Int(result),
         Ret::Hex => Value::Hex(result as u64),
         Ret::Fd => context.fd(result as i32),
-        Ret::Pid => match event.number_in(tag::CHILD) {
-            Some(child) => Value::Pid(result, context.process_name(child as u32)),
+        Ret::Pid => match event.child() {
+            Some(Child::Process(number)) => Value::Pid(result, context.process_name(number)),
+            Some(Child::Thread(number)) => Value::Pid(result, Some(thread_name(number))),
             None => context.pid(result),
         },
         Ret::None => Value::Unknown,
@@ -237,12 +242,38 @@ fn message(event: &Event<'_>, i: usize, context: &Context<'_>) -> Option<Value> 
     }
     if let Some(flags) = event
         .blob(tag::HEADER)
-        .and_then(|header| field(header.bytes, 0))
+        .and_then(|header| field(header.bytes, 16))
     {
-        let flags = u32::from_le_bytes(flags);
+        // Behind the lengths of name and control data.
+        let flags = u64::from_le_bytes(flags);
         if flags != 0 {
-            shown.push(("msg_flags", named(&names::MSG, flags.into())));
+            shown.push(("msg_flags", named(&names::MSG, flags)));
         }
     }
     (!shown.is_empty()).then_some(Value::Struct(shown, false))
+}
+
+/// Received messages, each behind four lengths and flags (u32 each): data,
+/// name, control, flags; name, control, data.
+fn messages(mut bytes: &[u8], context: &Context<'_>) -> Option<Value> {
+    const NAME_MAX: usize = 128;
+    const CONTROL_MAX: usize = 65536;
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let word = |at| Some(u32::from_le_bytes(field(bytes, at)?) as usize);
+        let (data, name, control) = (word(0)?, word(4)?, word(8)?);
+        let (name, rest) = bytes.get(16..)?.split_at_checked(name.min(NAME_MAX))?;
+        let (_, rest) = rest.split_at_checked(control.min(CONTROL_MAX))?;
+        let (data, rest) = rest.split_at_checked(data)?;
+        let mut shown = Vec::new();
+        if !name.is_empty() {
+            let address = shapes::decode(Shape::Sockaddr, name, name.len() as u64, context);
+            shown.push(("msg_name", address));
+        }
+        let data = Value::Text(data.to_vec(), data.len() as u64);
+        shown.push(("msg_iov", Value::List(vec![data])));
+        found.push(Value::Struct(shown, false));
+        bytes = rest;
+    }
+    Some(Value::List(found))
 }

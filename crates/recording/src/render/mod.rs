@@ -16,12 +16,12 @@ use std::collections::HashMap;
 
 use protocol::names::{errno_name, errno_text, signal_name};
 use protocol::record::{at, begin, kind, tag};
-use protocol::syscall::Type;
+use protocol::syscall::{Ret, Type};
 use serde_json::{Map, json};
 
 use crate::calls;
 use crate::descriptors::{Births, Descriptors};
-use crate::event::{Event, Phase};
+use crate::event::{Child, Event, Phase};
 use crate::process::thread_name;
 use crate::recording::Recording;
 
@@ -40,7 +40,6 @@ pub(crate) fn escape_path(path: &[u8]) -> String {
 struct Context<'a> {
     descriptors: Option<&'a Descriptors>,
     recording: Option<&'a Recording>,
-    pids: Option<&'a Pids>,
     time: u64,
 }
 
@@ -55,39 +54,12 @@ impl Context<'_> {
     fn pid(&self, pid: i64) -> Value {
         let process = u32::try_from(pid)
             .ok()
-            .and_then(|pid| self.pids?.at(pid, self.time));
+            .and_then(|pid| self.recording?.pids().at(pid, self.time));
         Value::Pid(pid, process.and_then(|number| self.process_name(number)))
     }
 
     fn process_name(&self, number: u32) -> Option<String> {
         Some(self.recording?.process(number)?.name.clone())
-    }
-}
-
-/// Which process had which of the kernel's ids when.
-#[derive(Default)]
-struct Pids(HashMap<u32, Vec<(u64, u32)>>);
-
-impl Pids {
-    fn new(recording: &Recording) -> Pids {
-        let mut pids: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
-        for process in recording
-            .processes()
-            .iter()
-            .filter(|process| process.pid != 0)
-        {
-            let list = pids.entry(process.pid).or_default();
-            list.push((process.birth, process.number));
-        }
-        Pids(pids)
-    }
-
-    /// The last process that was born with this id by `time`; or, as a parent
-    /// may know its child's id before the child's first event, the first.
-    fn at(&self, pid: u32, time: u64) -> Option<u32> {
-        let list = self.0.get(&pid)?;
-        let born = list.iter().rev().find(|(birth, _)| *birth <= time);
-        born.or(list.first()).map(|(_, number)| *number)
     }
 }
 
@@ -99,7 +71,6 @@ pub struct Renderer<'r> {
     limits: Limits,
     births: Births<'r>,
     now: HashMap<u32, Descriptors>,
-    pids: Pids,
 }
 
 impl<'r> Renderer<'r> {
@@ -110,7 +81,6 @@ impl<'r> Renderer<'r> {
             limits,
             births: Births::new(recording),
             now: HashMap::new(),
-            pids: Pids::new(recording),
         }
     }
 
@@ -133,7 +103,6 @@ impl<'r> Renderer<'r> {
         Context {
             descriptors: self.now.get(&event.process),
             recording: Some(self.recording),
-            pids: Some(&self.pids),
             time: event.time,
         }
     }
@@ -194,7 +163,9 @@ impl<'r> Renderer<'r> {
         }
         out.push(')');
         if event.phase == Phase::Start {
-            out.push_str(" <unfinished ...>");
+            // What never returns is not waited for.
+            let returns = row.is_none_or(|row| row.ret != Ret::None);
+            out.push_str(if returns { " <unfinished ...>" } else { " = ?" });
             return out;
         }
         out.push_str(" = ");
@@ -319,8 +290,10 @@ impl<'r> Renderer<'r> {
         {
             files.insert("result".to_string(), json!(file));
         }
-        if let Some(child) = event.number_in(tag::CHILD) {
-            put("child", json!(self.process_name(child as u32)));
+        match event.child() {
+            Some(Child::Process(number)) => put("child", json!(self.process_name(number))),
+            Some(Child::Thread(number)) => put("child_thread", json!(thread_name(number))),
+            None => {}
         }
         if let Some(started) = event.started {
             put("started", json!(self.event_name(event.process, started)));

@@ -63,6 +63,7 @@ impl Value {
         let _ = match self {
             Value::Int(value) => write!(out, "{value}"),
             Value::Uint(value) => write!(out, "{value}"),
+            Value::Hex(0) => write!(out, "0"),
             Value::Hex(value) => write!(out, "{value:#x}"),
             Value::Octal(0) => write!(out, "0"),
             Value::Octal(value) => write!(out, "0{value:o}"),

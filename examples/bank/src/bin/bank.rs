@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use bank::bank::{EXPECTED_TOTAL, Money, SERVERS};
+use bank::bank::{CLIENTS, EXPECTED_TOTAL, Money, SERVERS};
 use bank::failure::{self, Context, Failure, Result};
 use bank::line::Line;
 use bank::protocol::{Reply, Request};
-use bank::workload::CLIENTS;
 
 fn main() -> ExitCode {
     failure::run("bank", || {

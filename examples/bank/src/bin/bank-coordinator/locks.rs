@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bank::bank::Account;
 
-/// One lock per account. Whoever changes a balance holds the account's lock from reading the old
-/// balance to writing the new one.
+/// One lock per account. A worker that changes a balance holds it from reading the old balance to
+/// posting the new one.
 pub struct AccountLocks(Vec<Mutex<()>>);
 
 impl AccountLocks {
@@ -14,7 +14,7 @@ impl AccountLocks {
     }
 
     pub fn hold(&self, account: Account) -> MutexGuard<'_, ()> {
-        // The lock guards no data that a worker could have left half changed by a panic.
+        // There is no data in the lock that a panic could have left half changed.
         self.0[account.index()]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

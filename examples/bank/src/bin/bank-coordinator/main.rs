@@ -30,7 +30,11 @@ fn main() -> ExitCode {
                 "usage: bank-coordinator ACCOUNT-SERVER-PORT... ({SERVERS} of them)"
             )));
         }
-        let posters: Vec<_> = connect(&ports)?.into_iter().map(Poster::start).collect();
+        let posters = connect(&ports)?
+            .into_iter()
+            .enumerate()
+            .map(|(server, line)| Poster::start(server, line))
+            .collect::<Result<Vec<_>>>()?;
         let posters = Arc::new(posters);
         let locks = Arc::new(AccountLocks::new());
         service::run("bank-coordinator", move |client| {

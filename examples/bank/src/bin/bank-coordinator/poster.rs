@@ -1,49 +1,53 @@
-//! Posting new balances to an account server.
+//! Posting new balances to the account servers.
 
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 
 use bank::bank::{Account, Money};
 use bank::failure::{Failure, Result};
 use bank::line::Line;
 use bank::protocol::{AccountReply, AccountRequest};
+use bank::service;
 
-/// Writes the new balances of one account server's accounts, for all workers.
+/// How many posts may wait. A server that falls behind slows the workers down instead of letting
+/// the queue grow.
+const QUEUE: usize = 1;
+
+/// Posts new balances to one account server, for all workers.
 ///
-/// There is one per server, and it waits for each `set` to be done before it sends the next: if
-/// the workers sent them, each on its own connection, then an older balance might arrive after a
-/// newer one and replace it. The workers need not wait meanwhile.
+/// Two workers may set the same account shortly after one another. On connections of their own
+/// the older balance could arrive last and stay; so all that is set goes through one queue and
+/// over one connection, and the next `set` leaves when the one before is done.
 pub struct Poster {
-    queue: Sender<Post>,
+    queue: SyncSender<Post>,
 }
 
 enum Post {
     Set(Account, Money),
-    /// A request to hear when all that was queued before has been done.
-    Flush(Sender<()>),
+    /// Asks to be told when all that was queued before is done.
+    Flush(SyncSender<()>),
 }
 
 impl Poster {
-    pub fn start(server: Line) -> Poster {
-        let (queue, posts) = mpsc::channel();
-        thread::spawn(move || {
-            // The workers notice that the queue has no reader any more.
-            if let Err(failure) = post_all(server, posts) {
+    pub fn start(number: usize, server: Line) -> Result<Poster> {
+        let (queue, posts) = mpsc::sync_channel(QUEUE);
+        service::spawn(format!("poster-{number}"), move || {
+            // The workers find out when they next use the queue: nobody is at its other end.
+            if let Err(failure) = post_all(posts, server) {
                 eprintln!("bank-coordinator: {failure}");
             }
-        });
-        Poster { queue }
+        })?;
+        Ok(Poster { queue })
     }
 
     pub fn set(&self, account: Account, balance: Money) -> Result<()> {
         self.post(Post::Set(account, balance))
     }
 
-    /// Waits until the server has done all that was queued so far.
+    /// Waits until all that was queued before is done.
     pub fn flush(&self) -> Result<()> {
-        let (flushed, wait) = mpsc::channel();
+        let (flushed, done) = mpsc::sync_channel(1);
         self.post(Post::Flush(flushed))?;
-        wait.recv().map_err(|_| stopped())
+        done.recv().map_err(|_| stopped())
     }
 
     fn post(&self, post: Post) -> Result<()> {
@@ -51,11 +55,7 @@ impl Poster {
     }
 }
 
-fn stopped() -> Failure {
-    Failure::new("new balances cannot be posted any more")
-}
-
-fn post_all(mut server: Line, posts: Receiver<Post>) -> Result<()> {
+fn post_all(posts: Receiver<Post>, mut server: Line) -> Result<()> {
     for post in posts {
         match post {
             Post::Set(account, balance) => {
@@ -64,9 +64,13 @@ fn post_all(mut server: Line, posts: Receiver<Post>) -> Result<()> {
                     reply => return Err(server.unexpected(&reply)),
                 }
             }
-            // A worker that stopped waiting is no concern of the poster's.
+            // If the worker has gone, then nobody needs to know.
             Post::Flush(flushed) => _ = flushed.send(()),
         }
     }
     Ok(())
+}
+
+fn stopped() -> Failure {
+    Failure::new("balances can no longer be posted")
 }

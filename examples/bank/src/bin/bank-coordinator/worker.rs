@@ -8,8 +8,10 @@ use bank::protocol::{AccountReply, AccountRequest, Reply, Request};
 use crate::locks::AccountLocks;
 use crate::poster::Poster;
 
-/// It has its own connections to the account servers, so that workers wait for each other only
-/// where they want the same account.
+/// Carries out what one client asks for.
+///
+/// It reads balances over connections of its own, so that workers wait for each other only where
+/// they want the same account.
 pub struct Worker<'a> {
     servers: Vec<Line>,
     posters: &'a [Poster],
@@ -56,6 +58,8 @@ impl Worker<'_> {
         if balance < 0 {
             return Ok(false);
         }
+        // The poster keeps the order in which it is given balances, so the lock can go now; there
+        // is no need to keep the others waiting for the server.
         self.posters[account.server()].set(account, balance)?;
         Ok(true)
     }
@@ -68,7 +72,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Returns when all that this worker has changed is on the books.
+    /// Waits until all that this worker has changed is on the books.
     fn finish(&mut self) -> Result<Reply> {
         for poster in self.posters {
             poster.flush()?;

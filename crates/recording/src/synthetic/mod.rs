@@ -1,6 +1,8 @@
 //! Recordings made by hand, for tests: logs written the way a monitor writes
 //! them, without a program.
 
+pub mod story;
+
 use std::path::Path;
 
 use protocol::record::{Memory, blob_head, kind};
