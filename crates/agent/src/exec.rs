@@ -65,6 +65,7 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         process: place.process.load(Relaxed),
         image: place.image.load(Relaxed),
         pid: pid as u32,
+        name: executed_name(&stack, rsp, &auxv),
         exe: exe.as_os_str().as_bytes().to_vec(),
         argv: lines(pid, "cmdline"),
         envp: lines(pid, "environ"),
@@ -93,6 +94,14 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     };
     stop.inject(&injection, (auxv_at, &auxv))?;
     Ok(())
+}
+
+/// The name given to execve, which the kernel keeps above the stack.
+fn executed_name(stack: &[u8], rsp: u64, auxv: &[(u64, u64)]) -> Vec<u8> {
+    let address = auxv.iter().find(|(key, _)| *key == libc::AT_EXECFN).map_or(0, |(_, v)| *v);
+    let at = usize::try_from(address.wrapping_sub(rsp)).unwrap_or(usize::MAX);
+    let bytes = stack.get(at..).unwrap_or(&[]);
+    bytes.split(|b| *b == 0).next().unwrap_or(&[]).to_vec()
 }
 
 fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {

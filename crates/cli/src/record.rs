@@ -49,7 +49,10 @@ pub enum OnFull {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let name = self.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let name = self
+            .command
+            .first()
+            .map_or(OsStr::new(""), OsString::as_os_str);
         let path = find_command(name)?;
         check_executable(&path)?;
         let place = Place::choose(self.output, name)?;
@@ -64,15 +67,15 @@ impl Cmd {
         };
         let ended = agent::record(&options).map_err(explain)?;
         place.make_latest();
-        Ok(ExitCode::from(u8::try_from(ended.status).unwrap_or(u8::MAX)))
+        Ok(ExitCode::from(
+            u8::try_from(ended.status).unwrap_or(u8::MAX),
+        ))
     }
 }
 
 /// The file that a shell would execute, or its words if there is none.
 fn find_command(name: &OsStr) -> Result<PathBuf, Failure> {
-    let missing = |why: &str| {
-        Err(Failure::new(format!("{}: {why}", name.display())).status(127))
-    };
+    let missing = |why: &str| Err(Failure::new(format!("{}: {why}", name.display())).status(127));
     if name.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(name) {
             Ok(meta) if meta.is_dir() => {
@@ -88,8 +91,8 @@ fn find_command(name: &OsStr) -> Result<PathBuf, Failure> {
     if name.is_empty() {
         return missing("command not found");
     }
-    let path = std::env::var_os("PATH")
-        .unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let path =
+        std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
     let mut found = None;
     for dir in std::env::split_paths(&path) {
         let candidate = dir.join(name);
@@ -116,7 +119,9 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
     if !is_executable(path) {
         return Err(Failure::new(format!("{}: Permission denied", path.display())).status(126));
     }
-    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    let Ok(meta) = std::fs::metadata(path) else {
+        return Ok(());
+    };
     let euid = rustix::process::geteuid().as_raw();
     let mode = meta.permissions().mode();
     if euid != 0 && mode & 0o4000 != 0 && meta.uid() != euid
@@ -129,12 +134,16 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
         .hint("record it as the user it runs as (for root: `sudo mw record ...`)"));
     }
     let mut head = [0u8; 20];
-    let Ok(mut file) = std::fs::File::open(path) else { return Ok(()) };
+    let Ok(mut file) = std::fs::File::open(path) else {
+        return Ok(());
+    };
     if file.read_exact(&mut head).is_err() {
         return Ok(());
     }
     // Scripts are the kernel's business; so is what is neither.
-    let [0x7f, b'E', b'L', b'F', class, ..] = head else { return Ok(()) };
+    let [0x7f, b'E', b'L', b'F', class, ..] = head else {
+        return Ok(());
+    };
     let machine = u16::from_le_bytes([head[18], head[19]]);
     const X86_64: u16 = 62;
     if class != 2 || machine != X86_64 {
@@ -183,12 +192,19 @@ impl Place {
                 .hint("name another directory with `-o DIR`")
         })?;
         check_writable(&home)?;
-        let base = Path::new(name).file_name().unwrap_or(name).to_string_lossy().into_owned();
+        let base = Path::new(name)
+            .file_name()
+            .unwrap_or(name)
+            .to_string_lossy()
+            .into_owned();
         let mut number = 0u32;
         loop {
             let dir = home.join(format!("{base}-{number}"));
             if std::fs::symlink_metadata(&dir).is_err() {
-                return Ok(Place { dir, home: Some(home) });
+                return Ok(Place {
+                    dir,
+                    home: Some(home),
+                });
             }
             number += 1;
         }
@@ -198,7 +214,9 @@ impl Place {
     /// the recording.
     fn make_latest(&self) {
         let Some(home) = &self.home else { return };
-        let Ok(target) = std::fs::canonicalize(&self.dir) else { return };
+        let Ok(target) = std::fs::canonicalize(&self.dir) else {
+            return;
+        };
         if std::fs::create_dir_all(home).is_err() {
             return;
         }

@@ -14,7 +14,7 @@ use crate::capture::{self, Blobs};
 use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
-use crate::{ioctl, log, mem, memory, patcher, process, recorder, signal, turn};
+use crate::{clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, signal, turn};
 
 /// The program made a call: everything starts here.
 pub extern "C" fn dispatch(regs: &mut Regs) {
@@ -164,56 +164,10 @@ fn is_refused_prctl(option: u64) -> bool {
     matches!(option as u32, 22 | 26 | 35 | 59 | 0x4155_5856)
 }
 
-/// Makes the program's call for real.
-fn native(number: u64, args: [u64; 6]) -> i64 {
-    if matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
-        && let Some(result) = clock(number, &args)
-    {
-        return result;
-    }
-    // SAFETY: the program's own call; the kernel checks its pointers, and
-    // those that would touch the monitor's memory were refused.
-    unsafe { arch::syscall(number, args) }
-}
-
-/// Clock reads that the kernel's vdso answers without a system call.
-fn clock(number: u64, args: &[u64; 6]) -> Option<i64> {
-    let function = space().vdso_clock.get();
-    if function == 0 {
-        return None;
-    }
-    // SAFETY: the address of __vdso_clock_gettime, found by the recorder in
-    // this very vdso; it has this signature.
-    let read: extern "C" fn(u64, *mut [u64; 2]) -> i32 = unsafe {
-        core::mem::transmute::<u64, extern "C" fn(u64, *mut [u64; 2]) -> i32>(function)
-    };
-    let mut now = [0u64; 2];
-    match number {
-        nr::CLOCK_GETTIME => {
-            if !matches!(args[0] as u32, 0 | 1 | 4 | 5 | 6 | 7 | 11) || read(args[0], &mut now) != 0 {
-                return None;
-            }
-            Some(if mem::write(args[1], &now) { 0 } else { -sys::EFAULT })
-        }
-        nr::GETTIMEOFDAY => {
-            if args[1] != 0 || args[0] == 0 || read(0, &mut now) != 0 {
-                return None;
-            }
-            now[1] /= 1000;
-            Some(if mem::write(args[0], &now) { 0 } else { -sys::EFAULT })
-        }
-        _ => {
-            if read(5, &mut now) != 0 || (args[0] != 0 && !mem::write(args[0], &now[0])) {
-                return None;
-            }
-            Some(now[0] as i64)
-        }
-    }
-}
-
 /// A call that cannot block.
 fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
+    descriptors::note(thread, number, &args);
     if number == nr::IOCTL {
         return ioctl::perform(thread, row, args);
     }
@@ -221,8 +175,15 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         finish_call(thread, row, &args, result, &Blobs::new());
         return result;
     }
+    if matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
+        && let Some(result) = clock::read(thread, number, args[0], args[1])
+    {
+        return result;
+    }
     let before = capture::lengths_before(row, &args);
-    let result = native(number, args);
+    // SAFETY: the program's own call; the kernel checks its pointers, and
+    // those that would touch the monitor's memory were refused.
+    let result = unsafe { arch::syscall(number, args) };
     let mut blobs = Blobs::new();
     capture::inputs(row, &args, &mut blobs);
     capture::outputs(row, &args, result, &before, &mut blobs);
@@ -241,9 +202,21 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     {
         return result;
     }
+    if number == nr::FCNTL {
+        descriptors::note(thread, number, &args);
+    }
+    if descriptors::never_waits(thread, row, &args) {
+        return plain(thread, row, args);
+    }
     start(thread, row, &args);
     let before = capture::lengths_before(row, &args);
     let turns = space().turns.get() != 0;
+    if turns && let Some(result) = at_once(number, args) {
+        let mut blobs = Blobs::new();
+        capture::outputs(row, &args, result, &before, &mut blobs);
+        finish(thread, row, &args, result, &blobs);
+        return result;
+    }
     let redirected = if turns { Redirected::new(thread, row, &args) } else { Redirected::none(args) };
     let mut made = redirected.args();
 
@@ -264,7 +237,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     }
     let mut result;
     loop {
-        // SAFETY: as in `native`.
+        // SAFETY: as in `plain`.
         result = unsafe {
             arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
         };
@@ -293,6 +266,20 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     result
 }
 
+/// A wait for events that are there already: no need to give up the turn for
+/// it, nor to redirect its results.
+fn at_once(number: u64, args: [u64; 6]) -> Option<i64> {
+    let mut now = args;
+    match number {
+        nr::POLL => now[2] = 0,
+        nr::EPOLL_WAIT => now[3] = 0,
+        _ => return None,
+    }
+    // SAFETY: as in `plain`.
+    let result = unsafe { arch::syscall(number, now) };
+    (result != 0).then_some(result)
+}
+
 /// Futex operations that do not wait are one event; those that the kernel
 /// answers by writing into the word on its own are refused as by a kernel
 /// without them.
@@ -302,7 +289,7 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
     let result = match args[1] & 0x7f {
         WAIT | WAIT_BITSET => return None,
         6 | 7 | 8 | 11 | 12 | 13 => -sys::ENOSYS,
-        // SAFETY: as in `native`; wakes never block.
+        // SAFETY: as in `plain`; wakes never block.
         _ => unsafe { arch::syscall(nr::FUTEX, *args) },
     };
     let mut blobs = Blobs::new();

@@ -2,6 +2,8 @@
 //! pointers, for people and for comparison in replay, and what it wrote, which
 //! replay will write again.
 
+use core::mem::MaybeUninit;
+
 use protocol::record::{BLOBS_MAX, digest, tag};
 use protocol::syscall::{Arg, Len, Shape, Syscall};
 
@@ -28,29 +30,31 @@ enum Piece {
     PartialVector { iov: u64, count: u64, len: u64 },
     /// Words of our own.
     Words { words: [u64; 3], len: u64 },
-    /// A socket address of our own making.
-    Address { bytes: [u64; 14], len: u64 },
     /// Messages received by recvmmsg.
     Messages { vector: u64, count: u64, len: u64 },
 }
 
+/// The blobs of one record, collected before it is begun. Made for every call:
+/// nothing is initialized that is not used.
 pub struct Blobs {
-    pieces: [(u8, Piece); 12],
+    pieces: [MaybeUninit<(u8, Piece)>; PIECES],
     count: usize,
 }
+
+const PIECES: usize = 12;
 
 impl Blobs {
     #[inline]
     pub fn new() -> Blobs {
-        const EMPTY: Piece = Piece::Memory { address: 0, len: 0 };
-        Blobs { pieces: [(0, EMPTY); 12], count: 0 }
+        Blobs { pieces: [const { MaybeUninit::uninit() }; PIECES], count: 0 }
     }
     pub fn count(&self) -> u8 {
         self.count as u8
     }
     fn push(&mut self, tag: u8, piece: Piece) {
-        if self.count < self.pieces.len() && self.count < usize::from(BLOBS_MAX) {
-            self.pieces[self.count] = (tag, piece);
+        const { assert!(PIECES <= BLOBS_MAX as usize) };
+        if let Some(place) = self.pieces.get_mut(self.count) {
+            place.write((tag, piece));
             self.count += 1;
         }
     }
@@ -74,11 +78,12 @@ impl Blobs {
 
     /// Writes all of them to a record that was begun with their count.
     pub fn write<'a>(&self, mut entry: log::Entry<'a>) -> log::Entry<'a> {
-        for (tag, piece) in &self.pieces[..self.count] {
+        for place in self.pieces.iter().take(self.count) {
+            // SAFETY: the first `count` have been written.
+            let (tag, piece) = unsafe { place.assume_init_ref() };
             entry = match *piece {
                 Piece::Memory { address, len } => entry.blob(*tag, address, len),
                 Piece::Words { ref words, len } => entry.blob(*tag, words.as_ptr() as u64, len),
-                Piece::Address { ref bytes, len } => entry.blob(*tag, bytes.as_ptr() as u64, len),
                 Piece::Partial { address, len } => {
                     let marks = [len, digest_of(address, len)];
                     entry
@@ -214,7 +219,8 @@ fn write_messages(mut entry: log::Entry<'_>, vector: u64, count: u64) -> log::En
             continue;
         };
         let data = each_piece(m.iov, m.iov_count, u64::from(len), |_, _| {});
-        let head = [data as u32, m.name_len as u32, m.control_len as u32, m.flags];
+        let head =
+            [data as u32, m.name_stored() as u32, m.control_stored() as u32, m.flags];
         entry = entry
             .piece(head.as_ptr() as u64, 16)
             .piece(m.name, m.name_stored())
@@ -299,11 +305,16 @@ pub fn capacity(index: usize, len: Len, args: &[u64; 6]) -> u64 {
 fn string_len(address: u64) -> Option<u64> {
     let mut len = 0;
     while len < PATH_MAX {
-        // Word by word within a page would be faster; names are short.
-        if mem::read::<u8>(address + len)? == 0 {
-            return Some(len);
+        // Word by word; a word never reaches into another page.
+        let at = address + len;
+        let word = mem::read::<u64>(at & !7)? >> (8 * (at & 7));
+        let bytes = 8 - (at & 7);
+        for i in 0..bytes {
+            if word >> (8 * i) & 0xff == 0 {
+                return Some(len + i);
+            }
         }
-        len += 1;
+        len += bytes;
     }
     Some(len)
 }
@@ -425,26 +436,23 @@ pub fn outputs(
 /// What no argument says but people and causality need: a socket's addresses.
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
-    let _ = thread;
     let fd = match number {
         nr::ACCEPT | nr::ACCEPT4 if result >= 0 => result as u64,
         // 115: EINPROGRESS
         nr::CONNECT if result == 0 || result == -115 => args[0],
         _ => return,
     };
-    socket_address(nr::GETSOCKNAME, fd, tag::LOCAL, blobs);
+    let [local, peer] = &thread.addresses;
+    socket_address(nr::GETSOCKNAME, fd, tag::LOCAL, local.as_ptr() as u64, blobs);
     if number != nr::CONNECT {
-        socket_address(nr::GETPEERNAME, fd, tag::PEER, blobs);
+        socket_address(nr::GETPEERNAME, fd, tag::PEER, peer.as_ptr() as u64, blobs);
     }
 }
 
-fn socket_address(number: u64, fd: u64, tag: u8, blobs: &mut Blobs) {
-    let mut bytes = [0u64; 14];
+fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) {
     let mut len = 110u32;
-    let got =
-        sys::call(number, fd, bytes.as_mut_ptr() as u64, (&raw mut len) as u64, 0, 0, 0);
-    if got == 0 {
-        blobs.push(tag, Piece::Address { bytes, len: u64::from(len.min(110)) });
+    if sys::call(number, fd, place, (&raw mut len) as u64, 0, 0, 0) == 0 {
+        blobs.memory(tag, place, u64::from(len.min(110)));
     }
 }
 

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use protocol::layout::ARENA_BASE;
-use protocol::record::{Head, Memory, blob_head, kind};
+use protocol::record::{HEAD_MAX, Head, Memory, kind};
 use protocol::shared::{
     CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, chunk_state, mode,
 };
@@ -85,17 +85,28 @@ impl Log {
         }
     }
 
-    fn put_head(&self, process: &Process, head: &Head) {
-        let bytes = head.as_slice();
+    /// Lets `write` write a head: into the chunk itself if there is room.
+    #[inline]
+    fn put_head(&self, process: &Process, write: impl FnOnce(&mut Head<'_>)) {
         let position = self.position.get() as usize;
-        if self.chunk.get() != 0 && position + bytes.len() <= CHUNK_SIZE {
-            let to = self.chunk.get() as usize + position;
+        if self.chunk.get() != 0 && position + HEAD_MAX <= CHUNK_SIZE {
+            let to = (self.chunk.get() as usize + position) as *mut u8;
             // SAFETY: inside the current chunk, which only we write.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len()) };
-            self.position.set((position + bytes.len()) as u32);
+            let mut head = Head::new(unsafe { core::slice::from_raw_parts_mut(to, HEAD_MAX) });
+            write(&mut head);
+            self.position.set((position + head.len()) as u32);
         } else {
-            self.put(process, bytes.as_ptr() as u64, bytes.len() as u64);
+            self.put_head_aside(process, write);
         }
+    }
+
+    #[cold]
+    fn put_head_aside(&self, process: &Process, write: impl FnOnce(&mut Head<'_>)) {
+        let mut bytes = [0; HEAD_MAX];
+        let mut head = Head::new(&mut bytes);
+        write(&mut head);
+        let len = head.len() as u64;
+        self.put(process, bytes.as_ptr() as u64, len);
     }
 }
 
@@ -109,7 +120,7 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     pub fn blob(self, tag: u8, from: u64, len: u64) -> Self {
         let log = &self.process.log;
-        log.put_head(self.process, &blob_head(tag, len as usize));
+        log.put_head(self.process, |h| h.blob(tag, len as usize));
         log.put(self.process, from, len);
         self
     }
@@ -117,7 +128,7 @@ impl Entry<'_> {
         self.blob(tag, words.as_ptr() as u64, core::mem::size_of_val(words) as u64)
     }
     pub fn blob_begin(self, tag: u8, len: u64) -> Self {
-        self.process.log.put_head(self.process, &blob_head(tag, len as usize));
+        self.process.log.put_head(self.process, |h| h.blob(tag, len as usize));
         self
     }
     pub fn piece(self, from: u64, len: u64) -> Self {
@@ -162,19 +173,18 @@ fn begin<'a>(
     thread: &Thread,
     process: &'a Process,
     is_event: bool,
-    make: impl FnOnce(&mut Memory, u64) -> Head,
+    make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
 ) -> Option<Entry<'a>> {
     let time = arch::ticks();
     if process.log.thread.get() != thread.number.get() {
         let (entry, memory) = open(process, time)?;
-        let head = memory.other(kind::THREAD, time, &[u64::from(thread.number.get())], 0);
-        process.log.put_head(process, &head);
+        let number = [u64::from(thread.number.get())];
+        process.log.put_head(process, |head| memory.other(head, kind::THREAD, time, &number, 0));
         entry.commit();
         process.log.thread.set(thread.number.get());
     }
     let (entry, memory) = open(process, time)?;
-    let head = make(memory, time);
-    process.log.put_head(process, &head);
+    process.log.put_head(process, |head| make(memory, head, time));
     if is_event {
         process.log.next_event.set(process.log.next_event.get() + 1);
     }
@@ -189,7 +199,9 @@ pub fn call(
     result: i64,
     blobs: u8,
 ) -> Option<Entry<'static>> {
-    begin(thread, thread.process(), true, |m, t| m.call(nr, t, args, count, result, blobs))
+    begin(thread, thread.process(), true, |m, h, t| {
+        m.call(h, nr, t, args, count, result, blobs);
+    })
 }
 
 pub fn start(
@@ -199,15 +211,38 @@ pub fn start(
     count: usize,
     blobs: u8,
 ) -> Option<Entry<'static>> {
-    begin(thread, thread.process(), true, |m, t| m.start(nr, t, args, count, blobs))
+    begin(thread, thread.process(), true, |m, h, t| m.start(h, nr, t, args, count, blobs))
 }
 
 pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
-    begin(thread, thread.process(), true, |m, t| m.end(nr, t, result, blobs))
+    begin(thread, thread.process(), true, |m, h, t| m.end(h, nr, t, result, blobs))
 }
 
 pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
-    begin(thread, thread.process(), kind::is_event(kind), |m, t| m.other(kind, t, values, blobs))
+    begin(thread, thread.process(), kind::is_event(kind), |m, h, t| {
+        m.other(h, kind, t, values, blobs);
+    })
+}
+
+/// A clock read; `stamp`: with a time of its own.
+pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, stamp: bool) {
+    let process = thread.process();
+    let log = &process.log;
+    let room = log.position.get() as usize + HEAD_MAX <= CHUNK_SIZE;
+    let usual = log.chunk.get() != 0
+        && room
+        && log.off.get() == 0
+        && log.thread.get() == thread.number.get()
+        && log.head().is_some_and(|head| head.first_record.load(Relaxed) != 0);
+    if !usual {
+        let entry = begin(thread, process, true, |m, h, t| m.clock(h, how, id, t, value));
+        return done(entry);
+    }
+    let memory = log.memory();
+    let time = if stamp { arch::ticks() } else { memory.time };
+    log.put_head(process, |head| memory.clock(head, how, id, time, value));
+    log.next_event.set(log.next_event.get() + 1);
+    Entry { process }.commit();
 }
 
 /// Ends a record of which nothing but the head is wanted.

@@ -16,6 +16,8 @@
 mod arch;
 mod call;
 mod capture;
+mod clock;
+mod descriptors;
 mod ioctl;
 mod log;
 mod mem;

@@ -13,7 +13,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, log, mem, recorder, signal, turn};
+use crate::{call, descriptors, log, mem, recorder, signal, turn};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -59,6 +59,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     let exec = &control().execs[slot as usize & (EXEC_SLOTS - 1)];
     let space = space();
     space.entry.set(arch::mw_entry as *const () as u64);
+    space.fast_entry.set(arch::mw_fast as *const () as u64);
     space.vdso_clock.set(exec.vdso.load(Relaxed));
     space.arena_fd.set(arena_fd as i32);
     space.image_end.set(IMAGE_BASE + exec.image_len.load(Relaxed));
@@ -408,6 +409,7 @@ fn take_process(parent: &Process) -> Option<&'static Process> {
     for (to, from) in place.actions.iter().zip(&parent.actions) {
         to.set(from.get());
     }
+    descriptors::forget_all(place);
     log::reset(place, 0, 0);
     Some(place)
 }

@@ -283,6 +283,11 @@ fn arm(thread: &Thread, delay: u64) {
     sys::call(sys::nr::TIMER_SETTIME, id, 0, when.as_ptr() as u64, 0, 0, 0);
 }
 
+/// A signal waits and the thread is on its way into the program: not for long.
+pub fn soon(thread: &Thread) {
+    arm(thread, 1_000_000);
+}
+
 /// A call was made at a site that is not patched.
 fn trap(thread: &Thread, context: &mut UContext) {
     let after = context.gregs[RIP];

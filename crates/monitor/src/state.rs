@@ -44,8 +44,12 @@ pub struct Process {
     /// The process is about to end or to exec: its other threads stay where
     /// they are.
     pub frozen: AtomicU32,
+    /// What is known of descriptors (see `descriptors`).
+    pub descriptors: [Cell<u8>; DESCRIPTORS],
     pub log: Log,
 }
+
+pub const DESCRIPTORS: usize = 4096;
 
 /// Where a process's log is being written.
 #[repr(C)]
@@ -97,6 +101,8 @@ pub const PROCESSES_MAX: usize = 64;
 pub struct Space {
     /// The monitor's entry: the vdso jumps through this word.
     pub entry: Cell<u64>,
+    /// The same for what can be answered quickly.
+    pub fast_entry: Cell<u64>,
     pub vdso_clock: Cell<u64>,
     /// Threads in this address space, of whatever process.
     pub threads: Cell<u32>,
@@ -160,6 +166,8 @@ pub struct Thread {
     pub held: Cell<u64>,
     pub held_info: [[Cell<u64>; 6]; 6],
     pub process: Cell<u64>,
+    /// Room for the addresses of a socket (a sockaddr is 110 bytes at most).
+    pub addresses: [[Cell<u64>; 14]; 2],
     /// The program's signal mask.
     pub mask: Cell<u64>,
     /// Mask to come back to after a handler that ran in sigsuspend and the
@@ -183,7 +191,7 @@ pub struct Thread {
     pub wants_preempt: AtomicU32,
     pub holds_turn: Cell<u32>,
     pub interrupted_at: AtomicU64,
-    pub in_handler: Cell<u32>,
+    pub clock_reads: Cell<u32>,
 }
 
 const _: () = {

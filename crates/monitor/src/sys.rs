@@ -19,6 +19,7 @@ pub mod nr {
     pub const WRITE: u64 = 1;
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
+    pub const POLL: u64 = 7;
     pub const MMAP: u64 = 9;
     pub const MPROTECT: u64 = 10;
     pub const MUNMAP: u64 = 11;
@@ -55,6 +56,7 @@ pub mod nr {
     pub const TIMER_SETTIME: u64 = 223;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
+    pub const EPOLL_WAIT: u64 = 232;
     pub const TGKILL: u64 = 234;
     pub const PSELECT6: u64 = 270;
     pub const PPOLL: u64 = 271;
@@ -141,13 +143,12 @@ pub fn is_regular(mode: u32) -> bool {
 /// Whether a process is dead, be it that nobody has waited for it yet.
 pub fn has_ended(pid: u32) -> bool {
     const PIDFD_OPEN: u64 = 434;
-    const POLL: u64 = 7;
     let fd = call(PIDFD_OPEN, u64::from(pid), 0, 0, 0, 0, 0);
     if fd < 0 {
         return fd == -ESRCH;
     }
     let mut poll = [fd as u32, 1]; // POLLIN
-    call(POLL, poll.as_mut_ptr() as u64, 1, 0, 0, 0, 0);
+    call(nr::POLL, poll.as_mut_ptr() as u64, 1, 0, 0, 0, 0);
     call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
     poll[1] >> 16 != 0
 }

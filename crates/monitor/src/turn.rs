@@ -132,12 +132,18 @@ pub fn give(thread: &Thread) {
     }
 }
 
+/// Whether others wait.
+#[inline]
+pub fn is_wanted(domain: &Domain) -> bool {
+    domain.word.load(Relaxed) == WANTED
+}
+
 /// Gives others a chance, if any wait and the slice is used up.
 #[inline]
 pub fn offer(thread: &Thread) {
     let wanted = {
         let domain = domain();
-        domain.word.load(Relaxed) == WANTED
+        is_wanted(domain)
             && (thread.wants_preempt.load(Relaxed) != 0
                 || arch::ticks().wrapping_sub(domain.since.load(Relaxed)) > SLICE_TICKS)
     };

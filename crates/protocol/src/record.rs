@@ -52,6 +52,10 @@ pub mod kind {
     /// Values: reason.
     pub const CEASE: u8 = 13;
 
+    /// A clock was read. What is otherwise the number of blobs says by which
+    /// call ([`super::clock`]); the value counts from the last one read.
+    pub const CLOCK: u8 = 14;
+
     /// Whether a record of this kind is an event with a number.
     pub const fn is_event(kind: u8) -> bool {
         !matches!(kind, THREAD | PATCH | TURN | STUBS)
@@ -68,6 +72,29 @@ pub mod at {
     pub const FAULT: u64 = 2;
     /// In the middle of computation: registers say where.
     pub const PREEMPTED: u64 = 3;
+}
+
+/// How a clock was read: programs do it so often that it has a record of its
+/// own.
+pub mod clock {
+    pub const MONOTONIC: u8 = 0;
+    pub const REALTIME: u8 = 1;
+    /// `clock_gettime` of the clock whose number follows.
+    pub const OTHER: u8 = 2;
+    pub const GETTIMEOFDAY: u8 = 3;
+    pub const TIME: u8 = 4;
+    pub(super) const COUNT: usize = 5;
+
+    /// System call number and clock of each.
+    pub const fn call(how: u8, other: u64) -> (u64, u64) {
+        match how {
+            MONOTONIC => (228, 1),
+            REALTIME => (228, 0),
+            OTHER => (228, other),
+            GETTIMEOFDAY => (96, 0),
+            _ => (201, 0),
+        }
+    }
 }
 
 /// How a process began (value 0 of [`kind::BEGIN`]).
@@ -117,23 +144,26 @@ pub const VALUES_MAX: usize = 8;
 /// result, or the values.
 pub const HEAD_MAX: usize = 1 + 10 * (2 + 1 + VALUES_MAX + 1) + 2;
 
-/// A small buffer for a record's head.
-pub struct Head {
-    bytes: [u8; HEAD_MAX],
+/// A record's head, written straight to where it belongs.
+pub struct Head<'a> {
+    bytes: &'a mut [u8],
     len: usize,
 }
 
-impl Head {
+impl<'a> Head<'a> {
+    /// `bytes` has room for [`HEAD_MAX`]; what does not fit is not written.
     #[inline]
-    pub fn new() -> Head {
-        Head {
-            bytes: [0; HEAD_MAX],
-            len: 0,
-        }
+    pub fn new(bytes: &'a mut [u8]) -> Head<'a> {
+        Head { bytes, len: 0 }
+    }
+    /// How many bytes were written.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
     }
     #[inline]
-    pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or(&[])
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
     #[inline]
     pub fn byte(&mut self, byte: u8) {
@@ -154,11 +184,11 @@ impl Head {
     pub fn signed(&mut self, value: i64) {
         self.varint(zigzag(value));
     }
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Head::new()
+    /// The head of a blob: tag and length.
+    #[inline]
+    pub fn blob(&mut self, tag: u8, len: usize) {
+        self.byte(tag);
+        self.varint(len as u64);
     }
 }
 
@@ -177,6 +207,7 @@ pub struct Memory {
     last: [[u64; 6]; SYSCALLS_END],
     stamp: [u32; SYSCALLS_END],
     epoch: u32,
+    clocks: [u64; clock::COUNT],
     pub time: u64,
 }
 
@@ -186,6 +217,7 @@ impl Memory {
             last: [[0; 6]; SYSCALLS_END],
             stamp: [0; SYSCALLS_END],
             epoch: 1,
+            clocks: [0; clock::COUNT],
             time: 0,
         }
     }
@@ -199,6 +231,7 @@ impl Memory {
             self.stamp = [0; SYSCALLS_END];
             self.epoch = 1;
         }
+        self.clocks = [0; clock::COUNT];
         self.time = time;
     }
 
@@ -221,7 +254,7 @@ impl Memory {
     }
 
     #[inline]
-    fn arguments(&mut self, head: &mut Head, nr: u64, args: &[u64; 6], count: usize) {
+    fn arguments(&mut self, head: &mut Head<'_>, nr: u64, args: &[u64; 6], count: usize) {
         let row = self.row(nr);
         let mut mask = 0u8;
         let mut i = 0;
@@ -243,56 +276,73 @@ impl Memory {
     }
 
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the fields of a record")]
     pub fn call(
         &mut self,
+        head: &mut Head<'_>,
         nr: u64,
         time: u64,
         args: &[u64; 6],
         count: usize,
         result: i64,
         blobs: u8,
-    ) -> Head {
-        let mut head = Head::new();
+    ) {
         head.byte(kind::CALL | blobs << 4);
         head.varint(nr);
         let delta = self.elapsed(time);
         head.varint(delta);
-        self.arguments(&mut head, nr, args, count);
+        self.arguments(head, nr, args, count);
         head.signed(result);
-        head
     }
 
     #[inline]
     pub fn start(
         &mut self,
+        head: &mut Head<'_>,
         nr: u64,
         time: u64,
         args: &[u64; 6],
         count: usize,
         blobs: u8,
-    ) -> Head {
-        let mut head = Head::new();
+    ) {
         head.byte(kind::START | blobs << 4);
         head.varint(nr);
         let delta = self.elapsed(time);
         head.varint(delta);
-        self.arguments(&mut head, nr, args, count);
-        head
+        self.arguments(head, nr, args, count);
     }
 
     #[inline]
-    pub fn end(&mut self, nr: u64, time: u64, result: i64, blobs: u8) -> Head {
-        let mut head = Head::new();
+    pub fn end(&mut self, head: &mut Head<'_>, nr: u64, time: u64, result: i64, blobs: u8) {
         head.byte(kind::END | blobs << 4);
         head.varint(nr);
         let delta = self.elapsed(time);
         head.varint(delta);
         head.signed(result);
-        head
     }
 
-    pub fn other(&mut self, kind: u8, time: u64, values: &[u64], blobs: u8) -> Head {
-        let mut head = Head::new();
+    /// A clock read: `value` in nanoseconds.
+    #[inline]
+    pub fn clock(&mut self, head: &mut Head<'_>, how: u8, other: u64, time: u64, value: u64) {
+        head.byte(kind::CLOCK | how << 4);
+        let delta = self.elapsed(time);
+        head.varint(delta);
+        if how == clock::OTHER {
+            head.varint(other);
+        }
+        let last = &mut self.clocks[usize::from(how) % clock::COUNT];
+        head.signed(value.wrapping_sub(*last) as i64);
+        *last = value;
+    }
+
+    pub fn other(
+        &mut self,
+        head: &mut Head<'_>,
+        kind: u8,
+        time: u64,
+        values: &[u64],
+        blobs: u8,
+    ) {
         head.byte((kind & 15) | blobs << 4);
         let delta = self.elapsed(time);
         head.varint(delta);
@@ -301,7 +351,6 @@ impl Memory {
         for value in values.iter().take(count) {
             head.signed(*value as i64);
         }
-        head
     }
 }
 
@@ -309,15 +358,6 @@ impl Default for Memory {
     fn default() -> Self {
         Memory::new()
     }
-}
-
-/// The head of a blob: tag and length.
-#[inline]
-pub fn blob_head(tag: u8, len: usize) -> Head {
-    let mut head = Head::new();
-    head.byte(tag);
-    head.varint(len as u64);
-    head
 }
 
 /// Number of blobs in a record is at most this.
@@ -492,6 +532,20 @@ impl Memory {
                     record.result = input.signed()?;
                 }
             }
+            kind::CLOCK => {
+                let how = first >> 4;
+                if usize::from(how) >= clock::COUNT {
+                    return Err(Error::Corrupt);
+                }
+                record.blob_count = 0;
+                record.time = input.varint()?;
+                let other = if how == clock::OTHER { input.varint()? } else { 0 };
+                let value = input.signed()? as u64;
+                let (nr, id) = clock::call(how, other);
+                record.nr = nr;
+                record.values[..3].copy_from_slice(&[u64::from(how), id, value]);
+                record.value_count = 3;
+            }
             kind::THREAD
             | kind::SIGNAL
             | kind::PREEMPT
@@ -523,6 +577,11 @@ impl Memory {
         // All there: now it may be remembered.
         self.time = self.time.wrapping_add(record.time);
         record.time = self.time;
+        if record.kind == kind::CLOCK {
+            let last = &mut self.clocks[record.values[0] as usize % clock::COUNT];
+            *last = last.wrapping_add(record.values[2]);
+            record.values[2] = *last;
+        }
         if matches!(record.kind, kind::CALL | kind::START) {
             let row = self.row(record.nr);
             for (i, last) in row.iter_mut().enumerate() {
@@ -567,6 +626,16 @@ fn mix_all(hash: &mut u64, data: &[u8]) {
 mod tests {
     use super::*;
 
+    /// The bytes that `write` makes.
+    fn head(write: impl FnOnce(&mut Head<'_>)) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_MAX];
+        let mut head = Head::new(&mut bytes);
+        write(&mut head);
+        let len = head.len();
+        bytes.truncate(len);
+        bytes
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let mut writer = Memory::new();
@@ -575,12 +644,14 @@ mod tests {
         reader.forget(1000);
         let mut log = Vec::new();
         let args = [5, 0x7fff_1234_5678, 4096, 0, 0, u64::MAX];
-        log.extend(writer.call(0, 1010, &args, 3, 17, 1).as_slice());
-        log.extend(blob_head(1, 4).as_slice());
+        log.extend(head(|h| writer.call(h, 0, 1010, &args, 3, 17, 1)));
+        log.extend(head(|h| h.blob(1, 4)));
         log.extend(b"data");
-        log.extend(writer.start(1, 1020, &args, 6, 0).as_slice());
-        log.extend(writer.end(1, 1500, -11, 0).as_slice());
-        log.extend(writer.other(kind::SIGNAL, 1501, &[11, u64::MAX], 0).as_slice());
+        log.extend(head(|h| writer.start(h, 1, 1020, &args, 6, 0)));
+        log.extend(head(|h| writer.end(h, 1, 1500, -11, 0)));
+        log.extend(head(|h| writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_123)));
+        log.extend(head(|h| writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_500)));
+        log.extend(head(|h| writer.other(h, kind::SIGNAL, 1501, &[11, u64::MAX], 0)));
 
         let mut at = 0;
         let mut next = || {
@@ -597,6 +668,10 @@ mod tests {
         assert_eq!(r.args, args);
         let r = next();
         assert_eq!((r.kind, r.result, r.time), (kind::END, -11, 1500));
+        for value in [7_000_000_123, 7_000_000_500] {
+            let r = next();
+            assert_eq!((r.kind, r.nr, r.values[2]), (kind::CLOCK, 96, value));
+        }
         let r = next();
         assert_eq!((r.values[0], r.values[1]), (11, u64::MAX));
         assert_eq!(at, log.len());
@@ -607,8 +682,8 @@ mod tests {
         let mut writer = Memory::new();
         writer.forget(0);
         let args = [3, 0x7f00_0000_0000, 100, 7, 8, 9];
-        let mut log = writer.call(9, 5, &args, 6, 1 << 40, 1).as_slice().to_vec();
-        log.extend(blob_head(3, 300).as_slice());
+        let mut log = head(|h| writer.call(h, 9, 5, &args, 6, 1 << 40, 1));
+        log.extend(head(|h| h.blob(3, 300)));
         log.extend([7; 300]);
         let mut reader = Memory::new();
         reader.forget(0);
@@ -624,8 +699,8 @@ mod tests {
         let mut writer = Memory::new();
         writer.forget(0);
         let args = [8, 0x7f12_3456_7890, 16384, 0, 0, 0];
-        writer.call(0, 100, &args, 3, 30, 1);
-        assert!(writer.call(0, 400, &args, 3, 30, 1).as_slice().len() <= 8);
+        head(|h| writer.call(h, 0, 100, &args, 3, 30, 1));
+        assert!(head(|h| writer.call(h, 0, 400, &args, 3, 30, 1)).len() <= 8);
     }
 
     #[test]
@@ -641,7 +716,8 @@ mod tests {
             memory.forget(0);
             if let Ok((record, len)) = memory.read(&bytes) {
                 assert!(len <= bytes.len());
-                assert_eq!(record.blobs().count(), usize::from(bytes[0] >> 4));
+                let blobs = if record.kind == kind::CLOCK { 0 } else { bytes[0] >> 4 };
+                assert_eq!(record.blobs().count(), usize::from(blobs));
             }
         }
     }

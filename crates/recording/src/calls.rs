@@ -39,6 +39,7 @@ pub mod nr {
     pub const FCHDIR: u64 = 81;
     pub const CREAT: u64 = 85;
     pub const PRCTL: u64 = 157;
+    pub const TIME: u64 = 201;
     pub const FUTEX: u64 = 202;
     pub const EPOLL_CREATE: u64 = 213;
     pub const EXIT_GROUP: u64 = 231;

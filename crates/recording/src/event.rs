@@ -250,7 +250,7 @@ impl<'a> Event<'a> {
         match self.kind {
             kind::SIGNAL => return Type::Signal,
             kind::PREEMPT | kind::THREAD_START => return Type::Thread,
-            kind::TSC => return Type::Time,
+            kind::TSC | kind::CLOCK => return Type::Time,
             kind::BEGIN if self.value(0) == begin::EXEC => return Type::Exec,
             kind::BEGIN | kind::CEASE => return Type::Process,
             _ => {}

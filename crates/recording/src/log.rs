@@ -429,12 +429,18 @@ impl<'r> Log<'r> {
         let current = self.current.as_ref()?;
         let resumed = self.resumed.as_ref();
         let phase = match current.kind {
-            kind::CALL => Phase::Call,
+            kind::CALL | kind::CLOCK => Phase::Call,
             kind::START => Phase::Start,
             kind::END => Phase::End,
             _ => Phase::None,
         };
-        let result = matches!(phase, Phase::Call | Phase::End).then_some(current.result);
+        let result = match current.kind {
+            // `time` returns what it read.
+            kind::CLOCK if current.nr == crate::calls::nr::TIME => {
+                Some((current.values[2] / 1_000_000_000) as i64)
+            }
+            _ => matches!(phase, Phase::Call | Phase::End).then_some(current.result),
+        };
         Some(Event {
             process: self.process,
             number: current.number,

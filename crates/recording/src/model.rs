@@ -112,6 +112,10 @@ pub struct ImageStart {
     pub image: u32,
     /// The kernel's id of the process.
     pub pid: u32,
+    /// The name it was executed by: a script's own, not its interpreter's;
+    /// a link's own, not its target's.
+    #[serde(with = "serde_bytes")]
+    pub name: Vec<u8>,
     /// Path of the executable.
     #[serde(with = "serde_bytes")]
     pub exe: Vec<u8>,

@@ -41,6 +41,8 @@ pub struct Image {
     pub image: u32,
     /// The kernel's id of the process.
     pub pid: u32,
+    /// The name it was executed by.
+    pub name: Vec<u8>,
     /// Path of the executable.
     pub exe: Vec<u8>,
     /// Arguments.
@@ -53,9 +55,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// Last part of the executable's path.
+    /// Last part of the name it was executed by; of the executable's path if
+    /// that was only a descriptor.
     pub fn program(&self) -> String {
-        let name = self.exe.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let by_descriptor = self.name.is_empty()
+            || self.name.starts_with(b"/dev/fd/")
+            || self.name.starts_with(b"/proc/");
+        let path = if by_descriptor { &self.exe } else { &self.name };
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
         String::from_utf8_lossy(name).into_owned()
     }
@@ -212,6 +219,7 @@ impl Recording {
                     process: start.process,
                     image: start.image,
                     pid: start.pid,
+                    name: start.name,
                     exe: start.exe,
                     argv: start.argv,
                     cwd: start.cwd,

@@ -1,6 +1,6 @@
-//! A bank in five kinds of process: what its binaries share.
+//! What the four programs of the bank share.
 //!
-//! See README.md for who talks to whom. The binaries are in `src/bin`, one per kind of process.
+//! See README.md for who talks to whom. The programs are in `src/bin`.
 
 pub mod bank;
 pub mod failure;

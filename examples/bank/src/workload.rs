@@ -7,9 +7,10 @@ const TRANSFERS: usize = 80;
 const LARGEST_AMOUNT: u32 = 20;
 
 /// One transfer in so many pays the bank for its services.
-const PAYS_BANK: u32 = 25;
+const PAYS_BANK: u32 = 30;
 
-const SEED: u32 = 0;
+/// With this seed about one run of ten goes wrong: see the README.
+const SEED: u32 = 118;
 
 /// The transfers of a client. Its accounts take turns; now and then one of them pays the bank.
 pub fn transfers(client: u32) -> impl Iterator<Item = Request> {

@@ -15,7 +15,7 @@ mod value;
 use std::collections::HashMap;
 
 use protocol::names::{errno_name, errno_text, signal_name};
-use protocol::record::{at, begin, kind, tag};
+use protocol::record::{at, begin, clock, kind, tag};
 use protocol::syscall::{Ret, Type};
 use serde_json::{Map, json};
 
@@ -148,6 +148,7 @@ impl<'r> Renderer<'r> {
         out.push('(');
         let arguments = match row {
             _ if !event.args_known => vec![("", Value::Unknown)],
+            _ if event.kind == kind::CLOCK => clock_arguments(event),
             Some(row) => arguments::arguments(event, row, &context),
             None => event
                 .args
@@ -266,6 +267,7 @@ impl<'r> Renderer<'r> {
         let arguments = match (event.is_call(), row) {
             (false, _) => self.other_arguments(event),
             (true, _) if !event.args_known => Vec::new(),
+            (true, _) if event.kind == kind::CLOCK => clock_arguments(event),
             (true, Some(row)) => arguments::arguments(event, row, &context),
             (true, None) => UNNAMED
                 .into_iter()
@@ -359,6 +361,25 @@ impl<'r> Renderer<'r> {
             kind::TSC => vec![("value", Value::Uint(event.value(0)))],
             kind::CEASE => vec![("reason", Value::Uint(event.value(0)))],
             _ => Vec::new(),
+        }
+    }
+}
+
+/// A clock read keeps its value instead of its arguments.
+fn clock_arguments(event: &Event<'_>) -> Vec<(&'static str, Value)> {
+    let (id, value) = (event.value(1), event.value(2));
+    let (seconds, rest) = (value / 1_000_000_000, value % 1_000_000_000);
+    let time = |unit: &'static str, rest: u64| {
+        let seconds = ("tv_sec", Value::Int(seconds as i64));
+        Value::Struct(vec![seconds, (unit, Value::Int(rest as i64))], false)
+    };
+    match u8::try_from(event.value(0)).unwrap_or(u8::MAX) {
+        clock::GETTIMEOFDAY => vec![("tv", time("tv_usec", rest / 1000)), ("tz", Value::Null)],
+        clock::TIME => Vec::new(),
+        _ => {
+            let mut name = String::new();
+            let _ = protocol::names::CLOCK.describe(id, &mut name);
+            vec![("clock", Value::Name(name)), ("time", time("tv_nsec", rest))]
         }
     }
 }

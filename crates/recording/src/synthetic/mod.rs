@@ -5,7 +5,7 @@ pub mod story;
 
 use std::path::Path;
 
-use protocol::record::{Memory, blob_head, kind};
+use protocol::record::{HEAD_MAX, Head, Memory, kind};
 use protocol::shared::{ARENA_MAGIC, CHUNK_HEAD, CHUNK_SIZE, CHUNKS_OFFSET, Control, chunk_state};
 
 use crate::chunk::ChunkHead;
@@ -61,10 +61,9 @@ impl LogBuilder {
         let (all, count) = six(args);
         self.begin();
         let time = self.tick();
-        let head = self
-            .memory
-            .call(nr, time, &all, count, result, blobs.len() as u8);
-        self.put(head.as_slice().to_vec(), blobs, true)
+        let count_of = blobs.len() as u8;
+        let head = head(|h| self.memory.call(h, nr, time, &all, count, result, count_of));
+        self.put(head, blobs, true)
     }
 
     /// A call that may block begins.
@@ -72,24 +71,24 @@ impl LogBuilder {
         let (all, count) = six(args);
         self.begin();
         let time = self.tick();
-        let head = self.memory.start(nr, time, &all, count, blobs.len() as u8);
-        self.put(head.as_slice().to_vec(), blobs, true)
+        let head = head(|h| self.memory.start(h, nr, time, &all, count, blobs.len() as u8));
+        self.put(head, blobs, true)
     }
 
     /// It returns.
     pub fn end(&mut self, nr: u64, result: i64, blobs: BlobList) -> &mut Self {
         self.begin();
         let time = self.tick();
-        let head = self.memory.end(nr, time, result, blobs.len() as u8);
-        self.put(head.as_slice().to_vec(), blobs, true)
+        let head = head(|h| self.memory.end(h, nr, time, result, blobs.len() as u8));
+        self.put(head, blobs, true)
     }
 
     /// Anything else.
     pub fn other(&mut self, kind: u8, values: &[u64], blobs: BlobList) -> &mut Self {
         self.begin();
         let time = self.tick();
-        let head = self.memory.other(kind, time, values, blobs.len() as u8);
-        self.put(head.as_slice().to_vec(), blobs, kind::is_event(kind))
+        let head = head(|h| self.memory.other(h, kind, time, values, blobs.len() as u8));
+        self.put(head, blobs, kind::is_event(kind))
     }
 
     /// Another thread runs from here.
@@ -122,7 +121,7 @@ impl LogBuilder {
     fn put(&mut self, head: Vec<u8>, blobs: BlobList, event: bool) -> &mut Self {
         let mut record = head;
         for (tag, bytes) in blobs {
-            record.extend_from_slice(blob_head(*tag, bytes.len()).as_slice());
+            record.extend(self::head(|h| h.blob(*tag, bytes.len())));
             record.extend_from_slice(bytes);
         }
         let mut rest = record.as_slice();
@@ -199,6 +198,7 @@ pub fn image(process: u32, image: u32, pid: u32, argv: &[&str]) -> ImageStart {
         process,
         image,
         pid,
+        name: Vec::new(),
         exe: format!("/usr/bin/{}", argv.first().copied().unwrap_or("true")).into_bytes(),
         argv: argv.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         cwd: b"/home".to_vec(),
@@ -228,3 +228,13 @@ pub fn write_arena(path: &Path, chunks: &[(u32, &[u8])]) -> std::io::Result<()> 
 pub const TAKEN: u32 = chunk_state::TAKEN;
 /// The state of a chunk that is full.
 pub const FULL: u32 = chunk_state::FULL;
+
+/// The bytes of a head.
+fn head(write: impl FnOnce(&mut Head<'_>)) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD_MAX];
+    let mut head = Head::new(&mut bytes);
+    write(&mut head);
+    let len = head.len();
+    bytes.truncate(len);
+    bytes
+}

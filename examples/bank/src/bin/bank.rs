@@ -107,7 +107,15 @@ impl Drop for Process {
 
 fn sibling(program: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context(|| "cannot tell where this program lies")?;
-    Ok(this.with_file_name(program))
+    let path = this.with_file_name(program);
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(Failure::new(format!(
+            "{} is missing; `cargo build -p bank` builds all programs of the bank",
+            path.display()
+        )))
+    }
 }
 
 /// A process that listens on a port until its standard input is closed.

@@ -1,0 +1,97 @@
+//! The programs in `tests/programs`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use super::recorded::Recorded;
+use super::scratch::Scratch;
+
+/// Where they are in source.
+pub fn sources() -> PathBuf {
+    super::repository().join("tests/programs")
+}
+
+/// Where they are built, once for all tests.
+pub fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        std::fs::create_dir_all(&out).unwrap();
+        // Tests may be processes of their own: one of them builds.
+        let lock = File::create(out.join(".lock")).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let stamp = out.join(".built");
+        let sources = sources();
+        let stamped = std::fs::metadata(&stamp).and_then(|meta| meta.modified());
+        if stamped.is_ok_and(|stamped| newest(&sources) < stamped) {
+            return out;
+        }
+        // What is changed while it is being built shall be built again.
+        let begun = File::create(out.join(".begun")).unwrap();
+        let output = Command::new(sources.join("build"))
+            .arg("--all")
+            .arg(&out)
+            .env_remove("CARGO_TARGET_DIR")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "the test programs do not build:\n{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        drop(begun);
+        std::fs::rename(out.join(".begun"), stamp).unwrap();
+        out
+    })
+}
+
+/// When the newest file in a directory was changed.
+fn newest(dir: &Path) -> SystemTime {
+    let mut newest = SystemTime::UNIX_EPOCH;
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let meta = entry.metadata().unwrap();
+        let time = if meta.is_dir() {
+            match entry.file_name().to_str() {
+                Some("target" | "expected") => continue,
+                _ => self::newest(&entry.path()),
+            }
+        } else {
+            meta.modified().unwrap()
+        };
+        newest = newest.max(time);
+    }
+    newest
+}
+
+/// A built program.
+pub fn program(name: &str) -> String {
+    built().join(name).to_str().unwrap().to_string()
+}
+
+/// A script among the sources.
+pub fn script(path: &str) -> String {
+    sources().join(path).to_str().unwrap().to_string()
+}
+
+/// Records a program; it must print and return what it does natively, and the
+/// recording must be sound.
+pub fn record(scratch: &Scratch, name: &str, command: &[&str]) -> Recorded {
+    let recorded = scratch.record(command);
+    let expected = sources().join("expected");
+    let stdout = std::fs::read_to_string(expected.join(format!("{name}.txt"))).unwrap();
+    let status = std::fs::read_to_string(expected.join(format!("{name}.status")));
+    let status: i32 = status.map_or(0, |text| text.trim().parse().unwrap());
+    let outcome = &recorded.outcome;
+    assert_eq!(
+        (outcome.code(), outcome.stdout.as_str()),
+        (status, stdout.as_str()),
+        "{}",
+        outcome.stderr
+    );
+    recorded.is_sound();
+    recorded
+}

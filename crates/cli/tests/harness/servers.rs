@@ -1,0 +1,1 @@
+//! Servers on the loopback interface, and clients for them.

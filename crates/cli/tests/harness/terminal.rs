@@ -1,0 +1,1 @@
+//! A terminal for a program to run in.

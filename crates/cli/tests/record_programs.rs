@@ -1,0 +1,405 @@
+//! Records each of the test programs (`tests/programs`) and looks at the
+//! recording: the program prints and returns what it does without `mw`, the
+//! recording is sound, and what the program did is in it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use harness::programs::{self, program, script};
+use harness::{Event, Recorded, Scratch};
+
+/// One test for each program: what its recording must hold.
+macro_rules! programs {
+    ($($name:ident: $check:expr,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name), &[&program(stringify!($name))], $check);
+            }
+        )*
+        const PROGRAMS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+/// One test for each program that is not C: what it needs, its command, and
+/// what its recording must hold.
+macro_rules! languages {
+    ($($test:ident, $name:literal, $tool:literal, $command:expr, $check:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let tool = tool!($tool);
+                let command: fn(String) -> Vec<String> = $command;
+                let command = command(tool);
+                let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                check($name, &words, $check);
+            }
+        )*
+        const LANGUAGES: &[&str] = &[$($name),*];
+    };
+}
+
+fn check(name: &str, command: &[&str], check: fn(&Recorded)) {
+    let scratch = Scratch::new(name);
+    check(&programs::record(&scratch, name, command));
+}
+
+/// A program that is only expected to have one process with one thread.
+fn one_thread(r: &Recorded) {
+    assert_eq!(r.info()["processes"], 1);
+    assert_eq!(r.info()["threads"], 1);
+}
+
+/// Data that goes through something whose name has this in it.
+fn moves(kind: &str, through: &str) -> impl Fn(&Event) -> bool {
+    move |e| e.kind() == kind && e.succeeded() && e.file("fd").contains(through)
+}
+
+programs! {
+    fork_exec_wait: |r| {
+        // The program's own table of statuses, each in a child of its own.
+        for status in [1, 42, 255, 137, 143, 134] {
+            assert!(r.ended_with(status) > 0, "{status}: {}", r.ask(&["ps"]));
+        }
+        let first = r.processes()[0].name();
+        let child = r.processes().iter().find(|p| p.command().contains(&"two words"));
+        let child = child.unwrap();
+        assert_eq!(child.parent(), Some(first));
+        assert_eq!(child.command()[..2], ["zeroth name", "args"]);
+        assert_eq!(child.status(), Some(33));
+        r.has_many(5, "execs", |e| e.call() == "begin" && e.word("how") == "exec");
+        r.calls(&["wait4", "waitid", "clone", "pidfd_open"]);
+        r.has("a wait that saw a stop", |e| {
+            e.arg("status")[0].as_str().is_some_and(|status| status.contains("WIFSTOPPED"))
+        });
+        r.has("an exec by a thread", |e| e.kind() == "exec" && e.thread() != "main-0");
+    },
+    vfork_fail: |r| {
+        let vforked = r.processes().iter().filter(|p| p.began() == "vfork").count();
+        assert!(vforked >= 20, "{vforked}");
+        r.has("a failing exec", |e| e.failed("execve", "ENOENT"));
+        r.has("another", |e| e.failed("execve", "EACCES"));
+        assert!(r.ended_with(127) > 0);
+        let shell = r.process("sh-0");
+        assert_eq!(shell.began(), "vfork");
+        r.has("the shell's image", |e| {
+            e.process() == "sh-0" && e.call() == "begin" && e.word("exe").ends_with("sh")
+        });
+    },
+    daemonize: |r| {
+        let [first, middle, daemon] = r.processes() else {
+            panic!("{}", r.ask(&["ps"]));
+        };
+        assert_eq!(middle.parent(), Some(first.name()));
+        assert_eq!(daemon.parent(), Some(middle.name()));
+        r.calls(&["setsid"]);
+        r.has("the daemon's sleep", |e| e.kind() == "sleep" && e.process() == daemon.name());
+        // The recording lasts as long as the daemon, not as its parent.
+        let end = |p: &harness::recorded::Process| p.number("start_ns") + p.number("duration_ns");
+        assert!(end(daemon) > end(first) + 100_000_000);
+        assert!(r.outcome.took.as_millis() >= 200);
+    },
+    thread_exit_group: |r| {
+        r.has_many(20, "threads", |e| e.child_thread().is_some());
+        for signal in ["SIGABRT", "SIGTERM"] {
+            assert!(r.processes().iter().any(|p| p.signal() == Some(signal)));
+        }
+        // What was blocked when its process ended never returned.
+        let ended: Vec<&str> = r.all(|e| e.phase() == "end").filter_map(Event::started).collect();
+        r.has("a read without an end", |e| {
+            e.call() == "read" && e.phase() == "start" && !ended.contains(&e.name())
+        });
+    },
+    sigkill: |r| {
+        let killed = r.processes().iter().filter(|p| p.signal() == Some("SIGKILL")).count();
+        assert!(killed >= 8, "{}", r.ask(&["ps"]));
+        r.has_many(5, "kills", |e| e.call() == "kill" && e.word("sig") == "SIGKILL");
+        assert!(r.ended_with(137) == killed);
+    },
+    sigchld: |r| {
+        r.has_many(5, "SIGCHLD", |e| e.delivers("SIGCHLD"));
+        r.has("who it was", |e| {
+            e.delivers("SIGCHLD") && e.arg("siginfo")["si_code"] == "CLD_EXITED"
+        });
+        assert!(r.processes().len() > 20);
+    },
+    ptys: |r| {
+        for signal in ["SIGINT", "SIGWINCH", "SIGHUP"] {
+            r.has(signal, |e| e.delivers(signal));
+        }
+        r.has("the terminal by name", moves("send", "/dev/ptmx"));
+        r.has("the other side", moves("recv", "/dev/pts/"));
+    },
+    exit_42: |r| {
+        one_thread(r);
+        assert_eq!(r.processes()[0].status(), Some(42));
+        r.has("exit_group(42)", |e| e.call() == "exit_group" && e.arg("status") == 42);
+    },
+    crash_segv: |r| {
+        let fault = r.find("the fault", |e| e.delivers("SIGSEGV"));
+        assert_eq!(fault.word("at"), "fault");
+        assert_eq!(fault.arg("siginfo")["si_code"], "SEGV_MAPERR");
+        assert_eq!(r.processes()[0].signal(), Some("SIGSEGV"));
+    },
+    crash_abort: |r| {
+        r.has("the signal", |e| e.delivers("SIGABRT") && e.thread() != "main-0");
+        assert_eq!(r.processes()[0].signal(), Some("SIGABRT"));
+    },
+
+    threads_mutex: |r| {
+        r.has_many(30, "threads", |e| e.child_thread().is_some());
+        r.has_many(30, "first events of threads", |e| e.call() == "thread-start");
+        r.has_many(10, "waits on a lock", |e| e.kind() == "lock" && e.phase() == "end");
+        r.has_many(10, "wakes", |e| e.kind() == "wake");
+        r.has("a wait that timed out", |e| e.failed("futex", "ETIMEDOUT"));
+    },
+    atomics: |r| assert!(r.threads()["atomics-0"] >= 4),
+    spinlock: |r| {
+        assert!(r.threads()["spinlock-0"] >= 3);
+        r.has_many(1, "preemptions", |e| e.call() == "preempt");
+        assert!(r.info()["preemptions"].as_u64().unwrap() > 0);
+    },
+    threads_many: |r| {
+        assert_eq!(r.count(|e| e.child_thread().is_some()), 200);
+        assert_eq!(r.info()["threads"], 201);
+    },
+    spam_alloc: |r| {
+        assert_eq!(r.threads()["spam_alloc-0"], 5);
+        r.calls(&["mmap", "munmap", "brk"]);
+    },
+    shared_memory: |r| {
+        r.calls(&["memfd_create", "shmget", "shmat", "semtimedop", "sendmsg", "recvmsg"]);
+        r.has("a memfd by name", |e| e.file("result") == "/memfd:shared");
+        r.has("memory shared with a file", |e| {
+            e.call() == "mmap" && e.word("flags").contains("MAP_SHARED") && e.file("fd") != ""
+        });
+        assert!(r.processes().len() >= 5);
+    },
+
+    signals_basic: |r| {
+        for signal in ["SIGUSR1", "SIGUSR2"] {
+            r.has(signal, |e| e.delivers(signal));
+        }
+        r.has("a queued value", |e| {
+            e.call() == "signal" && e.arg("siginfo")["si_code"] == "SI_QUEUE"
+        });
+        r.has("a call that was interrupted", |e| e.error() == Some("EINTR"));
+        r.calls(&["rt_sigsuspend", "rt_sigtimedwait", "sigaltstack", "rt_sigreturn"]
+            .into_iter().filter(|name| !["rt_sigsuspend", "rt_sigreturn"].contains(name))
+            .collect::<Vec<_>>());
+        r.has_many(30, "returns from handlers", |e| e.call() == "rt_sigreturn");
+    },
+    signals_async: |r| {
+        r.has_many(10, "signals in computation", |e| {
+            e.call() == "signal" && e.word("at") == "preempted"
+        });
+        r.has("an alarm", |e| e.delivers("SIGALRM"));
+        r.calls(&["setitimer", "timer_create", "timer_settime", "alarm"]);
+    },
+    signals_fault: |r| {
+        for signal in ["SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP"] {
+            r.has(signal, |e| e.delivers(signal) && e.word("at") == "fault");
+        }
+        for signal in ["SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXCPU"] {
+            assert!(r.processes().iter().any(|p| p.signal() == Some(signal)), "{signal}");
+        }
+    },
+    signalfd_eventfd_timerfd: |r| {
+        for kind in ["signalfd", "eventfd", "timerfd"] {
+            r.has(kind, |e| e.call() == "read" && e.file("fd").contains(kind));
+        }
+        r.calls(&["signalfd4", "timerfd_settime", "epoll_wait", "pidfd_open"]);
+    },
+
+    sockets_inet: |r| {
+        let accept = r.find("an accept", |e| e.kind() == "accept" && e.succeeded());
+        let server = accept.file("result");
+        assert!(server.starts_with("127.0.0.1:"), "{server}");
+        let (here, there) = server.split_once("->").unwrap();
+        let client = format!("{there}->{here}");
+        r.has("its connect", |e| e.kind() == "connect" && e.file("fd") == client);
+        r.has("what the client sent", moves("send", &client));
+        r.has("what the server received", moves("recv", server));
+        assert_eq!(accept.arg("addr")["sa_family"], "AF_INET");
+        r.has("an IPv6 address", |e| e.file("fd").starts_with("[::1]:"));
+        let udp = r.find("a datagram", |e| e.call() == "recvmmsg" && e.succeeded());
+        assert!(udp.result() > Some(0));
+        r.has("a refused connection", |e| e.failed("connect", "ECONNREFUSED"));
+        r.calls(&["bind", "listen", "getsockopt", "setsockopt", "shutdown", "sendmmsg"]);
+    },
+    sockets_unix: |r| {
+        r.has("a named socket", |e| e.call() == "bind" && e.file("fd").starts_with("unix:/"));
+        r.has("an abstract one", |e| e.call() == "bind" && e.file("fd").starts_with("unix:@"));
+        r.has("descriptors in a message", |e| {
+            e.call() == "recvmsg" && e.json().to_string().contains("SCM_RIGHTS")
+        });
+        r.has("netlink", |e| e.file("result") == "netlink");
+        r.calls(&["socketpair", "connect", "accept", "sendmsg", "recvmsg", "sendto"]);
+    },
+    pipes: |r| {
+        r.calls(&["splice", "tee", "vmsplice", "readv", "writev", "preadv2"]);
+        r.has("a full pipe", |e| e.failed("write", "EAGAIN"));
+        r.has("a pipe without a reader", |e| e.failed("write", "EPIPE"));
+        r.has("and its signal", |e| e.delivers("SIGPIPE"));
+        assert!(r.bytes(|e| e.call() == "read") >= 100_000);
+    },
+    epoll_poll_select: |r| {
+        r.calls(&["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "pselect6"]);
+        r.has("a wait in two halves", |e| {
+            e.call() == "epoll_wait" && e.phase() == "end" && e.started().is_some()
+        });
+    },
+    message_queues: |r| {
+        r.has_many(50, "messages", |e| e.call() == "msgsnd" && e.succeeded());
+        r.has_many(50, "and back", |e| e.call() == "msgrcv" && e.succeeded());
+    },
+    pipe_pingpong: |r| {
+        let rounds = 5000;
+        r.has_many(rounds * 2, "writes", |e| e.kind() == "send" && e.succeeded());
+        r.has_many(rounds * 2, "reads", |e| e.kind() == "recv" && e.succeeded());
+        // Both halves of what waits.
+        let starts = r.count(|e| e.call() == "read" && e.phase() == "start");
+        let ends = r.count(|e| e.call() == "read" && e.phase() == "end");
+        assert_eq!(starts, ends);
+    },
+    tcp_pingpong: |r| {
+        r.has_many(10_000, "sends", |e| e.kind() == "send" && e.succeeded());
+        r.has("64 bytes", |e| e.kind() == "recv" && e.result() == Some(64));
+    },
+
+    files: |r| {
+        r.calls(&["rename", "flock", "copy_file_range", "fallocate", "fsetxattr", "getdents64"]);
+        r.has("a file by name", |e| e.kind() == "file" && e.file("fd").ends_with("/data"));
+        r.has("a file that is not there", |e| e.failed("openat", "ENOENT"));
+        r.has("inotify", |e| e.call() == "inotify_add_watch" && e.succeeded());
+    },
+    mmap_files: |r| {
+        r.calls(&["mmap", "mremap", "mprotect", "madvise", "munmap", "msync", "memfd_create"]);
+        r.has("a library that was loaded", |e| {
+            e.call() == "mmap" && e.word("prot").contains("PROT_EXEC") && e.file("fd").contains(".so")
+        });
+        assert!(r.info()["files"].as_u64().unwrap() >= 4);
+    },
+    time: |r| {
+        for clock in ["CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_PROCESS_CPUTIME_ID"] {
+            r.has(clock, |e| e.call() == "clock_gettime" && e.word("clock") == clock);
+        }
+        r.has("a sleep in two halves", |e| e.kind() == "sleep" && e.phase() == "end");
+        r.calls(&["getrandom"]);
+    },
+    rdtsc: |r| {
+        r.has("rdtsc", |e| e.call().starts_with("rdtsc") || e.call() == "tsc");
+    },
+    misc_calls: |r| {
+        r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));
+        r.has("an unknown call", |e| e.failed("syscall_9999", "ENOSYS"));
+        let notes = r.info()["notes"].to_string();
+        assert!(notes.contains("io_uring_setup") && notes.contains("9999"), "{notes}");
+        let warnings = r.outcome.stderr.lines().filter(|line| line.contains("9999")).count();
+        assert_eq!(warnings, 1, "{}", r.outcome.stderr);
+        r.has("a bad pointer", |e| e.error() == Some("EFAULT"));
+    },
+    raw_calls: |r| r.calls(&["time", "gettimeofday", "alarm", "signalfd"]),
+    busy_syscalls: |r| r.has_many(100_000, "calls", Event::returned),
+
+    static_hello: |r| {
+        r.has("its thread", |e| e.child_thread().is_some());
+        r.has("its child", |e| e.child().is_some());
+        assert_eq!(r.count(|e| e.file("fd").contains(".so")), 0);
+    },
+    static_pie: |r| assert_eq!(r.count(|e| e.file("fd").contains(".so")), 0),
+    nolibc: |r| {
+        r.has("its handler", |e| e.delivers("SIGUSR1") || e.call() == "rt_sigreturn");
+        r.calls(&["pipe2", "read", "write", "wait4"]);
+    },
+    deep_stack_tiny_altstack: |r| r.has_many(10, "threads", |e| e.child_thread().is_some()),
+    syscall_registers: |r| r.has_many(50, "calls", |e| e.call() == "getppid"),
+    syscall_sites: |r| r.has_many(1000, "calls", |e| e.call() == "getppid"),
+
+    exceptions: |r| r.has_many(1000, "files", |e| e.kind() == "open" && e.succeeded()),
+    threads_future: |r| r.has_many(10, "threads", |e| e.child_thread().is_some()),
+}
+
+languages! {
+    rust_std, "rust-std", "cargo", |_| vec![program("rust-std")], |r| {
+        r.has_many(8, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
+        r.has_many(8, "connections", |e| e.kind() == "connect" && e.succeeded());
+        assert!(r.threads()["rust-std-0"] > 8);
+        assert!(r.processes().iter().any(|p| p.command().last() == Some(&"child")));
+    };
+    rust_tokio, "rust-tokio", "cargo", |_| vec![program("rust-tokio")], |r| {
+        r.has_many(50, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
+        r.has_many(50, "non-blocking connections", |e| e.failed("connect", "EINPROGRESS"));
+        r.has_many(10, "waits", |e| e.call() == "epoll_wait" && e.phase() == "end");
+        r.has_many(500, "messages", moves("recv", "->127.0.0.1:"));
+    };
+    go, "goroutines", "go", |_| vec![program("goroutines")], |r| {
+        r.has("a thread made by the runtime", |e| e.child_thread().is_some());
+        r.has_many(30, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
+        r.has("the missing program", |e| e.failed("execve", "ENOENT"));
+        assert!(r.processes().iter().any(|p| p.signal() == Some("SIGKILL")));
+        assert!(r.processes().iter().any(|p| p.command().last() == Some(&"child")));
+    };
+    python, "threads_subprocess", "python3", |_| {
+        // Debian's own: others may be scripts that choose among several.
+        vec!["/usr/bin/python3".into(), script("python/threads_subprocess.py")]
+    }, |r| {
+        r.has_many(10, "threads", |e| e.child_thread().is_some());
+        r.has_many(20, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
+        r.has("the script", |e| {
+            e.kind() == "open" && e.file("result").ends_with("/threads_subprocess.py")
+        });
+        assert!(r.processes().len() >= 10);
+        assert!(r.processes().iter().any(|p| p.status() == Some(3)));
+    };
+    node, "http", "node", |node| vec![node, script("node/http.js")], |r| {
+        r.has_many(30, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
+        r.has_many(4, "threads", |e| e.child_thread().is_some());
+        let cat = r.process("cat-0");
+        assert_eq!((cat.parent(), cat.status()), (Some("node-0"), Some(0)));
+        r.has("its input", |e| e.process() == "cat-0" && e.word("buf") == "through cat");
+        assert_eq!(r.process("sleep-0").signal(), Some("SIGTERM"));
+    };
+    shell, "pipeline", "sh", |_| vec![script("sh/pipeline.sh")], |r| {
+        let first = r.processes()[0].name();
+        assert_eq!(first, "pipeline.sh-0");
+        r.has("a command", |e| {
+            e.process() == "sort-0" && e.call() == "begin" && e.word("exe").ends_with("sort")
+        });
+        // What goes into a pipe at one end comes out of it at the other.
+        r.has("what it read", |e| {
+            e.process() == "sort-0" && e.kind() == "recv" && e.word("buf").starts_with("1\n2\n3")
+        });
+        r.has("what it wrote", |e| {
+            e.process() == "sort-0" && e.kind() == "send" && e.word("buf").starts_with("200\n199")
+        });
+        r.has("a trap", |e| e.process() == first && e.delivers("SIGUSR1"));
+        assert!(r.processes().len() > 50);
+    };
+}
+
+#[test]
+fn every_program_has_a_test() {
+    let mut expected: Vec<String> = std::fs::read_dir(programs::sources().join("expected"))
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            Some(
+                entry
+                    .file_name()
+                    .to_str()?
+                    .strip_suffix(".txt")?
+                    .to_string(),
+            )
+        })
+        .collect();
+    expected.sort();
+    let mut tested = [PROGRAMS, LANGUAGES].concat();
+    tested.sort_unstable();
+    assert_eq!(tested, expected);
+}
