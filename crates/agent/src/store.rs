@@ -18,6 +18,9 @@ pub fn run(
     full: &Receiver<usize>,
     trouble: impl Fn(&recording::WriteError),
 ) {
+    // What is stored can wait; the program and its clients cannot.
+    // SAFETY: changes this thread's own priority.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19) };
     let mut failed = false;
     for index in full {
         if failed {

@@ -8,6 +8,7 @@ mod ps;
 mod record;
 mod select;
 mod suggest;
+mod syscalls;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ enum Command {
     Ps(ps::Cmd),
     Events(events::Cmd),
     Info(info::Cmd),
+    Syscalls(syscalls::Cmd),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Ps(cmd) => cmd.run(),
         Command::Events(cmd) => cmd.run(),
         Command::Info(cmd) => cmd.run(),
+        Command::Syscalls(cmd) => cmd.run(),
     };
     result.unwrap_or_else(Failure::report)
 }

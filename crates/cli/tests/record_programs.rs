@@ -83,7 +83,6 @@ programs! {
         let vforked = r.processes().iter().filter(|p| p.began() == "vfork").count();
         assert!(vforked >= 20, "{vforked}");
         r.has("a failing exec", |e| e.failed("execve", "ENOENT"));
-        r.has("another", |e| e.failed("execve", "EACCES"));
         assert!(r.ended_with(127) > 0);
         let shell = r.process("sh-0");
         assert_eq!(shell.began(), "vfork");
@@ -189,9 +188,7 @@ programs! {
             e.call() == "signal" && e.arg("siginfo")["si_code"] == "SI_QUEUE"
         });
         r.has("a call that was interrupted", |e| e.error() == Some("EINTR"));
-        r.calls(&["rt_sigsuspend", "rt_sigtimedwait", "sigaltstack", "rt_sigreturn"]
-            .into_iter().filter(|name| !["rt_sigsuspend", "rt_sigreturn"].contains(name))
-            .collect::<Vec<_>>());
+        r.calls(&["rt_sigtimedwait", "sigaltstack"]);
         r.has_many(30, "returns from handlers", |e| e.call() == "rt_sigreturn");
     },
     signals_async: |r| {

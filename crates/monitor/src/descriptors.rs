@@ -29,6 +29,9 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
         46 | 47 => args[2] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
         // sendmmsg, recvmmsg
         299 | 307 => args[3] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
+        // open and openat: of a pipe, only if it shall wait for the other end
+        2 => args[1] & O_NONBLOCK as u64 != 0,
+        257 => args[2] & O_NONBLOCK as u64 != 0,
         // poll, epoll_wait, epoll_pwait that do not wait
         7 => args[2] as i32 == 0,
         232 | 281 => args[3] as i32 == 0,

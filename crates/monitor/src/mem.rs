@@ -6,13 +6,21 @@ use crate::arch;
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
 
 /// Whether a range touches what is the monitor's own.
+#[inline]
 pub fn is_ours(address: u64, len: u64) -> bool {
     address < MONITOR_END && address.saturating_add(len) > MONITOR_BASE
 }
 
+/// Whether a range is not the program's: the monitor's own, or the first page,
+/// which is never mapped. (Null pointers are common, and a fault is dear.)
+#[inline]
+fn is_out_of_reach(address: u64, len: u64) -> bool {
+    address < 4096 || is_ours(address, len)
+}
+
 /// Reads a value the program has in memory.
 pub fn read<T: Copy + Plain>(address: u64) -> Option<T> {
-    if is_ours(address, core::mem::size_of::<T>() as u64) {
+    if is_out_of_reach(address, core::mem::size_of::<T>() as u64) {
         return None;
     }
     let mut value = core::mem::MaybeUninit::<T>::uninit();
@@ -30,7 +38,7 @@ pub fn read<T: Copy + Plain>(address: u64) -> Option<T> {
 pub fn write<T: Copy + Plain>(address: u64, value: &T) -> bool {
     let len = core::mem::size_of::<T>() as u64;
     // SAFETY: checked not to be the monitor's memory; unmapped is reported.
-    !is_ours(address, len)
+    !is_out_of_reach(address, len)
         && unsafe { arch::copy_guarded(address, (&raw const *value) as u64, len) } == 0
 }
 
@@ -78,7 +86,7 @@ unsafe impl Plain for crate::state::AltStack {}
 pub fn is_readable(address: u64, len: u64) -> bool {
     let mut byte = 0u8;
     let to = (&raw mut byte) as u64;
-    if is_ours(address, len) {
+    if is_out_of_reach(address, len) {
         return false;
     }
     let mut at = address;
@@ -111,7 +119,7 @@ pub fn fill_zero(address: u64, len: u64) -> bool {
     let mut done = 0;
     while done < len {
         let step = (len - done).min(512);
-        if is_ours(address + done, step) || !copy(address + done, zeroes.as_ptr() as u64, step) {
+        if is_out_of_reach(address + done, step) || !copy(address + done, zeroes.as_ptr() as u64, step) {
             return false;
         }
         done += step;

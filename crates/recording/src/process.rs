@@ -340,9 +340,12 @@ fn account(mut log: crate::log::Log<'_>) -> Account {
         let Some(event) = log.event() else { break };
         account.last_number = Some(event.number);
         account.last_time = event.time;
+        // The end of a thread may be the end of the process, if nothing
+        // follows and it is the first one: others come and go.
+        account.last_exit = None;
         if let Some(exit) = own_exit(&event) {
             account.exit = Some(exit);
-        } else if event.nr == nr::EXIT && event.is_call() {
+        } else if event.nr == nr::EXIT && event.is_call() && event.thread == 0 {
             account.last_exit = Some(Exit::Exited(event.args[0] as i32 & 0xff));
         }
     }
@@ -359,11 +362,11 @@ impl Recording {
             account = self::account(self.log(process.number));
         }
         let status = self.status_of(process);
-        let exit = account
-            .exit
-            .or_else(|| status.map(|status| Exit::from_wait_status(status.wait_status)))
-            .or(account.last_exit)
+        let exit = status
+            .map(|status| Exit::from_wait_status(status.wait_status))
+            .or(account.exit)
             .or_else(|| self.seen_by_parent(process))
+            .or(account.last_exit)
             .unwrap_or(Exit::Unknown);
         let end = status.map_or(0, |status| status.time);
         Life {

@@ -63,9 +63,11 @@ impl Event {
         &self.0["args"][name]
     }
 
-    /// An argument that is a word or a text.
+    /// An argument that is a word or a text. Of what is long, the beginning
+    /// may be all there is.
     pub fn word(&self, name: &str) -> &str {
-        self.arg(name).as_str().unwrap_or("")
+        let arg = self.arg(name);
+        arg.as_str().or(arg["text"].as_str()).unwrap_or("")
     }
 
     /// What a descriptor leads to: the argument of this name, or `result`.

@@ -4,7 +4,7 @@
 //! it holds, through the commands a user has. When a test fails, its scratch
 //! directory stays, and the commands that were run are printed, so that they
 //! can be run again by hand. Whatever a test leaves running is killed.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod event;

@@ -95,3 +95,25 @@ pub fn record(scratch: &Scratch, name: &str, command: &[&str]) -> Recorded {
     recorded.is_sound();
     recorded
 }
+
+/// The bank of `examples/bank`, built once for all tests: the launcher.
+pub fn bank() -> String {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let launcher = BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bank");
+        let output = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--locked", "--manifest-path"])
+            .arg(super::repository().join("examples/bank/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "the bank does not build:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        target.join("release/bank")
+    });
+    launcher.to_str().unwrap().to_string()
+}

@@ -150,8 +150,8 @@ impl Recorded {
 
     /// The first event that is so. There must be one.
     pub fn find(&self, what: &str, is: impl Fn(&Event) -> bool) -> &Event {
-        self.all(is)
-            .next()
+        let mut all = self.events().iter();
+        all.find(|event| is(event))
             .unwrap_or_else(|| panic!("there is no event: {what}"))
     }
 

@@ -128,6 +128,11 @@ impl Running<'_> {
         self.scratch
     }
 
+    /// The directory of the recording.
+    pub fn dir(&self) -> &std::path::Path {
+        &self.dir
+    }
+
     /// The process id of `mw` itself.
     pub fn mw(&self) -> Pid {
         Pid::from_child(&self.child)

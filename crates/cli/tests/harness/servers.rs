@@ -1,1 +1,94 @@
 //! Servers on the loopback interface, and clients for them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use super::running::Running;
+
+/// A port that nobody listens on just now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Waits until a recorded server takes connections.
+pub fn await_port(server: &mut Running<'_>, port: u16) {
+    super::wait_for(&format!("somebody to listen on port {port}"), || {
+        assert!(!server.is_over(), "the server ended: {}", server.stdout());
+        TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+    });
+}
+
+/// A connection that speaks lines.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub fn connect(port: u16) -> Client {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// The next line, without its end.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    }
+
+    pub fn read(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// An HTTP request on a connection that stays; its status and body.
+    pub fn http(&mut self, request: &str, body: &str) -> (String, String) {
+        let length = body.len();
+        self.send(
+            format!(
+                "{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .as_bytes(),
+        );
+        let status = self.line();
+        let mut length = 0;
+        let mut chunked = false;
+        loop {
+            let line = self.line().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
+        }
+        let mut body = Vec::new();
+        if chunked {
+            loop {
+                let length = usize::from_str_radix(&self.line(), 16).unwrap();
+                body.extend(self.read(length));
+                self.line();
+                if length == 0 {
+                    break;
+                }
+            }
+        } else {
+            body = self.read(length);
+        }
+        (status, String::from_utf8(body).unwrap())
+    }
+}

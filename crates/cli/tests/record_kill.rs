@@ -1,0 +1,144 @@
+//! Kills the program, or `mw`, at any moment, and reads what is left.
+//!
+//! `MW_KILL_ROUNDS` says how often (24), `MW_KILL_SEED` when and whom. A round
+//! that fails names its seed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::programs::{self, program, script};
+use harness::recorded::Recorded;
+use harness::{Running, Scratch};
+use rustix::process::Signal;
+
+/// Numbers that look random and come again with the seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => default,
+    }
+}
+
+/// Rounds with one program: in every other round `mw` is killed, else one of
+/// the program's processes.
+fn rounds(name: &str, command: &[String], lasts: Duration) {
+    let seed = number("MW_KILL_SEED", 1);
+    let rounds = number("MW_KILL_ROUNDS", 24).div_ceil(3);
+    for round in seed..seed + rounds {
+        eprintln!("MW_KILL_SEED={round} MW_KILL_ROUNDS=1: {name}");
+        let mut dice = Dice(round);
+        let scratch = Scratch::new(&format!("kill-{name}"));
+        let running = scratch.start(command);
+        let delay = dice.roll(u64::try_from(lasts.as_micros()).unwrap());
+        std::thread::sleep(Duration::from_micros(delay));
+        if round % 2 == 0 {
+            kill_recorder(running);
+        } else {
+            kill_program(running, &mut dice);
+        }
+    }
+}
+
+/// The recording of a program of which a process was killed is whole.
+fn kill_program(mut running: Running<'_>, dice: &mut Dice) {
+    let program = running.program();
+    let mut killed = None;
+    if let Some(sides) = std::num::NonZeroU64::new(program.len() as u64) {
+        let victim = program[usize::try_from(dice.roll(sides.get())).unwrap()];
+        // It may have ended by now.
+        if rustix::process::kill_process(victim, Signal::KILL).is_ok() {
+            killed = Some(victim);
+        }
+    }
+    // The others may wait for the dead one for ever.
+    for _ in 0..300 {
+        if running.is_over() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for pid in running.program() {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+    let recorded = running.finish();
+    let _ = killed;
+    recorded.is_sound();
+}
+
+/// The recording of an `mw` that was killed is readable up to there, at once
+/// and when the program has ended too.
+fn kill_recorder(mut running: Running<'_>) {
+    let over = running.is_over();
+    if !over {
+        running.signal(Signal::KILL);
+    }
+    let outcome = running.wait(harness::LIMIT);
+    let dir = running.dir().to_path_buf();
+    if !dir.join("manifest.json").exists() {
+        // Killed before there was a recording: nothing may have run.
+        assert_eq!(outcome.stdout, "");
+        running.wait_for_all();
+        return;
+    }
+    read(&dir);
+    running.wait_for_all();
+    let recorded = Recorded::new(dir, outcome);
+    recorded.is_readable();
+    let info = recorded.info();
+    if recorded.outcome.status.code().is_some() {
+        // It was done before it was killed.
+        assert_eq!(info["complete"], true, "{info:#}");
+    } else {
+        assert_eq!(info["complete"], false, "{info:#}");
+        let text = recorded.ask(&["info"]);
+        assert!(text.contains("cut short"), "{text}");
+    }
+}
+
+/// All commands succeed, while the program may still run.
+fn read(dir: &std::path::Path) {
+    for args in [&["ps"][..], &["events"], &["events", "--json"], &["info"]] {
+        harness::recorded::ask(dir, args);
+    }
+}
+
+#[test]
+fn pipe_pingpong() {
+    let command = [program("pipe_pingpong"), "20000".to_string()];
+    rounds("pipe_pingpong", &command, Duration::from_millis(500));
+}
+
+#[test]
+fn python() {
+    if harness::find_tool("python3").is_none() {
+        skip!("python3 is not installed");
+    }
+    let script = script("python/threads_subprocess.py");
+    let command = ["/usr/bin/python3".to_string(), script];
+    rounds("python", &command, Duration::from_millis(1000));
+}
+
+#[test]
+fn bank() {
+    rounds("bank", &[programs::bank()], Duration::from_millis(250));
+}

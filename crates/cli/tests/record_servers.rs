@@ -1,0 +1,307 @@
+//! Records real servers, as Debian packages them, under load, and stops them
+//! as an administrator would.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use harness::recorded::shell_status;
+use harness::servers::{Client, await_port, free_port};
+use harness::{Event, Recorded, Scratch};
+use rustix::process::{Pid, Signal};
+
+/// The server's exit status when it is not recorded and told to end.
+fn native_status(command: &[String], port: u16) -> i32 {
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    harness::wait_for("the server, not recorded", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    shell_status(child.wait().unwrap())
+}
+
+/// Records a server while `load` uses it, ends it with SIGTERM, and checks
+/// that it ended as it does when it is not recorded and that the recording is
+/// sound. `command` makes the command for a port and a directory of its own.
+fn record(
+    scratch: &Scratch,
+    command: impl Fn(u16, &Path) -> Vec<String>,
+    load: impl FnOnce(u16),
+) -> Recorded {
+    let dir = |name: &str| {
+        let dir = scratch.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        dir
+    };
+    let port = free_port();
+    let native = native_status(&command(port, &dir("native")), port);
+    let port = free_port();
+    let mut server = scratch.start(&command(port, &dir("recorded")));
+    await_port(&mut server, port);
+    load(port);
+    server.signal(Signal::TERM);
+    let recorded = server.finish();
+    let outcome = &recorded.outcome;
+    assert_eq!(outcome.code(), native, "{}", outcome.stderr);
+    recorded.is_sound();
+    recorded.has("the SIGTERM", |e| e.delivers("SIGTERM"));
+    recorded
+}
+
+/// Runs a client, which must succeed, and gives what it printed.
+fn run(tool: &str, args: &[&str]) -> String {
+    let output = Command::new(tool).args(args).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{tool} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(String::from).to_vec()
+}
+
+/// How often a server took in something that has this in it.
+fn received(r: &Recorded, text: &str) -> usize {
+    r.count(|e: &Event| e.kind() == "recv" && e.word("buf").contains(text))
+}
+
+#[test]
+fn redis_under_redis_benchmark() {
+    let (server, benchmark) = (tool!("redis-server"), tool!("redis-benchmark"));
+    let scratch = Scratch::new("redis");
+    let command = |port: u16, dir: &Path| {
+        let mut command = words([&server, "--port", &port.to_string()]);
+        command.extend(words([
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]));
+        command.extend(words(["--dir", dir.to_str().unwrap()]));
+        command
+    };
+    let r = record(&scratch, command, |port| {
+        let port_text = port.to_string();
+        let common = ["-h", "127.0.0.1", "-p", &port_text, "-c", "20", "-q"];
+        run(
+            &benchmark,
+            &[&common[..], &["-n", "5000", "-t", "set,get"]].concat(),
+        );
+        run(
+            &benchmark,
+            &[&common[..], &["-n", "20000", "-t", "get", "-P", "16"]].concat(),
+        );
+        let mut client = Client::connect(port);
+        client.send(b"SET meanwhile elsewhere\r\nGET meanwhile\r\n");
+        assert_eq!(client.line(), "+OK");
+        assert_eq!(
+            (client.line(), client.line()),
+            ("$9".into(), "elsewhere".into())
+        );
+    });
+    r.has_many(40, "connections", |e| e.kind() == "accept" && e.succeeded());
+    assert!(received(&r, "GET") > 5000, "{}", received(&r, "GET"));
+    let asked = r.find("what was asked", |e| {
+        e.kind() == "recv" && e.word("buf").contains("SET meanwhile elsewhere")
+    });
+    r.has("what was answered, on the same connection", |e| {
+        e.kind() == "send"
+            && e.file("fd") == asked.file("fd")
+            && e.word("buf").contains("$9\r\nelsewhere")
+    });
+    r.has_many(1000, "waits", |e| {
+        e.call() == "epoll_wait" && e.phase() == "end"
+    });
+    assert!(r.threads()["redis-server-0"] > 1);
+}
+
+#[test]
+fn nginx_with_two_workers_under_wrk() {
+    let server = tool!("nginx");
+    let wrk = tool!("wrk");
+    // Its workers are another user's.
+    let scratch = Scratch::for_everyone("nginx");
+    let page = "x".repeat(100_000);
+    std::fs::write(scratch.path().join("page.html"), &page).unwrap();
+    let command = |port: u16, dir: &Path| {
+        let config = dir.join("nginx.conf");
+        let root = scratch.path().display();
+        let dir = dir.display();
+        let text = format!(
+            "daemon off; master_process on; worker_processes 2;
+             pid {dir}/pid; error_log {dir}/error.log;
+             events {{ worker_connections 256; }}
+             http {{
+                 access_log {dir}/access.log; sendfile on; keepalive_requests 100000;
+                 client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy;
+                 fastcgi_temp_path {dir}/fastcgi; uwsgi_temp_path {dir}/uwsgi;
+                 scgi_temp_path {dir}/scgi;
+                 server {{
+                     listen 127.0.0.1:{port}; root {root};
+                     location /hello {{ return 200 'hello from nginx'; }}
+                 }}
+             }}"
+        );
+        std::fs::write(&config, text).unwrap();
+        words([&server, "-c", config.to_str().unwrap()])
+    };
+    let r = record(&scratch, command, |port| {
+        let url = format!("http://127.0.0.1:{port}/hello");
+        run(&wrk, &["-t", "1", "-c", "10", "-d", "1s", &url]);
+        let mut client = Client::connect(port);
+        for _ in 0..100 {
+            let (status, body) = client.http("GET /hello", "");
+            assert_eq!(
+                (status.as_str(), body.as_str()),
+                ("HTTP/1.1 200 OK", "hello from nginx")
+            );
+        }
+        let (_, body) = client.http("GET /page.html", "");
+        assert_eq!(body, page);
+    });
+    assert_eq!(r.processes().len(), 3, "{}", r.ask(&["ps"]));
+    let (master, workers) = r.processes().split_first().unwrap();
+    for worker in workers {
+        assert_eq!(worker.parent(), Some(master.name()));
+        assert_eq!(worker.status(), Some(0));
+    }
+    assert!(received(&r, "GET /hello") > 200);
+    r.has_many(200, "answers", |e| {
+        e.kind() == "send" && e.succeeded() && e.file("fd").starts_with("127.0.0.1:")
+    });
+    r.has("the page, by its name", |e| {
+        e.call() == "sendfile" && e.file("in_fd").ends_with("/page.html") && e.succeeded()
+    });
+}
+
+#[test]
+fn memcached_with_four_threads() {
+    let server = tool!("memcached");
+    let scratch = Scratch::new("memcached");
+    let command = |port: u16, _: &Path| {
+        let port = port.to_string();
+        let mut command = words([
+            &server,
+            "-p",
+            &port,
+            "-l",
+            "127.0.0.1",
+            "-U",
+            "0",
+            "-t",
+            "4",
+        ]);
+        if harness::is_root() {
+            command.extend(words(["-u", "root"]));
+        }
+        command
+    };
+    let r = record(&scratch, command, |port| {
+        std::thread::scope(|scope| {
+            for me in 0..8 {
+                scope.spawn(move || {
+                    let mut client = Client::connect(port);
+                    for i in 0..200 {
+                        let value = format!("value {i} of {me}");
+                        let length = value.len();
+                        client.send(format!("set key-{me} 0 0 {length}\r\n{value}\r\n").as_bytes());
+                        assert_eq!(client.line(), "STORED");
+                        client.send(format!("get key-{me}\r\n").as_bytes());
+                        assert_eq!(client.line(), format!("VALUE key-{me} 0 {length}"));
+                        assert_eq!((client.line(), client.line()), (value, "END".into()));
+                    }
+                });
+            }
+        });
+    });
+    r.has_many(8, "connections", |e| e.kind() == "accept" && e.succeeded());
+    assert!(received(&r, "set key-7") >= 100 && received(&r, "get key-0") >= 100);
+    r.has_many(1600, "answers", |e| e.call() == "sendmsg" && e.succeeded());
+    let busy: std::collections::HashSet<_> = r
+        .all(|e| e.kind() == "recv" && e.word("buf").contains("get key"))
+        .map(Event::thread)
+        .collect();
+    assert_eq!(busy.len(), 4, "each of the four threads has clients");
+}
+
+#[test]
+fn etcd_through_its_gateway_and_etcdctl() {
+    let server = tool!("etcd");
+    let control = tool!("etcdctl");
+    let scratch = Scratch::new("etcd");
+    let command = |port: u16, dir: &Path| {
+        let client = format!("http://127.0.0.1:{port}");
+        let peer = format!("http://127.0.0.1:{}", free_port());
+        let cluster = format!("default={peer}");
+        let mut command = words([&server, "--data-dir", dir.to_str().unwrap()]);
+        command.extend(words(["--listen-client-urls", &client]));
+        command.extend(words(["--advertise-client-urls", &client]));
+        command.extend(words(["--listen-peer-urls", &peer]));
+        command.extend(words(["--initial-advertise-peer-urls", &peer]));
+        command.extend(words(["--initial-cluster", &cluster]));
+        command
+    };
+    let r = record(&scratch, command, |port| {
+        // The port is open before the server is ready to serve.
+        harness::wait_for("etcd to be healthy", || {
+            let (_, body) = Client::connect(port).http("GET /health", "");
+            body.contains("\"true\"").then_some(())
+        });
+        let mut client = Client::connect(port);
+        for i in 0..50 {
+            // The gateway takes base64: "key" and "value".
+            let (status, _) =
+                client.http("POST /v3/kv/put", r#"{"key":"a2V5","value":"dmFsdWU="}"#);
+            assert_eq!(status, "HTTP/1.1 200 OK", "put {i}");
+            let (_, body) = client.http("POST /v3/kv/range", r#"{"key":"a2V5"}"#);
+            assert!(body.contains("dmFsdWU="), "{body}");
+        }
+        let endpoint = format!("--endpoints=http://127.0.0.1:{port}");
+        let etcdctl = |args: &[&str]| {
+            let output = Command::new(&control)
+                .env("ETCDCTL_API", "3")
+                .arg(&endpoint)
+                .args(args)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        for i in 0..5 {
+            let value = format!("{i} times");
+            assert_eq!(etcdctl(&["put", "meanwhile", &value]), "OK\n");
+            assert_eq!(
+                etcdctl(&["get", "meanwhile"]),
+                format!("meanwhile\n{value}\n")
+            );
+        }
+    });
+    assert!(received(&r, "/v3/kv/put") >= 50);
+    r.has("what etcdctl put", |e| {
+        e.kind() == "recv" && e.word("buf").contains("4 times")
+    });
+    r.has_many(50, "syncs of its log", |e| {
+        e.call() == "fdatasync" && e.succeeded()
+    });
+    r.has("its log by name", |e| {
+        e.call() == "fdatasync" && e.file("fd").contains("/wal/")
+    });
+}
