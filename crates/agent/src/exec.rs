@@ -65,6 +65,8 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         process: place.process.load(Relaxed),
         image: place.image.load(Relaxed),
         pid: pid as u32,
+        sigmask: place.sigmask.load(Relaxed),
+        ignored: ignored_signals(pid),
         name: executed_name(&stack, rsp, &auxv),
         exe: exe.as_os_str().as_bytes().to_vec(),
         argv: lines(pid, "cmdline"),
@@ -119,9 +121,10 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
         shared.captures.capture(shared.arena.control(), &shared.writer, &file, name).ok()?
     });
     // What no file holds has to be kept itself: the stack, as far as it is
-    // used, and the first bytes of zeroed data. The kernel's own pages are
-    // replaced by ours.
-    let own = file.is_none() && map.prot & 1 != 0 && !map.name.starts_with("[v");
+    // used, and data, whose last page the kernel has cleared behind the end
+    // of the segment. The kernel's own pages are replaced by ours.
+    let data = file.is_none() || map.prot & 2 != 0;
+    let own = data && map.prot & 1 != 0 && !map.name.starts_with("[v");
     let from = if map.name == "[stack]" { stop.regs().rsp & !4095 } else { map.start };
     let contents = if own { stop.read(from, (map.end - from) as usize).ok() } else { None };
     Mapping {

@@ -7,6 +7,7 @@ mod output;
 mod ps;
 mod record;
 mod select;
+mod verify;
 mod suggest;
 mod syscalls;
 
@@ -31,6 +32,7 @@ enum Command {
     Ps(ps::Cmd),
     Events(events::Cmd),
     Info(info::Cmd),
+    Verify(verify::Cmd),
     Syscalls(syscalls::Cmd),
 }
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Ps(cmd) => cmd.run(),
         Command::Events(cmd) => cmd.run(),
         Command::Info(cmd) => cmd.run(),
+        Command::Verify(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
     };
     result.unwrap_or_else(Failure::report)

@@ -155,7 +155,8 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "refused",
         "It cannot be recorded faithfully. It is not made; the program gets the error shown, as \
-         from a kernel without the feature, and `mw info` lists it.",
+         from a kernel without the feature, and `mw info` lists it (but for clone3, rseq and \
+         restart_syscall, which C libraries ask for in every process and do without).",
     ),
 ];
 
@@ -203,4 +204,47 @@ fn page(rows: &[&Syscall]) -> Vec<String> {
         ));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_selected_by_name_and_by_refusal() {
+        let named = |names: &[&str], refused| {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            select(&names, refused).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            named(&["read", "rseq"], false).ok(),
+            Some(vec!["read", "rseq"])
+        );
+        assert_eq!(named(&["read", "rseq"], true).ok(), Some(vec!["rseq"]));
+        assert_eq!(
+            named(&[], false).ok().map(|rows| rows.len()),
+            Some(TABLE.len())
+        );
+        assert!(named(&["raed"], false).is_err());
+    }
+
+    #[test]
+    fn every_treatment_has_a_meaning_and_every_call_a_row() {
+        let rows: Vec<&Syscall> = TABLE.iter().collect();
+        for row in &rows {
+            let treatment = treatment(row.how);
+            let name = treatment.split(':').next();
+            assert!(
+                MEANINGS.iter().any(|(known, _)| Some(*known) == name),
+                "{treatment}"
+            );
+        }
+        let lines = page(&rows);
+        let starts = |row: &&Syscall| format!("| {} | `{}(", row.nr, row.name);
+        assert!(
+            rows.iter()
+                .map(starts)
+                .all(|start| lines.iter().any(|l| l.starts_with(&start)))
+        );
+    }
 }

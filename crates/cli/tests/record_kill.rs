@@ -71,7 +71,7 @@ fn kill_program(mut running: Running<'_>, dice: &mut Dice) {
         }
     }
     // The others may wait for the dead one for ever.
-    for _ in 0..300 {
+    for _ in 0..100 {
         if running.is_over() {
             break;
         }
@@ -81,8 +81,48 @@ fn kill_program(mut running: Running<'_>, dice: &mut Dice) {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
     let recorded = running.finish();
-    let _ = killed;
     recorded.is_sound();
+    // The victim may have been on its way out, or not yet on its way in.
+    let victim = killed.and_then(|pid| {
+        let pid = u64::try_from(pid.as_raw_pid()).unwrap();
+        recorded.processes().iter().find(|p| p.pid() == pid)
+    });
+    if let Some(victim) = victim {
+        let left = recorded.count(|e| e.process() == victim.name() && e.kind() == "exit") > 0;
+        assert!(
+            victim.signal() == Some("SIGKILL") || left,
+            "{}",
+            recorded.ask(&["ps"])
+        );
+    }
+}
+
+/// `mw` has a helper that waits for the program's processes.
+#[test]
+#[ignore = "without its helper, mw takes the program for ended, and its recording for complete"]
+fn the_helper_of_mw() {
+    let scratch = Scratch::new("kill-helper");
+    let mut running = scratch.start(&["sh", "-c", "echo ready; sleep 3; echo done"]);
+    harness::wait_for("the program", || {
+        running.stdout().contains("ready").then_some(())
+    });
+    let program = running.program();
+    let helpers = running
+        .processes()
+        .into_iter()
+        .filter(|pid| *pid != running.mw() && !program.contains(pid));
+    for helper in helpers {
+        rustix::process::kill_process(helper, Signal::KILL).unwrap();
+    }
+    let outcome = running.wait(harness::LIMIT);
+    let over = running.program().is_empty();
+    let recorded = Recorded::new(running.dir().to_path_buf(), outcome);
+    recorded.is_readable();
+    assert!(
+        over && recorded.outcome.stdout == "ready\ndone\n" || recorded.info()["complete"] == false,
+        "{}",
+        recorded.ask(&["info"])
+    );
 }
 
 /// The recording of an `mw` that was killed is readable up to there, at once
@@ -130,9 +170,7 @@ fn pipe_pingpong() {
 
 #[test]
 fn python() {
-    if harness::find_tool("python3").is_none() {
-        skip!("python3 is not installed");
-    }
+    tool!("python3");
     let script = script("python/threads_subprocess.py");
     let command = ["/usr/bin/python3".to_string(), script];
     rounds("python", &command, Duration::from_millis(1000));

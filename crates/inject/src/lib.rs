@@ -15,7 +15,7 @@ mod stop;
 
 pub use image::{Image, kernel_clock_offset};
 pub use maps::{Map, read_maps};
-pub use stop::{Attached, ExecStop, Injection, Outcome};
+pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

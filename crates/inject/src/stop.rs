@@ -113,6 +113,26 @@ pub struct ExecStop {
     released: bool,
 }
 
+/// Starts a command that stops before its first instruction.
+pub fn start_stopped(command: &mut std::process::Command) -> Result<ExecStop, Error> {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: ptrace(PTRACE_TRACEME) is a plain system call.
+    unsafe {
+        command.pre_exec(|| Ok(ptrace::traceme()?));
+    }
+    let child = command.spawn().map_err(|source| Error::Proc {
+        path: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    let pid = Pid::from_raw(child.id() as i32);
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+    match waitpid(pid, Some(flags)) {
+        Ok(WaitStatus::Stopped(..)) => ExecStop::new(pid.as_raw()),
+        Ok(_) => Err(failed("stop", pid.as_raw())(nix::Error::ESRCH)),
+        Err(error) => Err(failed("wait for", pid.as_raw())(error)),
+    }
+}
+
 impl ExecStop {
     fn new(pid: i32) -> Result<ExecStop, Error> {
         let regs =

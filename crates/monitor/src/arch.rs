@@ -171,6 +171,96 @@ pub extern "C" fn mw_entry_slow() {
     )
 }
 
+/// Entry of a thread that replay has brought to where it was interrupted: as
+/// by a trap, but no call was made.
+#[unsafe(naked)]
+pub extern "C" fn mw_entry_interrupted() {
+    naked_asm!(
+        "mov rcx, gs:[{slow}]",
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push rcx",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push {interrupted}",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        slow = const OFF_SLOW,
+        interrupted = const crate::call::INTERRUPTED,
+        common = sym entry_common,
+    )
+}
+
+/// Leaves one thread's stack for another's: general registers that functions
+/// preserve, and all of the vector state.
+///
+/// # Safety
+/// `to` is a stack that this function left, or one made to look like it; both
+/// areas are 64-byte aligned XSAVE areas, `to_xstate` a valid image.
+#[unsafe(naked)]
+pub unsafe extern "C" fn switch_stacks(
+    from: u64,
+    to: u64,
+    from_xstate: u64,
+    to_xstate: u64,
+    mask: u64,
+) {
+    naked_asm!(
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov rdi, rdx",
+        "mov rax, r8",
+        "mov rdx, r8",
+        "shr rdx, 32",
+        "xsave64 [rdi]",
+        "xrstor64 [rcx]",
+        "mov rsp, rsi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "ret",
+    )
+}
+
+/// Where a thread of a replay begins when it is first switched to.
+#[unsafe(naked)]
+pub extern "C" fn thread_start() {
+    naked_asm!(
+        "mov rdi, gs:[0]",
+        "and rsp, -16",
+        "call {child}",
+        "mov rsp, rax",
+        "jmp {leave}",
+        child = sym crate::process::child_begin,
+        leave = sym leave_here,
+    )
+}
+
 #[unsafe(naked)]
 extern "C" fn entry_common() {
     naked_asm!(

@@ -14,12 +14,20 @@ use crate::capture::{self, Blobs};
 use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
-use crate::{clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, signal, turn};
+use crate::{clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal, turn};
+
+/// In `Regs::slow`: the thread made no call, it was interrupted (in replay).
+pub const INTERRUPTED: u64 = 2;
 
 /// The program made a call: everything starts here.
 pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
+    if regs.slow == INTERRUPTED {
+        regs.rcx = thread.saved_rcx.get();
+        replay::interrupted(thread, regs);
+        return leave(thread, regs);
+    }
     let site = if regs.slow != 0 {
         regs.rip - 2
     } else {
@@ -27,7 +35,9 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
         // place to go on.
         unsafe { *((regs.rip - 8) as *const u64) }
     };
-    if thread.pending.load(Acquire) != 0 && site != 0 && deliver_before(thread, regs, site) {
+    thread.call_site.set(site);
+    let waits = thread.pending.load(Acquire) != 0 || replay::is_on();
+    if waits && site != 0 && deliver_before(thread, regs, site) {
         return leave(thread, regs);
     }
     if space().turns.get() != 0 {
@@ -43,11 +53,14 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
 }
 
 /// The last thing before the program runs again: nothing may wait any more.
-fn leave(thread: &Thread, regs: &mut Regs) {
+pub fn leave(thread: &Thread, regs: &mut Regs) {
     loop {
         thread.busy.store(0, Release);
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
         if thread.pending.load(Acquire) == 0 {
+            if replay::is_on() {
+                signal::expect_interruption(thread);
+            }
             return;
         }
         thread.busy.store(1, Release);
@@ -121,17 +134,25 @@ fn control(
         nr::CLONE | nr::FORK | nr::VFORK => {
             return process::clone(thread, regs, row, args);
         }
+        nr::EXECVE | nr::EXECVEAT if replay::is_on() => {
+            return Some(replay::exec(thread, row, &args));
+        }
         nr::EXECVE | nr::EXECVEAT => return Some(process::exec(thread, row, args)),
         nr::EXIT => process::exit(thread, row, args),
         nr::EXIT_GROUP => process::exit_group(thread, row, args),
         nr::RT_SIGACTION => signal::sigaction(thread, &args),
         nr::RT_SIGPROCMASK => signal::sigprocmask(thread, &args),
+        nr::RT_SIGPENDING if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         nr::RT_SIGPENDING => signal::sigpending(thread, &args),
         nr::SIGALTSTACK => signal::sigaltstack(thread, &args, regs.rsp),
         nr::RT_SIGSUSPEND => {
             let mask = mem::read::<u64>(args[0]);
             start(thread, row, &args);
             let result = match mask {
+                Some(mask) if args[1] == 8 && replay::is_on() => {
+                    signal::suspend_masks(thread, mask);
+                    return Some(replay::finish(thread, row, &args));
+                }
                 Some(mask) if args[1] == 8 => {
                     turn::give(thread);
                     let result = signal::suspend(thread, Some(mask));
@@ -150,6 +171,7 @@ fn control(
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
         nr::PRCTL if is_refused_prctl(args[0]) => -sys::EINVAL,
+        _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
         _ => unsafe { arch::syscall(number, args) },
     };
@@ -167,6 +189,16 @@ fn is_refused_prctl(option: u64) -> bool {
 /// A call that cannot block.
 fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
+    let is_clock = matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME);
+    if replay::is_on() {
+        if is_clock {
+            replay::settle(thread);
+            if let Some(result) = clock::read(thread, number, args[0], args[1]) {
+                return result;
+            }
+        }
+        return replay::plain(thread, row, &args);
+    }
     descriptors::note(thread, number, &args);
     if number == nr::IOCTL {
         return ioctl::perform(thread, row, args);
@@ -175,7 +207,7 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         finish_call(thread, row, &args, result, &Blobs::new());
         return result;
     }
-    if matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
+    if is_clock
         && let Some(result) = clock::read(thread, number, args[0], args[1])
     {
         return result;
@@ -197,6 +229,9 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
 /// A call that may block: two events.
 fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
+    if replay::is_on() {
+        return blocking_again(thread, row, &args);
+    }
     if number == nr::FUTEX
         && let Some(result) = futex_at_once(thread, row, &args)
     {
@@ -252,9 +287,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
 
     if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
         if let Some(mask) = mask {
-            thread.saved_mask.set(thread.mask.get());
-            thread.has_saved_mask.set(1);
-            thread.mask.set(mask);
+            signal::suspend_masks(thread, mask);
         } else if signal::restarts(thread, number, &args) {
             result = -sys::ERESTARTSYS;
         }
@@ -263,6 +296,21 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     capture::outputs(row, &args, result, &before, &mut blobs);
     capture::extra(thread, number, &args, result, &mut blobs);
     finish(thread, row, &args, result, &blobs);
+    result
+}
+
+/// The same in replay: the log says whether it was one event or two.
+fn blocking_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    if !replay::is_blocking(thread) {
+        return replay::plain(thread, row, args);
+    }
+    replay::start(thread, row, args);
+    let result = replay::finish(thread, row, args);
+    if result == -sys::EINTR
+        && let Some(mask) = capture::wait_mask(u64::from(row.nr), args)
+    {
+        signal::suspend_masks(thread, mask);
+    }
     result
 }
 

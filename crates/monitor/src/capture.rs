@@ -108,7 +108,7 @@ impl Blobs {
     }
 }
 
-fn digest_of(address: u64, len: u64) -> u64 {
+pub fn digest_of(address: u64, len: u64) -> u64 {
     if !mem::is_readable(address, len) {
         return 0;
     }
@@ -116,7 +116,7 @@ fn digest_of(address: u64, len: u64) -> u64 {
     digest(unsafe { core::slice::from_raw_parts(address as *const u8, len as usize) })
 }
 
-fn digest_of_vector(iov: u64, count: u64) -> u64 {
+pub fn digest_of_vector(iov: u64, count: u64) -> u64 {
     let mut sum = 0u64;
     each_piece(iov, count, u64::MAX, |address, len| {
         sum = sum.rotate_left(7) ^ digest_of(address, len);

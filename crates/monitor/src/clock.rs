@@ -7,7 +7,7 @@ use protocol::record::clock;
 
 use crate::state::{Thread, domain, space, thread};
 use crate::sys::nr;
-use crate::{log, mem, signal, turn};
+use crate::{log, mem, replay, signal, turn};
 
 /// What `fast` returns when the call has to go the long way.
 pub const NOT_HERE: i64 = i64::MIN;
@@ -37,6 +37,9 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
 
 /// Reads a clock for the program and logs it. None: it takes a system call.
 pub fn read(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
+    if replay::is_on() {
+        return replay::read_clock(thread, number, first, second);
+    }
     let function = space().vdso_clock.get();
     if function == 0 {
         return None;

@@ -7,13 +7,13 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use protocol::layout::ARENA_BASE;
-use protocol::record::{HEAD_MAX, Head, Memory, kind};
+use protocol::record::{HEAD_MAX, Head, Memory, Record, kind};
 use protocol::shared::{
     CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, chunk_state, mode,
 };
 
 use crate::state::{Log, Process, Thread, control};
-use crate::{arch, mem, recorder, sys};
+use crate::{arch, mem, recorder, replay, sys};
 
 impl Log {
     fn head(&self) -> Option<&'static ChunkHead> {
@@ -23,8 +23,20 @@ impl Log {
         (chunk != 0).then(|| unsafe { &*(chunk as *const ChunkHead) })
     }
 
+    /// The record that replay has read ahead.
+    pub fn next_record(&self) -> Record<'static> {
+        // SAFETY: asked for only while `has_next` says that it was set.
+        unsafe { (*self.next.get()).assume_init() }
+    }
+
+    pub fn set_next(&self, record: &Record<'static>) {
+        // SAFETY: only the thread that runs touches it.
+        unsafe { (*self.next.get()).write(*record) };
+        self.has_next.set(1);
+    }
+
     #[allow(clippy::mut_from_ref)]
-    fn memory(&self) -> &mut Memory {
+    pub fn memory(&self) -> &mut Memory {
         // SAFETY: only the thread that has the turn writes the log, and no
         // reference outlives the call that made it.
         unsafe { &mut *self.memory.get() }
@@ -199,6 +211,10 @@ pub fn call(
     result: i64,
     blobs: u8,
 ) -> Option<Entry<'static>> {
+    if replay::is_on() {
+        replay::expect(thread, kind::CALL, nr, Some(args), Some(result));
+        return None;
+    }
     begin(thread, thread.process(), true, |m, h, t| {
         m.call(h, nr, t, args, count, result, blobs);
     })
@@ -211,14 +227,26 @@ pub fn start(
     count: usize,
     blobs: u8,
 ) -> Option<Entry<'static>> {
+    if replay::is_on() {
+        replay::expect(thread, kind::START, nr, Some(args), None);
+        return None;
+    }
     begin(thread, thread.process(), true, |m, h, t| m.start(h, nr, t, args, count, blobs))
 }
 
 pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
+    if replay::is_on() {
+        replay::expect(thread, kind::END, nr, None, Some(result));
+        return None;
+    }
     begin(thread, thread.process(), true, |m, h, t| m.end(h, nr, t, result, blobs))
 }
 
 pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
+    if replay::is_on() {
+        // Replay looks for these where they matter.
+        return None;
+    }
     begin(thread, thread.process(), kind::is_event(kind), |m, h, t| {
         m.other(h, kind, t, values, blobs);
     })

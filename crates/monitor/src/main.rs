@@ -25,6 +25,7 @@ mod memory;
 mod patcher;
 mod process;
 mod recorder;
+mod replay;
 mod scratch;
 mod signal;
 mod state;

@@ -11,14 +11,19 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
-use crate::{arch, call, mem, patcher, recorder, turn};
+use crate::{arch, call, mem, patcher, recorder, replay, turn};
 
 const PROT_WRITE: u64 = 2;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
 const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0o10000;
 
 pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
+    if replay::is_on() {
+        return replay::memory(thread, row, &args);
+    }
     let mut more = Blobs::new();
     let result = match number {
         nr::MMAP => mmap(thread, args, &mut more),
@@ -30,22 +35,36 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
             -sys::EFAULT
         }
         nr::MPROTECT | nr::MADVISE if mem::is_ours(args[0], args[1]) => -sys::ENOMEM,
+        // "Free" leaves it to the kernel's mood what is read later; to be free
+        // at once is one of the things it allows.
+        nr::MADVISE if args[2] == MADV_FREE => {
+            sys::call(number, args[0], args[1], MADV_DONTNEED, 0, 0, 0)
+        }
         nr::SHMAT => shmat(thread, args, &mut more),
         // SAFETY: the program's own call, and not about the monitor's memory.
         _ => unsafe { arch::syscall(number, args) },
     };
-    if result >= 0 {
-        match number {
-            nr::MUNMAP => patcher::forget(args[0], args[1]),
-            nr::MREMAP => {
-                patcher::forget(args[0], args[1]);
-                patcher::forget(result as u64, args[2]);
-            }
-            _ => {}
-        }
-    }
+    forget_code(number, &args, result);
     call::finish_call(thread, row, &args, result, &more);
     result
+}
+
+/// Sites that were patched in memory that is other memory now.
+pub fn forget_code(number: u64, args: &[u64; 6], result: i64) {
+    if result < 0 {
+        return;
+    }
+    match number {
+        nr::MUNMAP => patcher::forget(args[0], args[1]),
+        nr::MREMAP => {
+            patcher::forget(args[0], args[1]);
+            patcher::forget(result as u64, args[2]);
+        }
+        nr::MMAP if args[3] & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0 => {
+            patcher::forget(result as u64, args[1]);
+        }
+        _ => {}
+    }
 }
 
 fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
@@ -72,11 +91,7 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
         space().shared.set(1);
     }
     // SAFETY: the program's own call, checked above.
-    let result = unsafe { arch::syscall(nr::MMAP, args) };
-    if result >= 0 && fixed {
-        patcher::forget(result as u64, len);
-    }
-    result
+    unsafe { arch::syscall(nr::MMAP, args) }
 }
 
 fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {

@@ -11,7 +11,7 @@ use patch::{Code, Plan, Stub};
 use protocol::record::{kind, tag};
 
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
-use crate::{arch, log, mem, sys};
+use crate::{arch, log, mem, replay, sys};
 
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
@@ -64,6 +64,7 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
         return is_in_place(&entry).then_some(entry.call);
     }
     if entry.traps == TRAPS_FIRST
+        && (!replay::is_on() || replay::patches(thread, site))
         && let Some((plan, stub)) = patch(thread, site)
     {
         entry.call = stub.call;
@@ -101,7 +102,7 @@ fn window(site: u64) -> Option<Code<'static>> {
 fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
     let plan = patch::plan(window(site)?, site).ok()?;
     let end = plan.patch_start + plan.patch_len as u64;
-    for slot in 0..space().slots_used.get() {
+    for slot in 0..if replay::is_on() { 0 } else { space().slots_used.get() } {
         let at = thread_in_slot(slot).interrupted_at.load(Acquire);
         if plan.patch_start < at && at < end {
             return None;
@@ -125,6 +126,9 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
     mem::copy(plan.patch_start, jump.as_ptr() as u64, jump.len() as u64);
     sys::call(sys::nr::MPROTECT, page, len, protection, 0, 0, 0);
     use_room(stub.len as u32);
+    if replay::is_on() {
+        replay::patched(thread, address);
+    }
     if let Some(entry) = log::other(
         thread,
         kind::PATCH,
@@ -157,6 +161,13 @@ fn room(thread: &Thread, site: u64) -> Option<u64> {
     }
     if count == POOLS_MAX {
         return None;
+    }
+    if replay::is_on() {
+        let address = replay::stub_pool(thread)?;
+        space.pools[count].set(Pool { start: address, used: 0, size: POOL_SIZE as u32 });
+        space.pool_count.set(count as u32 + 1);
+        space.pool_current.set(count as u32);
+        return Some(address);
     }
     // Below the code first: heaps grow upwards from it.
     let base = site & !0xf_ffff;

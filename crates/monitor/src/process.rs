@@ -6,6 +6,7 @@ use protocol::layout::{
     ARENA_BASE, IMAGE_BASE, PREEMPT_SIGNAL, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE,
 };
 use protocol::record::{at, begin, kind, tag};
+use protocol::replay::REPLAY_BIT;
 use protocol::shared::{ARENA_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, request_kind};
 use protocol::syscall::Syscall;
 
@@ -13,7 +14,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, log, mem, recorder, signal, turn};
+use crate::{call, descriptors, log, mem, recorder, replay, signal, turn};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -56,30 +57,19 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     if got != ARENA_BASE as i64 {
         sys::die(b"the arena cannot be mapped (is there a limit on address space?)");
     }
+    if slot & REPLAY_BIT != 0 && replay::is_wanted() {
+        replay::init(slot & !REPLAY_BIT);
+    }
     let exec = &control().execs[slot as usize & (EXEC_SLOTS - 1)];
     let space = space();
-    space.entry.set(arch::mw_entry as *const () as u64);
-    space.fast_entry.set(arch::mw_fast as *const () as u64);
+    let (thread, process) = first_thread();
     space.vdso_clock.set(exec.vdso.load(Relaxed));
     space.arena_fd.set(arena_fd as i32);
     space.image_end.set(IMAGE_BASE + exec.image_len.load(Relaxed));
-    space.xstate_mask.set(arch::xstate_mask());
-    space.xstate_size.set(arch::xstate_size());
-    // MXCSR as a fresh thread has it; all else is initial when zero.
-    space.initial_xstate.0[3].set(0x1f80);
-    space.threads.set(1);
-    space.slots_used.set(1);
-
-    let thread = thread_in_slot(0);
-    let process = &space.processes[0];
-    process.taken.set(1);
     process.number.set(exec.process.load(Relaxed));
     process.image.set(exec.image.load(Relaxed));
     process.pid.set(sys::getpid());
-    process.threads.set(1);
-    process.next_thread.set(1);
     log::reset(process, exec.chunk_seq.load(Relaxed), exec.next_event.load(Relaxed));
-    prepare(thread, process, 0, 0);
     thread.mask.set(exec.sigmask.load(Relaxed));
     settle(thread);
     signal::init(exec.ignored.load(Relaxed));
@@ -101,9 +91,39 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     go(thread, &regs)
 }
 
+/// The first thread of a fresh image, and its process.
+pub fn first_thread() -> (&'static Thread, &'static Process) {
+    let space = space();
+    space.entry.set(arch::mw_entry as *const () as u64);
+    space.fast_entry.set(arch::mw_fast as *const () as u64);
+    space.xstate_mask.set(arch::xstate_mask());
+    space.xstate_size.set(arch::xstate_size());
+    // MXCSR as a fresh thread has it; all else is initial when zero.
+    space.initial_xstate.0[3].set(0x1f80);
+    space.threads.set(1);
+    space.slots_used.set(1);
+    let (thread, process) = (thread_in_slot(0), &space.processes[0]);
+    process.taken.set(1);
+    process.threads.set(1);
+    process.next_thread.set(1);
+    prepare(thread, process, 0, 0);
+    thread.tid_word.store(1, Relaxed);
+    (thread, process)
+}
+
+/// What the one kernel thread of a replay needs.
+pub fn settle_replay(thread: &Thread) {
+    sys::call(nr::ARCH_PRCTL, ARCH_SET_GS, thread.this.get(), 0, 0, 0, 0);
+    signal::set_kernel_stack(thread);
+    watch_calls();
+}
+
 /// Leaves for the program from a place that is not the end of a call.
-fn go(thread: &Thread, regs: &Regs) -> ! {
+pub fn go(thread: &Thread, regs: &Regs) -> ! {
     let place = regs_place(thread.this.get());
+    if replay::is_on() {
+        signal::expect_interruption(thread);
+    }
     thread.busy.store(0, Release);
     // SAFETY: the top of this thread's monitor stack is for the registers;
     // what we use of the stack now lies below it.
@@ -173,7 +193,9 @@ pub fn clone(
         _ => [args[0], args[1], args[2], args[3], args[4]],
     };
     let what = Clone { row, args, flags, stack, parent_tid, child_tid, tls };
-    if flags & CLONE_VM == 0 {
+    if flags & CLONE_VM == 0 && replay::is_on() {
+        Some(replay::fork(thread, row, &args, regs))
+    } else if flags & CLONE_VM == 0 {
         fork(thread, regs, &what)
     } else {
         spawn(thread, regs, &what)
@@ -204,12 +226,7 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let result = sys::call(nr::CLONE, flags, 0, what.parent_tid, 0, what.tls, 0);
     if result == 0 {
         be_forked(thread, number, parent, parent_event);
-        if what.flags & CLONE_CHILD_SETTID != 0 {
-            mem::write(what.child_tid, &thread.tid.get());
-        }
-        if what.flags & CLONE_CHILD_CLEARTID != 0 {
-            thread.child_tid.set(what.child_tid);
-        }
+        forked_child_tid(thread, what.flags, what.child_tid);
         if what.stack != 0 {
             regs.rsp = what.stack;
         }
@@ -237,6 +254,35 @@ fn restore_mask(thread: &Thread) {
 
 /// We are the child: this thread is all there is.
 fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
+    let process = thread.process();
+    alone(thread);
+    process.number.set(number);
+    process.image.set(0);
+    process.pid.set(sys::getpid());
+    log::reset(process, 0, 0);
+    thread.tid.set(sys::gettid());
+    if space().shared.get() == 0 {
+        space().turns.set(0);
+        space().domain.store(0, Relaxed);
+    }
+    watch_calls();
+    turn::take(thread);
+    begin_log(thread, begin::FORK, parent, parent_event);
+    sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+}
+
+/// What a forked child's `clone` asked for.
+pub fn forked_child_tid(thread: &Thread, flags: u64, child_tid: u64) {
+    if flags & CLONE_CHILD_SETTID != 0 {
+        mem::write(child_tid, &thread.tid.get());
+    }
+    if flags & CLONE_CHILD_CLEARTID != 0 {
+        thread.child_tid.set(child_tid);
+    }
+}
+
+/// Of a forked process, this thread is all there is.
+pub fn alone(thread: &Thread) {
     let space = space();
     let process = thread.process();
     for slot in 0..space.slots_used.get() {
@@ -250,27 +296,18 @@ fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
         }
     }
     space.threads.set(1);
-    process.number.set(number);
-    process.image.set(0);
-    process.pid.set(sys::getpid());
+    space.breakpoint.set(0);
     process.threads.set(1);
     process.next_thread.set(thread.number.get() + 1);
     process.frozen.store(0, Relaxed);
-    log::reset(process, 0, 0);
-    thread.tid.set(sys::gettid());
     thread.tid_word.store(1, Relaxed);
     thread.has_timer.set(0);
     thread.pending.store(0, Relaxed);
     thread.held.set(0);
     thread.holds_turn.set(0);
-    if space.shared.get() == 0 {
-        space.turns.set(0);
-        space.domain.store(0, Relaxed);
+    if replay::is_on() {
+        watch_calls();
     }
-    watch_calls();
-    turn::take(thread);
-    begin_log(thread, begin::FORK, parent, parent_event);
-    sys::signal_mask(signal::kernel_mask(thread.mask.get()));
 }
 
 fn begin_log(thread: &Thread, how: u64, parent: u32, parent_event: u64) {
@@ -333,6 +370,9 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     // A thread's record begins with its own address.
     mem::copy(word, child.this.as_ptr() as u64, 8);
 
+    if replay::is_on() {
+        return Some(spawn_again(thread, what, child, word));
+    }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
     let dropped = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
     let mut flags = (what.flags & !dropped) | CLONE_CHILD_CLEARTID;
@@ -396,6 +436,35 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     Some(result)
 }
 
+/// The same in replay: no kernel thread is made.
+fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64) -> i64 {
+    let is_thread = what.flags & CLONE_THREAD != 0;
+    let tls = (what.flags & CLONE_SETTLS != 0).then_some(what.tls);
+    if what.flags & CLONE_VFORK != 0 {
+        let event = thread.process().log.next_event.get();
+        replay::start(thread, what.row, &what.args);
+        let mut fs = 0u64;
+        sys::call(nr::ARCH_PRCTL, ARCH_GET_FS, (&raw mut fs) as u64, 0, 0, 0, 0);
+        replay::begin_thread(child, 0, tls.or(Some(fs)), word);
+        replay::run_vfork_child(thread, child, event);
+        return replay::finish(thread, what.row, &what.args);
+    }
+    let result = replay::clone_result(thread, what.row, &what.args);
+    if result < 0 {
+        child.tid_word.store(0, Release);
+        return result;
+    }
+    replay::begin_thread(child, result as u32, tls, word);
+    space().threads.set(space().threads.get() + 1);
+    if is_thread {
+        thread.process().threads.set(thread.process().threads.get() + 1);
+        if what.flags & CLONE_CHILD_SETTID != 0 {
+            mem::write(what.child_tid, &(result as u32));
+        }
+    }
+    result
+}
+
 /// A place for a process that shares this memory.
 fn take_process(parent: &Process) -> Option<&'static Process> {
     let place = space().processes.iter().find(|p| p.taken.get() == 0)?;
@@ -417,6 +486,19 @@ fn take_process(parent: &Process) -> Option<&'static Process> {
 /// The new thread runs: makes itself at home, waits for its turn, and returns
 /// the registers it begins with.
 pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
+    if replay::is_on() {
+        if thread.begins.get() != 0 {
+            replay::vfork_child_began(thread);
+        } else {
+            replay::thread_began(thread);
+        }
+        let place = regs_place(thread.this.get());
+        // SAFETY: written by the thread that made this one.
+        let regs = unsafe { &mut *place };
+        signal::deliver(thread, regs, at::CALL_EXIT);
+        call::leave(thread, regs);
+        return place;
+    }
     settle(thread);
     let process = thread.process();
     let vfork = thread.begins.get() != 0;
@@ -551,12 +633,18 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
         // As the kernel does for clear_child_tid, but in our own turn.
         sys::call(nr::FUTEX, child_tid, 1, 1, 0, 0, 0);
     }
+    if last && replay::is_on() {
+        replay::end_of_log(thread);
+    }
     if last {
         end_of_process(thread);
     }
     process.threads.set(process.threads.get().saturating_sub(1));
     if process.taken.get() != 0 {
         space().threads.set(space().threads.get().saturating_sub(1));
+    }
+    if replay::is_on() {
+        replay::leave_thread(thread);
     }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
     sys::call(nr::SET_TID_ADDRESS, thread.tid_word.as_ptr() as u64, 0, 0, 0, 0, 0);
@@ -569,6 +657,9 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
 /// The end of a process.
 pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
+    if replay::is_on() {
+        replay::end_of_log(thread);
+    }
     thread.process().frozen.store(thread.tid.get(), Release);
     end_of_process(thread);
     sys::signal_mask(signal::kernel_mask(u64::MAX));

@@ -13,10 +13,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{IMAGE_BASE, PREEMPT_SIGNAL, SIGSYS};
 use protocol::record::{at, digest, kind, tag};
+use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, log, mem, patcher, sys, turn};
+use crate::{call, log, mem, patcher, replay, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -31,6 +32,9 @@ const SA_NOCLDWAIT: u64 = 2;
 const SS_ONSTACK: u64 = 1;
 const SS_DISABLE: u64 = 2;
 const SS_AUTODISARM: u64 = 1 << 31;
+
+const SIGTRAP: i32 = 5;
+const TRAP_PERF: i32 = 6;
 
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
@@ -166,6 +170,10 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
     }
     if signal == PREEMPT_SIGNAL {
         preempt(thread, context);
+        return;
+    }
+    if signal == SIGTRAP && code == TRAP_PERF && replay::is_on() {
+        at_breakpoint(thread, context);
         return;
     }
     if bit(signal) & FAULTS != 0 && code > 0 {
@@ -345,6 +353,10 @@ fn preempt(thread: &Thread, context: &mut UContext) {
 /// Where exactly a thread was interrupted: registers, and digests of what
 /// they point to and of the vector registers.
 fn write_place<'a>(entry: log::Entry<'a>, context: &UContext) -> log::Entry<'a> {
+    entry.words(tag::REGISTERS, &context.gregs).words(tag::DIGEST, &digests(context))
+}
+
+fn digests(context: &UContext) -> [u64; 3] {
     let mut near = [0u64; 64];
     let mut digests = [0u64; 3];
     let address = near.as_mut_ptr() as u64;
@@ -360,7 +372,52 @@ fn write_place<'a>(entry: log::Entry<'a>, context: &UContext) -> log::Entry<'a> 
     if context.fpstate != 0 && mem::copy(address, context.fpstate + 160, 256) {
         digests[2] = digest(bytes_of(&near[..32]));
     }
-    entry.words(tag::REGISTERS, &context.gregs).words(tag::DIGEST, &digests)
+    digests
+}
+
+/// In replay, on the way into the program: if the log says that the thread
+/// will be interrupted where no call is, the processor is told to stop there.
+pub fn expect_interruption(thread: &Thread) {
+    let Some((registers, _)) = replay::interruption(thread) else { return };
+    disarm_breakpoint();
+    let mut attributes = [0u64; 17];
+    attributes[0] = 5 | 136 << 32; // PERF_TYPE_BREAKPOINT, size
+    attributes[2] = 1; // every time
+    // exclude_kernel, exclude_hv, remove_on_exec, sigtrap
+    attributes[5] = 1 << 5 | 1 << 6 | 1 << 36 | 1 << 37;
+    attributes[6] = 4 << 32; // HW_BREAKPOINT_X
+    attributes[7] = registers[RIP];
+    attributes[8] = 8;
+    const PERF_EVENT_OPEN: u64 = 298;
+    let attributes = attributes.as_ptr() as u64;
+    let fd = sys::call(PERF_EVENT_OPEN, attributes, 0, u64::MAX, u64::MAX, 0, 0);
+    if fd < 0 {
+        sys::die_number(b"no hardware breakpoint to be had, error", -fd as u64);
+    }
+    space().breakpoint.set(fd as i32 + 1);
+}
+
+fn disarm_breakpoint() {
+    let fd = space().breakpoint.replace(0);
+    if fd != 0 {
+        sys::call(sys::nr::CLOSE, fd as u64 - 1, 0, 0, 0, 0, 0);
+    }
+}
+
+/// The place was passed: is this the time?
+fn at_breakpoint(thread: &Thread, context: &mut UContext) {
+    let Some((registers, expected)) = replay::interruption(thread) else { return };
+    const TRACE_BITS: u64 = 0x1_0100; // RF, TF
+    let equal = registers.iter().zip(&context.gregs).enumerate().all(|(i, (then, now))| {
+        then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0
+    });
+    if !equal || digests(context) != expected {
+        return;
+    }
+    disarm_breakpoint();
+    thread.slow_return.set(context.gregs[RIP]);
+    thread.saved_rcx.set(context.gregs[14]);
+    context.gregs[RIP] = arch::mw_entry_interrupted as *const () as u64;
 }
 
 fn bytes_of(words: &[u64]) -> &[u8] {
@@ -391,10 +448,20 @@ fn write_signal(
 fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext) {
     let was_busy = thread.busy.swap(1, Acquire);
     context.gregs[RIP] = patcher::to_program(context.gregs[RIP]);
+    let recorded = replay::is_on().then(|| {
+        replay::signal_here(thread, at::FAULT).unwrap_or_else(|| {
+            let address = context.cr2;
+            replay::diverge(thread, difference::SIGNAL, signal as u32, context.gregs[RIP], address)
+        })
+    });
+    let info = recorded.as_ref().map_or(info, |(_, info)| info);
     write_signal(thread, signal, at::FAULT, info, Some(context));
     let action = thread.process().actions[signal as usize].get();
     let blocked = thread.mask.get() & bit(signal) != 0;
     if blocked || action.handler == SIG_DFL || action.handler == SIG_IGN {
+        if replay::is_on() {
+            replay::end_of_log(thread);
+        }
         if signal == 5 {
             die_of(thread, signal);
         }
@@ -419,6 +486,9 @@ fn leave_for_good(thread: &Thread) {
 
 /// Ends the process by the default action of a signal.
 fn die_of(thread: &Thread, signal: i32) -> ! {
+    if replay::is_on() {
+        replay::end_of_log(thread);
+    }
     leave_for_good(thread);
     loop {
         set_action(signal, &Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
@@ -562,18 +632,7 @@ fn into_handler(
 /// the call is still to come, so the program's place is before it.
 pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
     loop {
-        if thread.held.get() != 0 {
-            promote_held(thread);
-        }
-        let signal = thread.pending.load(Acquire) as i32;
-        if signal == 0 {
-            return;
-        }
-        let mut info = [0; 16];
-        for (word, stored) in info.iter_mut().zip(&thread.info) {
-            *word = stored.get();
-        }
-        thread.pending.store(0, Release);
+        let Some((signal, info)) = arrived(thread, place) else { return };
         let action = thread.process().actions[signal as usize].get();
         if action.handler == SIG_IGN {
             sys::signal_mask(kernel_mask(thread.mask.get()));
@@ -585,6 +644,26 @@ pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
         }
         handle(thread, regs, signal, &action, &info);
     }
+}
+
+/// The signal that is to reach the program here.
+fn arrived(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
+    if replay::is_on() {
+        return replay::signal_here(thread, place);
+    }
+    if thread.held.get() != 0 {
+        promote_held(thread);
+    }
+    let signal = thread.pending.load(Acquire) as i32;
+    if signal == 0 {
+        return None;
+    }
+    let mut info = [0; 16];
+    for (word, stored) in info.iter_mut().zip(&thread.info) {
+        *word = stored.get();
+    }
+    thread.pending.store(0, Release);
+    Some((signal, info))
 }
 
 fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: &[u64; 16]) {
@@ -798,13 +877,18 @@ pub fn restarts(thread: &Thread, nr: u64, args: &[u64; 6]) -> bool {
     (action.flags & SA_RESTART != 0 || action.handler <= SIG_IGN) && call::is_restartable(nr, args)
 }
 
+/// A call waits with a mask of its own: the handler runs with that, and the
+/// one before comes back when it returns.
+pub fn suspend_masks(thread: &Thread, mask: u64) {
+    thread.saved_mask.set(thread.mask.get());
+    thread.has_saved_mask.set(1);
+    thread.mask.set(mask & !UNCATCHABLE);
+}
+
 /// `rt_sigsuspend` and `pause`.
 pub fn suspend(thread: &Thread, mask: Option<u64>) -> i64 {
-    let before = thread.mask.get();
     if let Some(mask) = mask {
-        thread.mask.set(mask & !UNCATCHABLE);
-        thread.saved_mask.set(before);
-        thread.has_saved_mask.set(1);
+        suspend_masks(thread, mask);
     }
     let kernel = kernel_mask(thread.mask.get());
     let args = [(&raw const kernel) as u64, 8, 0, 0, 0, 0];

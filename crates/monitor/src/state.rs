@@ -8,10 +8,11 @@
 //! its signal handler included.
 
 use core::cell::{Cell, UnsafeCell};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use protocol::layout::{ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX};
-use protocol::record::Memory;
+use protocol::record::{Memory, Record};
 use protocol::shared::{Control, Domain};
 
 use crate::arch;
@@ -65,6 +66,13 @@ pub struct Log {
     pub off: Cell<u32>,
     pub next_event: Cell<u64>,
     pub memory: UnsafeCell<Memory>,
+    /// In replay: which log is read, how far, past how many marks, and the
+    /// record that comes next, if it has been read already.
+    pub stream: Cell<u32>,
+    pub at: Cell<u64>,
+    pub mark: Cell<u64>,
+    pub has_next: Cell<u32>,
+    pub next: UnsafeCell<MaybeUninit<Record<'static>>>,
 }
 
 pub const PATCHES_MAX: usize = 8192;
@@ -112,6 +120,11 @@ pub struct Space {
     /// Memory is shared with other processes.
     pub shared: Cell<u32>,
     pub domain: AtomicU32,
+    /// This is a replay.
+    pub replays: Cell<u32>,
+    /// In replay: the heap's end.
+    pub brk: Cell<u64>,
+    pub breakpoint: Cell<i32>,
     pub arena_fd: Cell<i32>,
     pub image_end: Cell<u64>,
     pub xstate_mask: Cell<u64>,
@@ -192,6 +205,14 @@ pub struct Thread {
     pub holds_turn: Cell<u32>,
     pub interrupted_at: AtomicU64,
     pub clock_reads: Cell<u32>,
+    /// Where the call came from that the thread is in.
+    pub call_site: Cell<u64>,
+    /// In replay: where the thread's stack was left, its fs base, who made it
+    /// (a vfork child), and rcx where it was interrupted.
+    pub switch_sp: Cell<u64>,
+    pub fs_base: Cell<u64>,
+    pub maker_slot: Cell<u32>,
+    pub saved_rcx: Cell<u64>,
 }
 
 const _: () = {
@@ -202,8 +223,10 @@ const _: () = {
     assert!(core::mem::size_of::<Thread>() <= THREAD_ROOM as usize);
 };
 
-/// A slot: the thread's record, its signal stack, its monitor stack.
+/// A slot: the thread's record, room for its vector registers, its signal
+/// stack, its monitor stack.
 pub const THREAD_ROOM: u64 = 0x1000;
+pub const XSTATE_ROOM: u64 = 0x3000;
 pub const ALT_STACK_SIZE: u64 = 0xc000;
 
 impl Thread {
@@ -213,6 +236,9 @@ impl Thread {
         unsafe { &*(self.process.get() as *const Process) }
     }
     pub fn alt_stack_base(&self) -> u64 {
+        self.this.get() + THREAD_ROOM + XSTATE_ROOM
+    }
+    pub fn xstate_area(&self) -> u64 {
         self.this.get() + THREAD_ROOM
     }
 }

@@ -170,7 +170,7 @@ pub fn pass(thread: &Thread) {
 
 /// From now on turns matter in this address space; the caller has the turn.
 pub fn begin(thread: &Thread) {
-    if space().turns.get() != 0 {
+    if space().turns.get() != 0 || space().replays.get() != 0 {
         return;
     }
     if space().domain.load(Acquire) == 0 {

@@ -14,6 +14,7 @@
 pub mod layout;
 pub mod names;
 pub mod record;
+pub mod replay;
 pub mod shared;
 pub mod syscall;
 pub mod table;

@@ -194,6 +194,8 @@ pub mod mode {
     pub const PASS: u32 = 1;
     /// The recording has ended and the program is to end with it.
     pub const STOP: u32 = 2;
+    /// Not a recording: the program is replayed from a log.
+    pub const REPLAY: u32 = 3;
 }
 
 #[repr(C)]

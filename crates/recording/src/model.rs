@@ -112,6 +112,10 @@ pub struct ImageStart {
     pub image: u32,
     /// The kernel's id of the process.
     pub pid: u32,
+    /// Signals blocked and ignored when it began (bit 0 = signal 1).
+    pub sigmask: u64,
+    /// See `sigmask`.
+    pub ignored: u64,
     /// The name it was executed by: a script's own, not its interpreter's;
     /// a link's own, not its target's.
     #[serde(with = "serde_bytes")]

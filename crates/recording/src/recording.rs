@@ -404,6 +404,23 @@ impl Recording {
         self.logs.get(&process).map_or(&[], Vec::as_slice)
     }
 
+    /// The chunks of a process's log, in order: calls `take` with each one's
+    /// head and the bytes behind it. Ends at the first that cannot be read.
+    pub fn each_chunk(&self, process: u32, mut take: impl FnMut(&ChunkHead, &[u8])) {
+        let mut bytes = Vec::new();
+        let mut seq = None;
+        for chunk in self.chunks(process) {
+            if seq.is_some_and(|seq| chunk.seq != seq) {
+                return;
+            }
+            seq = Some(chunk.seq.wrapping_add(1));
+            match self.load(chunk, process, &mut bytes) {
+                Ok(head) => take(&head, bytes.get(protocol::shared::CHUNK_HEAD..).unwrap_or(&[])),
+                Err(_) => return,
+            }
+        }
+    }
+
     /// The log of a process, from its beginning. (Empty if there is no such
     /// process.)
     pub fn log(&self, process: u32) -> Log<'_> {

@@ -70,6 +70,18 @@ impl Event {
         arg.as_str().or(arg["text"].as_str()).unwrap_or("")
     }
 
+    /// Whether an argument's data has this text in it, be the rest text or
+    /// not.
+    pub fn holds(&self, name: &str, text: &str) -> bool {
+        match self.arg(name)["hex"].as_str() {
+            Some(hex) => {
+                let wanted: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+                hex.contains(&wanted)
+            }
+            None => self.word(name).contains(text),
+        }
+    }
+
     /// What a descriptor leads to: the argument of this name, or `result`.
     pub fn file(&self, name: &str) -> &str {
         self.0["files"][name].as_str().unwrap_or("")

@@ -1,5 +1,6 @@
 //! Which processes belong to a run, wherever in the tree they are.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -11,7 +12,10 @@ pub const VARIABLE: &str = "MW_TEST_RUN";
 pub struct Marker(String);
 
 impl Marker {
-    pub fn new(run: u32) -> Marker {
+    /// One that no other run has.
+    pub fn unique() -> Marker {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
         Marker(format!("{}-{run}", std::process::id()))
     }
 

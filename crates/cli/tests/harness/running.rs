@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -59,11 +58,9 @@ impl<'s> Setup<'s> {
     }
 
     pub fn start(self) -> Running<'s> {
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let marker = Marker::new(run);
-        let out = self.scratch.path().join(format!("stdout-{run}"));
-        let err = self.scratch.path().join(format!("stderr-{run}"));
+        let marker = Marker::unique();
+        let out = self.scratch.fresh("stdout");
+        let err = self.scratch.fresh("stderr");
         let mut words: Vec<OsString> = vec!["record".into()];
         words.extend(self.options);
         words.extend(["-o".into(), self.dir.clone().into(), "--".into()]);
@@ -82,6 +79,8 @@ impl<'s> Setup<'s> {
             .args(&words)
             .envs(self.environment)
             .env(super::processes::VARIABLE, marker.value())
+            // Where the dumps of programs that crash shall go.
+            .current_dir(self.scratch.path())
             .stdin(self.stdin)
             .stdout(File::create(&out).unwrap())
             .stderr(File::create(&err).unwrap())

@@ -198,6 +198,8 @@ pub fn image(process: u32, image: u32, pid: u32, argv: &[&str]) -> ImageStart {
         process,
         image,
         pid,
+        sigmask: 0,
+        ignored: 0,
         name: Vec::new(),
         exe: format!("/usr/bin/{}", argv.first().copied().unwrap_or("true")).into_bytes(),
         argv: argv.iter().map(|arg| arg.as_bytes().to_vec()).collect(),

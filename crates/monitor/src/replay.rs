@@ -1,0 +1,906 @@
+//! Replay: the log says what happened, the program does it again.
+//!
+//! All threads of a process run in one kernel thread. Each has its monitor
+//! stack, as in recording; where recording would wait for the turn, replay
+//! switches to the stack of the thread that the log names next. No call about
+//! anything outside of the process is made: results and what the kernel wrote
+//! come from the log. Calls about memory are made again, at the recorded
+//! addresses. Whatever the program asks for is compared with what it asked
+//! for then; the first difference ends the process with a report.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
+use protocol::record::{Record, begin, clock, kind, tag};
+use protocol::replay::{Mark, REPLAY_OFFSET, Replay, Stream, difference, outcome};
+use protocol::shared::mode;
+use protocol::syscall::{Arg, Syscall};
+
+use crate::arch::{self, Regs};
+use crate::capture::{self, Message};
+use crate::state::{Process, Thread, control, space, thread_in_slot};
+use crate::sys::{self, nr};
+use crate::{log, mem, process};
+
+/// Whether this process replays.
+#[inline]
+pub fn is_on() -> bool {
+    space().replays.get() != 0
+}
+
+fn header() -> &'static Replay {
+    // SAFETY: the replayer's file has it at this offset; made of atomics.
+    unsafe { &*((ARENA_BASE + REPLAY_OFFSET) as *const Replay) }
+}
+
+fn stream_of(process: &Process) -> &'static Stream {
+    &header().table[process.log.stream.get() as usize % header().table.len()]
+}
+
+/// The stream of a process that `parent` began at `event`.
+fn find_child(parent: u32, event: u64, how: u64) -> Option<u32> {
+    let count = header().streams.load(Relaxed) as usize;
+    header().table.iter().take(count).position(|s| {
+        s.image.load(Relaxed) == 0
+            && s.parent.load(Relaxed) == parent
+            && s.parent_event.load(Relaxed) == event
+            && u64::from(s.how.load(Relaxed)) == how
+    }).map(|i| i as u32)
+}
+
+/// Attaches a process to its log.
+fn attach(process: &Process, index: u32) {
+    let stream = &header().table[index as usize % header().table.len()];
+    let log = &process.log;
+    log::reset(process, 0, stream.first_event.load(Relaxed));
+    log.stream.set(index);
+    log.at.set(0);
+    log.mark.set(0);
+    log.has_next.set(0);
+    process.number.set(stream.process.load(Relaxed));
+    process.image.set(stream.image.load(Relaxed));
+}
+
+/// Reads on to the next record that says something to the program. None: the
+/// log ends here.
+fn peek(process: &Process) -> Option<Record<'static>> {
+    let log = &process.log;
+    if log.has_next.get() != 0 {
+        return Some(log.next_record());
+    }
+    let stream = stream_of(process);
+    loop {
+        let at = log.at.get();
+        let len = stream.len.load(Relaxed);
+        if at >= len {
+            return None;
+        }
+        if log.mark.get() < stream.marks.load(Relaxed) {
+            let marks = ARENA_BASE + stream.marks_offset.load(Relaxed);
+            let place = marks + log.mark.get() * core::mem::size_of::<Mark>() as u64;
+            // SAFETY: the replayer wrote that many marks there.
+            let mark = unsafe { &*(place as *const Mark) };
+            if mark.at.load(Relaxed) == at {
+                log.memory().forget(mark.time.load(Relaxed));
+                log.mark.set(log.mark.get() + 1);
+            }
+        }
+        let from = ARENA_BASE + stream.offset.load(Relaxed) + at;
+        // SAFETY: the replayer wrote `len` bytes of log there.
+        let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, (len - at) as usize) };
+        let Ok((record, used)) = log.memory().read(bytes) else {
+            // Cut short in the middle of a record.
+            log.at.set(len);
+            return None;
+        };
+        log.at.set(at + used as u64);
+        match record.kind {
+            kind::THREAD => log.thread.set(record.values[0] as u32),
+            // Who ran meanwhile in another process does not matter to this
+            // one: memory that is really shared is refused before.
+            kind::TURN => {}
+            _ => {
+                log.set_next(&record);
+                return Some(record);
+            }
+        }
+    }
+}
+
+/// The next record, which is this thread's: others run first if the log says
+/// so. Does not return if the log has ended.
+fn next_for(thread: &Thread) -> Record<'static> {
+    loop {
+        let process = thread.process();
+        let Some(record) = peek(process) else { end_of_log(thread) };
+        if process.log.thread.get() == thread.number.get() {
+            return record;
+        }
+        let number = process.log.thread.get();
+        let Some(other) = find_thread(process, number) else {
+            diverge(thread, difference::THREAD, 0, u64::from(number), 0);
+        };
+        switch(thread, other);
+    }
+}
+
+/// The record was used up.
+fn consume(process: &Process) {
+    process.log.has_next.set(0);
+    process.log.next_event.set(process.log.next_event.get() + 1);
+}
+
+fn consume_silent(process: &Process) {
+    process.log.has_next.set(0);
+}
+
+fn find_thread(process: &Process, number: u32) -> Option<&'static Thread> {
+    (0..space().slots_used.get()).map(thread_in_slot).find(|t| {
+        t.tid_word.load(Relaxed) != 0
+            && t.number.get() == number
+            && core::ptr::eq(t.process(), process)
+    })
+}
+
+/// Runs another thread until the log comes back to this one.
+fn switch(from: &Thread, to: &Thread) {
+    let mut fs = 0u64;
+    sys::call(nr::ARCH_PRCTL, 0x1003, (&raw mut fs) as u64, 0, 0, 0, 0);
+    from.fs_base.set(fs);
+    sys::call(nr::ARCH_PRCTL, 0x1002, to.fs_base.get(), 0, 0, 0, 0);
+    sys::call(nr::ARCH_PRCTL, 0x1001, to.this.get(), 0, 0, 0, 0);
+    // SAFETY: `to` has a stack that was left by this very function, or made
+    // for it by `begin_thread`; both state areas are 64-byte aligned and large
+    // enough.
+    unsafe {
+        arch::switch_stacks(
+            from.switch_sp.as_ptr() as u64,
+            to.switch_sp.get(),
+            from.xstate_area(),
+            to.xstate_area(),
+            space().xstate_mask.get(),
+        );
+    }
+}
+
+/// A thread that ends goes to whoever is next, for ever.
+pub fn leave_thread(thread: &Thread) -> ! {
+    thread.tid_word.store(0, Release);
+    let process = thread.process();
+    if peek(process).is_none() {
+        end_of_log(thread);
+    }
+    let number = process.log.thread.get();
+    match find_thread(process, number) {
+        Some(other) => switch(thread, other),
+        None => diverge(thread, difference::THREAD, 0, u64::from(number), 0),
+    }
+    sys::die(b"a thread that ended was run")
+}
+
+/// The process has done all that it did.
+pub fn end_of_log(thread: &Thread) -> ! {
+    let process = thread.process();
+    let stream = stream_of(process);
+    stream.event.store(process.log.next_event.get(), Relaxed);
+    if stream.outcome.load(Acquire) == outcome::NONE {
+        stream.outcome.store(outcome::EQUAL, Release);
+    }
+    if thread.begins.get() != 0
+        && let Some(parent) = parent_thread(thread)
+    {
+        // A vfork child: its parent goes on in the same memory.
+        thread.tid_word.store(0, Release);
+        process.taken.set(0);
+        switch(thread, parent);
+    }
+    sys::call(nr::EXIT_GROUP, 0, 0, 0, 0, 0, 0);
+    loop {}
+}
+
+fn parent_thread(thread: &Thread) -> Option<&'static Thread> {
+    let slot = thread.maker_slot.get();
+    (thread.begins.get() != 0).then(|| thread_in_slot(slot))
+}
+
+/// What happens is not what happened: says so and ends the process.
+pub fn diverge(thread: &Thread, what: u32, index: u32, expected: u64, found: u64) -> ! {
+    let process = thread.process();
+    let stream = stream_of(process);
+    stream.difference.store(what, Relaxed);
+    stream.thread.store(thread.number.get(), Relaxed);
+    stream.index.store(index, Relaxed);
+    stream.event.store(process.log.next_event.get(), Relaxed);
+    stream.expected.store(expected, Relaxed);
+    stream.found.store(found, Relaxed);
+    stream.rip.store(thread.call_site.get(), Relaxed);
+    let state = if what == difference::SHARED_MEMORY {
+        outcome::UNSUPPORTED
+    } else {
+        outcome::DIVERGED
+    };
+    stream.outcome.store(state, Release);
+    sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
+    loop {}
+}
+
+fn diverge_call(thread: &Thread, record: &Record<'_>, number: u64) -> ! {
+    let stream = stream_of(thread.process());
+    stream.expected_nr.store(record.nr, Relaxed);
+    stream.found_nr.store(number, Relaxed);
+    let expected = u64::from(record.kind);
+    diverge(thread, difference::CALL, 0, expected, number)
+}
+
+/// Begins the replay of an image: the memory it had, then its first record.
+pub fn init(image_len: u64) -> ! {
+    let header = header();
+    space().replays.set(1);
+    space().image_end.set(protocol::layout::IMAGE_BASE + image_len);
+    // Everything that is not ours came with the process that was exec'd for
+    // this, and goes.
+    sys::call(nr::MUNMAP, 0x1000, MONITOR_BASE - 0x1000, 0, 0, 0, 0);
+    sys::call(nr::MUNMAP, MONITOR_END, 0x7fff_ffff_f000 - MONITOR_END, 0, 0, 0, 0);
+    for map in header.map.iter().take(header.maps.load(Relaxed) as usize) {
+        let (start, end) = (map.start.load(Relaxed), map.end.load(Relaxed));
+        let prot = map.prot.load(Relaxed);
+        let mapped = match map.file.load(Relaxed) {
+            0 => map_anonymous(start, end - start, 3),
+            id => map_file(id - 1, start, end - start, 3, map.file_offset.load(Relaxed)),
+        };
+        if !mapped {
+            sys::die_number(b"replay cannot map", start);
+        }
+        let from = ARENA_BASE + map.contents.load(Relaxed);
+        mem::copy(map.contents_at.load(Relaxed), from, map.contents_len.load(Relaxed));
+        if prot != 3 {
+            sys::call(nr::MPROTECT, start, end - start, prot, 0, 0, 0);
+        }
+    }
+    let (thread, process) = process::first_thread();
+    attach(process, header.stream.load(Relaxed));
+    thread.mask.set(header.sigmask.load(Relaxed));
+    process::settle_replay(thread);
+    crate::signal::init(header.ignored.load(Relaxed));
+    process.log.thread.set(0);
+    let record = next_for(thread);
+    if record.kind != kind::BEGIN {
+        diverge_call(thread, &record, 0);
+    }
+    thread.tid.set(record.values[3] as u32);
+    process.pid.set(record.values[3] as u32);
+    consume(process);
+    let mut regs = Regs::ZERO;
+    regs.rip = header.entry.load(Relaxed);
+    regs.rsp = header.stack.load(Relaxed);
+    crate::signal::deliver(thread, &mut regs, protocol::record::at::CALL_EXIT);
+    process::go(thread, &regs)
+}
+
+fn map_anonymous(start: u64, len: u64, prot: u64) -> bool {
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+    sys::call(nr::MMAP, start, len, prot, flags, u64::MAX, 0) == start as i64
+}
+
+/// Maps a captured file; never shared, so that the copy stays as it is.
+fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
+    let mut path = [0u8; protocol::replay::PATH_MAX + 24];
+    let mut end = 0;
+    'words: for word in &header().files {
+        for byte in word.load(Relaxed).to_le_bytes() {
+            if byte == 0 {
+                break 'words;
+            }
+            path[end] = byte;
+            end += 1;
+        }
+    }
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = id;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    path[end..end + digits.len() - at].copy_from_slice(&digits[at..]);
+    const OPEN: u64 = 2;
+    let fd = sys::call(OPEN, path.as_ptr() as u64, 0o2000000, 0, 0, 0, 0);
+    if fd < 0 {
+        return false;
+    }
+    let flags = sys::MAP_PRIVATE | sys::MAP_FIXED;
+    let got = sys::call(nr::MMAP, start, len, prot, flags, fd as u64, offset);
+    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    got == start as i64
+}
+
+/// Compares a call with the record of it.
+fn compare(thread: &Thread, record: &Record<'_>, wanted: u8, row: &Syscall, args: &[u64; 6]) {
+    let number = u64::from(row.nr);
+    if record.kind != wanted || record.nr != number {
+        diverge_call(thread, record, number);
+    }
+    for (i, (expected, found)) in record.args.iter().zip(args).enumerate().take(row.args.len()) {
+        if expected != found {
+            diverge(thread, difference::ARGUMENT, i as u32, *expected, *found);
+        }
+    }
+    for blob in record.blobs() {
+        let index = usize::from(blob.tag & !tag::PARTIAL);
+        let Some((_, arg)) = row.args.get(index) else { continue };
+        let address = args[index % 6];
+        let equal = match *arg {
+            Arg::Path | Arg::Str => same(address, blob.bytes),
+            Arg::In(..) => same_data(
+                blob.tag,
+                blob.bytes,
+                |len| capture::digest_of(address, len),
+                |piece| same(address, piece),
+            ),
+            Arg::IovIn(count) => {
+                same_vector(blob.tag, blob.bytes, address, args[usize::from(count) % 6])
+            }
+            Arg::MsgIn => Message::read(address)
+                .is_some_and(|m| same_vector(blob.tag, blob.bytes, m.iov, m.iov_count)),
+            _ => true,
+        };
+        if !equal {
+            diverge(thread, difference::DATA, index as u32, 0, 0);
+        }
+    }
+}
+
+fn same(address: u64, bytes: &[u8]) -> bool {
+    let mut place = [0u8; 64];
+    let mut done = 0;
+    while done < bytes.len() {
+        let step = (bytes.len() - done).min(place.len());
+        if !mem::copy(place.as_mut_ptr() as u64, address + done as u64, step as u64)
+            || place[..step] != bytes[done..done + step]
+        {
+            return false;
+        }
+        done += step;
+    }
+    true
+}
+
+fn same_data(
+    tag: u8,
+    bytes: &[u8],
+    digest: impl FnOnce(u64) -> u64,
+    same_at: impl Fn(&[u8]) -> bool,
+) -> bool {
+    if tag & tag::PARTIAL == 0 {
+        return same_at(bytes);
+    }
+    let Some(split) = bytes.len().checked_sub(16) else { return false };
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(word)
+    };
+    same_at(&bytes[..split]) && digest(word(split)) == word(split + 8)
+}
+
+fn same_vector(tag: u8, bytes: &[u8], iov: u64, count: u64) -> bool {
+    same_data(tag, bytes, |_| capture::digest_of_vector(iov, count), |expected| {
+        let (mut done, mut equal) = (0, true);
+        capture::each_piece(iov, count, expected.len() as u64, |address, len| {
+            equal &= same(address, &expected[done..done + len as usize]);
+            done += len as usize;
+        });
+        equal
+    })
+}
+
+/// Writes again what the kernel wrote.
+fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
+    let copy = |to: u64, bytes: &[u8]| mem::copy(to, bytes.as_ptr() as u64, bytes.len() as u64);
+    let message = row.args.iter().position(|(_, arg)| matches!(arg, Arg::MsgOut));
+    for blob in record.blobs() {
+        let index = usize::from(blob.tag);
+        let header = message.map_or(0, |i| args[i % 6]);
+        match (row.args.get(index).map(|(_, arg)| *arg), blob.tag) {
+            (Some(Arg::Out(..) | Arg::InOut(..)), _) => {
+                copy(args[index % 6], blob.bytes);
+            }
+            (Some(Arg::IovOut(count)), _) => {
+                scatter(args[index % 6], args[usize::from(count) % 6], blob.bytes);
+            }
+            (Some(Arg::MsgOut), _) => {
+                if let Some(m) = Message::read(header) {
+                    scatter(m.iov, m.iov_count, blob.bytes);
+                }
+            }
+            (Some(Arg::MmsgOut(_)), _) => messages(args[index % 6], blob.bytes),
+            (Some(Arg::MmsgIn(_)), _) => {
+                // Only each message's length was the kernel's.
+                for (i, entry) in blob.bytes.chunks_exact(64).enumerate() {
+                    copy(args[index % 6] + 64 * i as u64 + 56, &entry[56..60]);
+                }
+            }
+            (_, tag::NAME) if header != 0 => {
+                if let Some(m) = Message::read(header) {
+                    copy(m.name, blob.bytes);
+                }
+            }
+            (_, tag::CONTROL) if header != 0 => {
+                if let Some(m) = Message::read(header) {
+                    copy(m.control, blob.bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+    // The lengths last: they say where names and control bytes went.
+    if let (Some(i), Some(head)) = (message, record.blob(tag::HEADER)) {
+        let header = args[i % 6];
+        copy(header + 8, &head.bytes[..4.min(head.bytes.len())]);
+        copy(header + 40, head.bytes.get(8..16).unwrap_or(&[]));
+        copy(header + 48, head.bytes.get(16..20).unwrap_or(&[]));
+    }
+}
+
+fn scatter(iov: u64, count: u64, bytes: &[u8]) {
+    let mut done = 0;
+    capture::each_piece(iov, count, bytes.len() as u64, |address, len| {
+        mem::copy(address, bytes.as_ptr() as u64 + done, len);
+        done += len;
+    });
+}
+
+/// What recvmmsg filled in (see `capture::write_messages`).
+fn messages(vector: u64, mut bytes: &[u8]) {
+    let mut at = vector;
+    while bytes.len() >= 16 {
+        let word = |i: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[4 * i..4 * i + 4]);
+            u32::from_le_bytes(word)
+        };
+        let (data, name, control, flags) = (word(0), word(1), word(2), word(3));
+        let mut rest = &bytes[16..];
+        let mut take = |len: u32| {
+            let (piece, after) = rest.split_at((len as usize).min(rest.len()));
+            rest = after;
+            piece
+        };
+        let (name, control, data) = (take(name), take(control), take(data));
+        if let Some(m) = Message::read(at) {
+            mem::copy(m.name, name.as_ptr() as u64, name.len() as u64);
+            mem::copy(m.control, control.as_ptr() as u64, control.len() as u64);
+            scatter(m.iov, m.iov_count, data);
+            if m.name != 0 {
+                mem::write(at + 8, &(name.len() as u32));
+            }
+            mem::write(at + 40, &(control.len() as u64));
+            mem::write(at + 48, &flags);
+            mem::write(at + 56, &(data.len() as u32));
+        }
+        bytes = rest;
+        at += 64;
+    }
+}
+
+/// A call that is one event.
+pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
+    let record = next_for(thread);
+    compare(thread, &record, kind::CALL, row, args);
+    apply(row, args, &record);
+    let number = u64::from(row.nr);
+    if number == nr::IOCTL && record.result >= 0 {
+        if let Some(blob) = record.blob(2) {
+            mem::copy(args[2], blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+        }
+        if let (Some(blob), Some([_, buffer])) =
+            (record.blob(tag::PIECE), mem::read::<[u64; 2]>(args[2]))
+        {
+            mem::copy(buffer, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+        }
+    }
+    if number == nr::FUTEX && let Some(blob) = record.blob(4) {
+        mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
+    }
+    let result = record.result;
+    consume(thread.process());
+    result
+}
+
+/// Lets those run who ran before this thread's next record.
+pub fn settle(thread: &Thread) {
+    next_for(thread);
+}
+
+/// Whether the log has this call in two halves. (Whether a descriptor makes
+/// calls wait is known only to the log.)
+pub fn is_blocking(thread: &Thread) -> bool {
+    next_for(thread).kind == kind::START
+}
+
+/// The first half of a call.
+pub fn start(thread: &Thread, row: &Syscall, args: &[u64; 6]) {
+    let record = next_for(thread);
+    compare(thread, &record, kind::START, row, args);
+    consume(thread.process());
+}
+
+/// The second half: its result.
+pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
+    let record = next_for(thread);
+    if record.kind != kind::END || record.nr != u64::from(row.nr) {
+        diverge_call(thread, &record, u64::from(row.nr));
+    }
+    apply(row, args, &record);
+    let result = record.result;
+    consume(thread.process());
+    result
+}
+
+/// A record that the monitor's own code would have written now: it must be
+/// there.
+pub fn expect(
+    thread: &Thread,
+    wanted: u8,
+    number: u64,
+    args: Option<&[u64; 6]>,
+    result: Option<i64>,
+) {
+    let record = next_for(thread);
+    if record.kind != wanted || record.nr != number {
+        diverge_call(thread, &record, number);
+    }
+    if let Some(args) = args {
+        let count = protocol::table::syscall(number).map_or(0, |row| row.args.len());
+        for (i, (expected, found)) in record.args.iter().zip(args).enumerate().take(count) {
+            if expected != found {
+                diverge(thread, difference::ARGUMENT, i as u32, *expected, *found);
+            }
+        }
+    }
+    if let Some(result) = result
+        && record.result != result
+    {
+        diverge(thread, difference::RESULT, 0, record.result as u64, result as u64);
+    }
+    consume(thread.process());
+}
+
+/// A clock read. None: the log has something else first, the long way finds
+/// out.
+pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
+    let process = thread.process();
+    let record = peek(process)?;
+    if record.kind != kind::CLOCK
+        || process.log.thread.get() != thread.number.get()
+        || record.nr != number
+    {
+        return None;
+    }
+    let value = record.values[2];
+    let now = [value / 1_000_000_000, value % 1_000_000_000];
+    let result = match record.values[0] as u8 {
+        clock::GETTIMEOFDAY => {
+            mem::write(first, &[now[0], now[1] / 1000]);
+            0
+        }
+        clock::TIME => {
+            if first != 0 {
+                mem::write(first, &now[0]);
+            }
+            now[0] as i64
+        }
+        _ => {
+            mem::write(second, &now);
+            0
+        }
+    };
+    consume(process);
+    Some(result)
+}
+
+/// The signal that reached the thread here, if one did: its number and what
+/// came with it.
+pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
+    let process = thread.process();
+    let record = peek(process)?;
+    if record.kind != kind::SIGNAL
+        || process.log.thread.get() != thread.number.get()
+        || record.values[1] != place
+    {
+        return None;
+    }
+    let mut info = [0u64; 16];
+    if let Some(blob) = record.blob(tag::SIGINFO) {
+        let len = blob.bytes.len().min(128) as u64;
+        mem::copy(info.as_mut_ptr() as u64, blob.bytes.as_ptr() as u64, len);
+    }
+    let signal = record.values[0] as i32;
+    consume(process);
+    Some((signal, info))
+}
+
+/// Where the thread was interrupted, if that is what the log has next for it:
+/// registers and digests.
+pub fn interruption(thread: &Thread) -> Option<([u64; 18], [u64; 3])> {
+    let process = thread.process();
+    let record = peek(process)?;
+    let interrupts = record.kind == kind::PREEMPT
+        || record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::PREEMPTED;
+    if !interrupts || process.log.thread.get() != thread.number.get() {
+        return None;
+    }
+    let mut registers = [0; 18];
+    let mut digests = [0; 3];
+    let from = record.blob(tag::REGISTERS)?.bytes;
+    let digest = record.blob(tag::DIGEST)?.bytes;
+    if from.len() != 144 || digest.len() != 24 {
+        return None;
+    }
+    mem::copy(registers.as_mut_ptr() as u64, from.as_ptr() as u64, 144);
+    mem::copy(digests.as_mut_ptr() as u64, digest.as_ptr() as u64, 24);
+    Some((registers, digests))
+}
+
+/// The thread has arrived where it was interrupted: what came then comes now.
+pub fn interrupted(thread: &Thread, regs: &mut Regs) {
+    let process = thread.process();
+    if peek(process).is_some_and(|record| record.kind == kind::PREEMPT) {
+        consume(process);
+        if peek(process).is_some() && process.log.thread.get() == thread.number.get() {
+            // Nobody else wanted the turn after all.
+            return;
+        }
+        next_for(thread);
+    } else {
+        crate::signal::deliver(thread, regs, protocol::record::at::PREEMPTED);
+    }
+}
+
+/// Calls that change the address space: done again.
+pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
+    let record = next_for(thread);
+    compare(thread, &record, kind::CALL, row, args);
+    let result = record.result;
+    let number = u64::from(row.nr);
+    let file = record.blob(tag::FILE).and_then(|blob| blob.as_u64());
+    let size = record.blob(tag::PIECE).and_then(|blob| blob.as_u64());
+    consume(process_of(thread));
+    if number == nr::BRK {
+        brk(thread, result as u64);
+        return result;
+    }
+    if result < 0 {
+        return result;
+    }
+    let at = result as u64;
+    let done = match number {
+        nr::MMAP => {
+            let [_, len, prot, flags, _, offset] = *args;
+            let shared = flags & 3 != sys::MAP_PRIVATE;
+            if shared && prot & 2 != 0 && shares(thread) {
+                diverge(thread, difference::SHARED_MEMORY, 0, at, len);
+            }
+            match file {
+                Some(id) => map_file(id, at, len, prot, offset),
+                None => map_anonymous(at, len, prot),
+            }
+        }
+        nr::SHMAT => map_anonymous(at, size.unwrap_or(4096), 3),
+        nr::MREMAP => {
+            let [old, old_len, len, flags, _, _] = *args;
+            if old == at {
+                sys::call(nr::MREMAP, old, old_len, len, flags & !3, 0, 0) == result
+            } else {
+                sys::call(nr::MREMAP, old, old_len, len, flags | 3, at, 0) == result
+            }
+        }
+        nr::MUNMAP | nr::MPROTECT => {
+            sys::call(number, args[0], args[1], args[2], args[3], args[4], 0) == result
+        }
+        nr::MADVISE => {
+            if matches!(args[2], 4 | 8 | 9) {
+                sys::call(nr::MADVISE, args[0], args[1], 4, 0, 0, 0);
+            }
+            true
+        }
+        _ => true,
+    };
+    if !done {
+        diverge(thread, difference::MEMORY, 0, at, args[0]);
+    }
+    crate::memory::forget_code(number, args, result);
+    result
+}
+
+fn process_of(thread: &Thread) -> &'static Process {
+    thread.process()
+}
+
+/// Whether this address space was recorded as one that shares writable memory
+/// with others: then its log alone does not determine it.
+fn shares(thread: &Thread) -> bool {
+    let number = thread.process().number.get();
+    let count = header().streams.load(Relaxed) as usize;
+    header().table.iter().take(count).any(|s| {
+        s.parent.load(Relaxed) == number && u64::from(s.how.load(Relaxed)) == begin::FORK
+    })
+}
+
+/// The heap's end: memory is mapped up to it.
+fn brk(thread: &Thread, to: u64) {
+    let space = space();
+    let now = space.brk.get();
+    let up = |address: u64| (address + 4095) & !4095;
+    if now != 0 && up(to) > up(now) {
+        if !map_anonymous(up(now), up(to) - up(now), 3) {
+            diverge(thread, difference::MEMORY, 0, now, to);
+        }
+    } else if now != 0 && up(to) < up(now) {
+        sys::call(nr::MUNMAP, up(to), up(now) - up(to), 0, 0, 0, 0);
+    }
+    space.brk.set(to);
+}
+
+/// The stubs that recording took memory for, if it did now.
+pub fn stub_pool(thread: &Thread) -> Option<u64> {
+    let record = next_for(thread);
+    if record.kind != kind::STUBS {
+        return None;
+    }
+    let address = record.values[0];
+    consume_silent(thread.process());
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED;
+    let got = sys::call(nr::MMAP, address, record.values[1], 7, flags, u64::MAX, 0);
+    (got == address as i64).then_some(address)
+}
+
+/// Whether recording patched this site now.
+pub fn patches(thread: &Thread, site: u64) -> bool {
+    let process = thread.process();
+    let Some(record) = peek(process) else { return false };
+    if process.log.thread.get() != thread.number.get() {
+        return false;
+    }
+    match record.kind {
+        kind::STUBS => true,
+        kind::PATCH => record.values[0] == site,
+        _ => false,
+    }
+}
+
+/// It did: the record is used up.
+pub fn patched(thread: &Thread, stub: u64) {
+    let record = next_for(thread);
+    if record.kind != kind::PATCH || record.values[1] != stub {
+        diverge(thread, difference::MEMORY, 1, record.values[1], stub);
+    }
+    consume_silent(thread.process());
+}
+
+/// `fork` in replay: the child is another process that follows its own log.
+pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) -> i64 {
+    let process = thread.process();
+    let event = process.log.next_event.get();
+    let number = process.number.get();
+    let record = next_for(thread);
+    compare(thread, &record, kind::CALL, row, args);
+    apply(row, args, &record);
+    let result = record.result;
+    consume(process);
+    if result <= 0 {
+        return result;
+    }
+    if space().shared.get() != 0 {
+        diverge(thread, difference::SHARED_MEMORY, 0, 0, 0);
+    }
+    let Some(index) = find_child(number, event, begin::FORK) else {
+        // The child's log is missing: it was killed before it wrote any.
+        return result;
+    };
+    if sys::call(nr::CLONE, 17, 0, 0, 0, 0, 0) != 0 {
+        return result;
+    }
+    process::alone(thread);
+    attach(process, index);
+    process.log.thread.set(thread.number.get());
+    let record = next_for(thread);
+    if record.kind != kind::BEGIN {
+        diverge_call(thread, &record, nr::FORK);
+    }
+    let pid = record.values[3] as u32;
+    consume(process);
+    process.pid.set(pid);
+    thread.tid.set(pid);
+    let [flags, stack, _, child_tid, _, _] = *args;
+    if u64::from(row.nr) == nr::CLONE {
+        process::forked_child_tid(thread, flags, child_tid);
+        if stack != 0 {
+            regs.rsp = stack;
+        }
+    }
+    0
+}
+
+/// A thread begins in replay: its stack is set up so that switching to it
+/// starts it.
+pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
+    child.tid.set(tid);
+    child.fs_base.set(tls.unwrap_or(0));
+    // What `arch::switch_stacks` pops: six registers and where to go.
+    let frame = [0, 0, 0, 0, 0, 0, arch::thread_start as *const () as u64];
+    let sp = word - 64;
+    mem::copy(sp, frame.as_ptr() as u64, 56);
+    child.switch_sp.set(sp);
+    mem::copy(
+        child.xstate_area(),
+        (&raw const space().initial_xstate) as u64,
+        core::mem::size_of_val(&space().initial_xstate) as u64,
+    );
+}
+
+/// The result of the `clone` that makes a thread.
+pub fn clone_result(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
+    let record = next_for(thread);
+    compare(thread, &record, kind::CALL, row, args);
+    if let Some(blob) = record.blob(2) {
+        mem::copy(args[2], blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
+    let result = record.result;
+    consume(thread.process());
+    result
+}
+
+/// The thread's first record: it runs now.
+pub fn thread_began(thread: &Thread) {
+    let record = next_for(thread);
+    if record.kind != kind::THREAD_START {
+        diverge_call(thread, &record, 0);
+    }
+    consume(thread.process());
+}
+
+/// A vfork child runs in its parent's memory, from its own log, until it
+/// execs or ends; then the parent goes on.
+pub fn run_vfork_child(thread: &Thread, child: &Thread, event: u64) {
+    let home = child.process();
+    let Some(index) = find_child(thread.process().number.get(), event, begin::VFORK) else {
+        child.tid_word.store(0, Release);
+        home.taken.set(0);
+        return;
+    };
+    attach(home, index);
+    home.log.thread.set(0);
+    child.maker_slot.set(thread.slot.get());
+    switch(thread, child);
+}
+
+pub fn vfork_child_began(thread: &Thread) {
+    let record = next_for(thread);
+    if record.kind != kind::BEGIN {
+        diverge_call(thread, &record, 0);
+    }
+    thread.tid.set(record.values[3] as u32);
+    thread.process().pid.set(record.values[3] as u32);
+    consume(thread.process());
+}
+
+/// `execve`: if it succeeded, this image's log ends here.
+pub fn exec(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
+    start(thread, row, args);
+    match peek(thread.process()) {
+        Some(record) if record.kind == kind::END || record.kind == kind::SIGNAL => {
+            finish(thread, row, args)
+        }
+        _ => end_of_log(thread),
+    }
+}
+
+/// Whether the replayer, not the recorder, made this process.
+pub fn is_wanted() -> bool {
+    control().mode.load(Relaxed) == mode::REPLAY
+}
