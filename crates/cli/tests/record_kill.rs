@@ -164,8 +164,8 @@ fn read(dir: &std::path::Path) {
 
 #[test]
 fn pipe_pingpong() {
-    let command = [program("pipe_pingpong"), "20000".to_string()];
-    rounds("pipe_pingpong", &command, Duration::from_millis(500));
+    let command = [program("pipe_pingpong"), "10000".to_string()];
+    rounds("pipe_pingpong", &command, Duration::from_millis(300));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal};
 
 /// The server's exit status when it is not recorded and told to end.
 fn native_status(command: &[String], port: u16) -> i32 {
-    let mut child = Command::new(&command[0])
+    let mut child = harness::with_default_signals(&command[0])
         .args(&command[1..])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -30,7 +30,9 @@ fn native_status(command: &[String], port: u16) -> i32 {
         std::net::TcpStream::connect(("127.0.0.1", port)).ok()
     });
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    shell_status(child.wait().unwrap())
+    harness::wait_for("the server's end, not recorded", || {
+        child.try_wait().unwrap().map(shell_status)
+    })
 }
 
 /// Records a server while `load` uses it, ends it with SIGTERM, and checks

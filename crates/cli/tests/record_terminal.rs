@@ -10,7 +10,7 @@ mod harness;
 
 use std::time::{Duration, Instant};
 
-use harness::recorded::{Recorded, shell_status};
+use harness::recorded::Recorded;
 use harness::terminal::Terminal;
 use harness::{MW, Scratch};
 
@@ -22,10 +22,10 @@ fn run(command: &[&str], typed: &str) -> (String, i32) {
         terminal.await_text("ready", 1);
         terminal.type_in(typed);
     }
-    let status = child.wait().unwrap();
+    let status = terminal.wait(&mut child);
     // What the program wrote last may be on its way still.
     std::thread::sleep(Duration::from_millis(50));
-    (terminal.screen(), shell_status(status))
+    (terminal.screen(), status)
 }
 
 /// Runs a shell script in a terminal, recorded and not: the same comes out.
@@ -108,7 +108,7 @@ fn a_second_control_c_ends_a_program_that_ignores_it() {
     terminal.await_text("caught", 1);
     assert!(child.try_wait().unwrap().is_none(), "one does not end it");
     terminal.type_in("\x03");
-    let status = shell_status(child.wait().unwrap());
+    let status = terminal.wait(&mut child);
     assert_eq!(status, 137, "{}", terminal.screen());
     assert!(terminal.is_empty(), "nothing is left");
     let outcome = harness::Outcome {
@@ -148,7 +148,7 @@ fn control_z_stops_the_program_and_it_continues() {
     terminal.type_in("fg\n");
     terminal.await_text("finished", 1);
     terminal.type_in("exit\n");
-    shell.wait().unwrap();
+    terminal.wait(&mut shell);
 }
 
 #[test]

@@ -169,6 +169,14 @@ fn control(
             thread.child_tid.set(args[0]);
             i64::from(thread.tid.get())
         }
+        nr::SET_ROBUST_LIST => {
+            let result = if args[1] == 24 { 0 } else { -sys::EINVAL };
+            if result == 0 {
+                thread.robust_list.set(args[0]);
+                sys::call(number, args[0], args[1], 0, 0, 0, 0);
+            }
+            result
+        }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
         nr::PRCTL if is_refused_prctl(args[0]) => -sys::EINVAL,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),

@@ -156,6 +156,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.has_timer.set(0);
     thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
     thread.child_tid.set(0);
+    thread.robust_list.set(0);
     thread.wants_preempt.store(0, Relaxed);
     thread.holds_turn.set(0);
     thread.interrupted_at.store(0, Relaxed);
@@ -629,9 +630,12 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
     let child_tid = thread.child_tid.get();
     let last = process.threads.get() <= 1;
+    release_robust(thread);
     if child_tid != 0 && space().threads.get() > 1 && mem::write(child_tid, &0u32) {
         // As the kernel does for clear_child_tid, but in our own turn.
-        sys::call(nr::FUTEX, child_tid, 1, 1, 0, 0, 0);
+        if !replay::is_on() {
+            sys::call(nr::FUTEX, child_tid, 1, 1, 0, 0, 0);
+        }
     }
     if last && replay::is_on() {
         replay::end_of_log(thread);
@@ -652,6 +656,43 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     loop {
         sys::call(nr::EXIT, args[0], 0, 0, 0, 0, 0);
     }
+}
+
+/// Locks that a thread still holds when it ends are marked, as the kernel does,
+/// but in the thread's turn. (If the process is killed the kernel does it.)
+fn release_robust(thread: &Thread) {
+    const OWNER_DIED: u32 = 0x4000_0000;
+    const WAITERS: u32 = 0x8000_0000;
+    const TID_MASK: u32 = 0x3fff_ffff;
+    const MOST: usize = 2048;
+    let head = thread.robust_list.replace(0);
+    let Some([first, offset, pending]) = mem::read::<[u64; 3]>(head) else { return };
+    let mark = |entry: u64| {
+        let address = (entry & !1).wrapping_add(offset);
+        let Some(word) = mem::read::<u32>(address) else { return };
+        if word & TID_MASK == thread.tid.get() {
+            mem::write(address, &(word & WAITERS | OWNER_DIED));
+            if word & WAITERS != 0 && !replay::is_on() {
+                sys::call(nr::FUTEX, address, 1, 1, 0, 0, 0);
+            }
+        }
+    };
+    let mut entry = first;
+    for _ in 0..MOST {
+        if entry & !1 == head || entry == 0 {
+            break;
+        }
+        let next = mem::read::<u64>(entry & !1).unwrap_or(0);
+        if entry != pending {
+            mark(entry);
+        }
+        entry = next;
+    }
+    if pending != 0 {
+        mark(pending);
+    }
+    // It has been done.
+    sys::call(nr::SET_ROBUST_LIST, 0, 24, 0, 0, 0, 0);
 }
 
 /// The end of a process.

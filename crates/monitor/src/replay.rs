@@ -359,9 +359,13 @@ fn same(address: u64, bytes: &[u8]) -> bool {
     let mut done = 0;
     while done < bytes.len() {
         let step = (bytes.len() - done).min(place.len());
-        if !mem::copy(place.as_mut_ptr() as u64, address + done as u64, step as u64)
-            || place[..step] != bytes[done..done + step]
-        {
+        let to = place.as_mut_ptr() as u64;
+        if !mem::copy(to, address + done as u64, step as u64) {
+            // What cannot be read was recorded as zeroes.
+            place = [0; 64];
+            mem::copy_what_is_there(to, address + done as u64, step as u64);
+        }
+        if place[..step] != bytes[done..done + step] {
             return false;
         }
         done += step;

@@ -195,6 +195,8 @@ pub struct Thread {
     pub alt: Cell<AltStack>,
     /// The program's clear_child_tid.
     pub child_tid: Cell<u64>,
+    /// The program's list of robust locks.
+    pub robust_list: Cell<u64>,
     pub start: Cell<u64>,
     pub maker: Cell<u32>,
     /// 1 = a vfork child that must begin its log.

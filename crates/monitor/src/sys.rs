@@ -60,6 +60,7 @@ pub mod nr {
     pub const EPOLL_WAIT: u64 = 232;
     pub const TGKILL: u64 = 234;
     pub const PSELECT6: u64 = 270;
+    pub const SET_ROBUST_LIST: u64 = 273;
     pub const PPOLL: u64 = 271;
     pub const DUP2: u64 = 33;
     pub const EPOLL_PWAIT: u64 = 281;

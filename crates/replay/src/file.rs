@@ -39,12 +39,15 @@ pub fn streams(recording: &Recording) -> Vec<Stream> {
                 let mut memory = Memory::new();
                 memory.forget(head.first_time);
                 let at = at.checked_sub(protocol::shared::CHUNK_HEAD)?;
-                // Which thread it is comes first.
-                let (mut record, used) = memory.read(bytes.get(at..)?).ok()?;
-                if record.kind == kind::THREAD {
-                    (record, _) = memory.read(bytes.get(at + used..)?).ok()?;
+                // Which thread it is, and whose turn it was, come first.
+                let mut next = at;
+                loop {
+                    let (record, used) = memory.read(bytes.get(next..)?).ok()?;
+                    if !matches!(record.kind, kind::THREAD | kind::TURN) {
+                        return (record.kind == kind::BEGIN && at == 0).then_some(record.values);
+                    }
+                    next += used;
                 }
-                (record.kind == kind::BEGIN && at == 0).then_some(record.values)
             });
             if let Some(values) = first {
                 all.extend(current.take());

@@ -23,6 +23,7 @@ pub use running::Running;
 pub use scratch::Scratch;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The command under test.
@@ -39,6 +40,14 @@ pub fn repository() -> PathBuf {
         .nth(2)
         .unwrap()
         .to_path_buf()
+}
+
+/// A command that ignores no signal, even if these tests were started by
+/// somebody who does (`nohup`, say).
+pub fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(program);
+    command
 }
 
 /// Waits until `done` says something; panics after [`LIMIT`].

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -75,7 +75,7 @@ impl<'s> Setup<'s> {
             line += &quoted(word);
         }
         self.scratch.note(line.clone());
-        let child = Command::new(MW)
+        let child = super::with_default_signals(MW)
             .args(&words)
             .envs(self.environment)
             .env(super::processes::VARIABLE, marker.value())

@@ -4,13 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::processes::{Marker, VARIABLE};
+use super::recorded::shell_status;
 
 /// The side of a terminal where the person sits.
 pub struct Terminal {
@@ -53,7 +54,7 @@ impl Terminal {
                 .open(&self.program);
             Stdio::from(file.unwrap())
         };
-        let child = Command::new("setsid")
+        let child = super::with_default_signals("setsid")
             .args(["--ctty", "--wait"])
             .args(command)
             .env("TERM", "dumb")
@@ -73,6 +74,13 @@ impl Terminal {
             }
         });
         child
+    }
+
+    /// Waits for the end of what was run: the status, as a shell tells it.
+    pub fn wait(&self, child: &mut Child) -> i32 {
+        super::wait_for("the end of the program", || {
+            child.try_wait().unwrap().map(shell_status)
+        })
     }
 
     /// Everything that was shown so far.
