@@ -1,5 +1,10 @@
 //! Builds the monitor (a freestanding image with flags and a profile of its
 //! own, see crates/monitor) so that it can be embedded.
+#![allow(
+    clippy::expect_used,
+    reason = "a build that cannot go on says so and stops"
+)]
+
 use std::path::Path;
 use std::process::Command;
 

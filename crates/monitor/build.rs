@@ -6,8 +6,17 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let vdso = out.join("vdso.so");
     let status = Command::new("cc")
-        .args(["-nostdlib", "-shared", "-Wl,-soname,linux-vdso.so.1", "-Wl,--hash-style=both"])
-        .args(["-Wl,--build-id=none", "-Wl,-z,max-page-size=4096", "-Wl,-T,src/vdso.ld"])
+        .args([
+            "-nostdlib",
+            "-shared",
+            "-Wl,-soname,linux-vdso.so.1",
+            "-Wl,--hash-style=both",
+        ])
+        .args([
+            "-Wl,--build-id=none",
+            "-Wl,-z,max-page-size=4096",
+            "-Wl,-T,src/vdso.ld",
+        ])
         .arg("src/vdso.S")
         .arg("-o")
         .arg(&vdso)

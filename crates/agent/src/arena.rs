@@ -31,7 +31,11 @@ impl Arena {
     pub fn create(path: &Path, image: &[u8]) -> Result<Arena, Error> {
         let fail = |what: &'static str| {
             let path = path.display().to_string();
-            move |source| Error::File { what, path: path.clone(), source }
+            move |source| Error::File {
+                what,
+                path: path.clone(),
+                source,
+            }
         };
         let file = OpenOptions::new()
             .read(true)
@@ -43,7 +47,8 @@ impl Arena {
         file.set_len(ARENA_SIZE).map_err(fail("cannot size"))?;
         // The fixed part must never run out of disk while it is written to.
         allocate(&file, 0, CHUNKS_OFFSET).map_err(fail("no room for"))?;
-        file.write_all_at(image, IMAGE_OFFSET).map_err(fail("cannot write"))?;
+        file.write_all_at(image, IMAGE_OFFSET)
+            .map_err(fail("cannot write"))?;
         // SAFETY: a fresh mapping of a file of this length; never unmapped.
         let base = unsafe {
             libc::mmap(
@@ -58,7 +63,11 @@ impl Arena {
         if base == libc::MAP_FAILED {
             return Err(fail("cannot map")(std::io::Error::last_os_error()));
         }
-        let arena = Arena { file, path: path.to_path_buf(), base: base.cast() };
+        let arena = Arena {
+            file,
+            path: path.to_path_buf(),
+            base: base.cast(),
+        };
         let control = arena.control();
         control.version.store(protocol::FORMAT_VERSION, Release);
         control.next_process.store(1, Release);
@@ -100,7 +109,12 @@ impl Arena {
     fn head(&self, index: usize) -> &ChunkHead {
         let index = index.min(CHUNKS_MAX - 1);
         // SAFETY: inside the mapping; made of atomics.
-        unsafe { &*self.base.add(CHUNKS_OFFSET as usize + index * CHUNK_SIZE).cast::<ChunkHead>() }
+        unsafe {
+            &*self
+                .base
+                .add(CHUNKS_OFFSET as usize + index * CHUNK_SIZE)
+                .cast::<ChunkHead>()
+        }
     }
 
     /// A copy of what is whole in a chunk; None if it holds nothing.
@@ -114,7 +128,9 @@ impl Arena {
         let offset = CHUNKS_OFFSET + (index * CHUNK_SIZE) as u64;
         self.file.read_exact_at(&mut bytes, offset).ok()?;
         // A writer that goes on meanwhile does not count.
-        bytes.get_mut(12..16)?.copy_from_slice(&(used as u32).to_le_bytes());
+        bytes
+            .get_mut(12..16)?
+            .copy_from_slice(&(used as u32).to_le_bytes());
         Some(bytes)
     }
 
@@ -137,7 +153,10 @@ impl Arena {
 
     /// The recording is over: monitors pass calls through, or end.
     pub fn end(&self, how: u32) {
-        let _ = self.control().mode.compare_exchange(mode::RECORD, how, AcqRel, Acquire);
+        let _ = self
+            .control()
+            .mode
+            .compare_exchange(mode::RECORD, how, AcqRel, Acquire);
         self.tell_supply();
     }
 }
@@ -169,7 +188,13 @@ pub fn wait(word: &AtomicU32, value: u32, timeout: u64) {
     };
     // SAFETY: both pointers are valid for the time of the call.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            &raw const limit,
+        );
     }
 }
 

@@ -23,7 +23,11 @@ pub struct Captures {
 
 impl Captures {
     pub fn new(dir: &Path) -> Captures {
-        Captures { dir: dir.to_path_buf(), next: AtomicU64::new(1), lock: Mutex::new(()) }
+        Captures {
+            dir: dir.to_path_buf(),
+            next: AtomicU64::new(1),
+            lock: Mutex::new(()),
+        }
     }
 
     /// The id of the copy of an open file, made now if there is none. None: it
@@ -46,7 +50,10 @@ impl Captures {
             meta.ctime_nsec() as u64,
         ];
         let key = file_key(meta.dev(), meta.ino(), meta.size(), times);
-        let _guard = self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _guard = self
+            .lock
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(id) = find_captured(&control.captured, key) {
             return Ok(Some(id));
         }
@@ -59,7 +66,10 @@ impl Captures {
             dev: meta.dev(),
             ino: meta.ino(),
             size: meta.size(),
-            mtime_ns: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
+            mtime_ns: meta
+                .mtime()
+                .saturating_mul(1_000_000_000)
+                .saturating_add(meta.mtime_nsec()),
             mode: meta.mode(),
         };
         writer.file(&info).map_err(io::Error::other)?;

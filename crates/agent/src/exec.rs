@@ -60,7 +60,10 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         None => Vec::new(),
     };
     let (auxv_at, auxv) = stop.auxv(&stack);
-    let vdso = auxv.iter().find(|(key, _)| *key == libc::AT_SYSINFO_EHDR).map_or(0, |(_, v)| *v);
+    let vdso = auxv
+        .iter()
+        .find(|(key, _)| *key == libc::AT_SYSINFO_EHDR)
+        .map_or(0, |(_, v)| *v);
     let start = ImageStart {
         process: place.process.load(Relaxed),
         image: place.image.load(Relaxed),
@@ -74,18 +77,26 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         cwd: std::fs::read_link(format!("/proc/{pid}/cwd"))
             .map(|p| p.as_os_str().as_bytes().to_vec())
             .unwrap_or_default(),
-        maps: maps.iter().map(|map| describe(shared, &stop, map)).collect(),
+        maps: maps
+            .iter()
+            .map(|map| describe(shared, &stop, map))
+            .collect(),
         regs: registers(stop.regs()),
         auxv: auxv.clone(),
         time: ticks(),
     };
     shared.writer.start(&start)?;
 
-    let clock = shared.clock_offset.filter(|_| vdso != 0).map_or(0, |offset| vdso + offset);
+    let clock = shared
+        .clock_offset
+        .filter(|_| vdso != 0)
+        .map_or(0, |offset| vdso + offset);
     place.entry.store(stop.regs().rip, Relaxed);
     place.stack.store(rsp, Relaxed);
     place.vdso.store(clock, Relaxed);
-    place.image_len.store(shared.image.bytes.len() as u64, Relaxed);
+    place
+        .image_len
+        .store(shared.image.bytes.len() as u64, Relaxed);
     place.ignored.store(ignored_signals(pid), Release);
     let injection = Injection {
         slot: slot as u64,
@@ -100,7 +111,10 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
 
 /// The name given to execve, which the kernel keeps above the stack.
 fn executed_name(stack: &[u8], rsp: u64, auxv: &[(u64, u64)]) -> Vec<u8> {
-    let address = auxv.iter().find(|(key, _)| *key == libc::AT_EXECFN).map_or(0, |(_, v)| *v);
+    let address = auxv
+        .iter()
+        .find(|(key, _)| *key == libc::AT_EXECFN)
+        .map_or(0, |(_, v)| *v);
     let at = usize::try_from(address.wrapping_sub(rsp)).unwrap_or(usize::MAX);
     let bytes = stack.get(at..).unwrap_or(&[]);
     bytes.split(|b| *b == 0).next().unwrap_or(&[]).to_vec()
@@ -118,15 +132,26 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
     let file = map.path(pid).and_then(|path| {
         let file = File::open(&path).ok()?;
         let name = Path::new(&map.name);
-        shared.captures.capture(shared.arena.control(), &shared.writer, &file, name).ok()?
+        shared
+            .captures
+            .capture(shared.arena.control(), &shared.writer, &file, name)
+            .ok()?
     });
     // What no file holds has to be kept itself: the stack, as far as it is
     // used, and data, whose last page the kernel has cleared behind the end
     // of the segment. The kernel's own pages are replaced by ours.
     let data = file.is_none() || map.prot & 2 != 0;
     let own = data && map.prot & 1 != 0 && !map.name.starts_with("[v");
-    let from = if map.name == "[stack]" { stop.regs().rsp & !4095 } else { map.start };
-    let contents = if own { stop.read(from, (map.end - from) as usize).ok() } else { None };
+    let from = if map.name == "[stack]" {
+        stop.regs().rsp & !4095
+    } else {
+        map.start
+    };
+    let contents = if own {
+        stop.read(from, (map.end - from) as usize).ok()
+    } else {
+        None
+    };
     Mapping {
         start: map.start,
         end: map.end,
@@ -141,10 +166,33 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
 
 fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {
     vec![
-        regs.r15, regs.r14, regs.r13, regs.r12, regs.rbp, regs.rbx, regs.r11, regs.r10, regs.r9,
-        regs.r8, regs.rax, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.orig_rax, regs.rip,
-        regs.cs, regs.eflags, regs.rsp, regs.ss, regs.fs_base, regs.gs_base, regs.ds, regs.es,
-        regs.fs, regs.gs,
+        regs.r15,
+        regs.r14,
+        regs.r13,
+        regs.r12,
+        regs.rbp,
+        regs.rbx,
+        regs.r11,
+        regs.r10,
+        regs.r9,
+        regs.r8,
+        regs.rax,
+        regs.rcx,
+        regs.rdx,
+        regs.rsi,
+        regs.rdi,
+        regs.orig_rax,
+        regs.rip,
+        regs.cs,
+        regs.eflags,
+        regs.rsp,
+        regs.ss,
+        regs.fs_base,
+        regs.gs_base,
+        regs.ds,
+        regs.es,
+        regs.fs,
+        regs.gs,
     ]
 }
 

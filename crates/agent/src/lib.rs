@@ -41,5 +41,9 @@ pub enum Error {
     Write(#[from] recording::WriteError),
     /// The command could not be executed, in the shell's words.
     #[error("{command}: {reason}")]
-    Command { command: String, reason: String, status: u8 },
+    Command {
+        command: String,
+        reason: String,
+        status: u8,
+    },
 }

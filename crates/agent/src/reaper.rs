@@ -40,9 +40,8 @@ impl Reaper {
         arena_fd: i32,
     ) -> Result<Reaper, Error> {
         let argv = strings(command.iter().map(|arg| arg.as_bytes().to_vec()))?;
-        let environment = std::env::vars_os().map(|(key, value)| {
-            [key.as_bytes(), b"=", value.as_bytes()].concat()
-        });
+        let environment = std::env::vars_os()
+            .map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
         let envp = strings(environment)?;
         let path = strings(std::iter::once(path.as_os_str().as_bytes().to_vec()))?;
         let (report_read, report_write) = pipe()?;
@@ -51,7 +50,10 @@ impl Reaper {
         // that could depend on another.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
-            return Err(Error::System("cannot fork", std::io::Error::last_os_error()));
+            return Err(Error::System(
+                "cannot fork",
+                std::io::Error::last_os_error(),
+            ));
         }
         if pid == 0 {
             drop(report_read);
@@ -72,7 +74,11 @@ impl Reaper {
         drop(report_write);
         drop(go_read);
         let reports = std::fs::File::from(report_read);
-        Ok(Reaper { reports, go: Some(go_write), pid })
+        Ok(Reaper {
+            reports,
+            go: Some(go_write),
+            pid,
+        })
     }
 
     /// The reaper's own process id: the root of the program's processes.
@@ -92,12 +98,18 @@ impl Reaper {
         let mut bytes = [0; 12];
         self.reports.read_exact(&mut bytes).ok()?;
         let word = |i: usize| {
-            bytes.get(i..i + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_le_bytes)
+            bytes
+                .get(i..i + 4)
+                .and_then(|b| b.try_into().ok())
+                .map_or(0, i32::from_le_bytes)
         };
         Some(match word(0) {
             0 => Report::First { pid: word(4) },
             1 => Report::Failed { errno: word(8) },
-            _ => Report::Ended { pid: word(4), status: word(8) },
+            _ => Report::Ended {
+                pid: word(4),
+                status: word(8),
+            },
         })
     }
 }
@@ -114,21 +126,31 @@ fn strings(items: impl Iterator<Item = Vec<u8>>) -> Result<Vec<CString>, Error> 
     items
         .map(|item| {
             CString::new(item).map_err(|error| {
-                Error::System("an argument has a zero byte in it", std::io::Error::other(error))
+                Error::System(
+                    "an argument has a zero byte in it",
+                    std::io::Error::other(error),
+                )
             })
         })
         .collect()
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|s| s.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain(std::iter::once(std::ptr::null()))
+        .collect()
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for two descriptors.
     if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(Error::System("cannot make a pipe", std::io::Error::last_os_error()));
+        return Err(Error::System(
+            "cannot make a pipe",
+            std::io::Error::last_os_error(),
+        ));
     }
     // SAFETY: both were just made and belong to nobody else.
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
@@ -232,7 +254,9 @@ pub fn descendants(root: i32) -> Vec<i32> {
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
         for task in tasks.flatten() {
             let children = std::fs::read_to_string(task.path().join("children"));
             for child in children.unwrap_or_default().split_whitespace() {

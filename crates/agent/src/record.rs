@@ -51,9 +51,19 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let image = Image::load()?;
     let clock = calibrate();
     make_dir(&options.dir)?;
-    let arena = Arc::new(Arena::create(&options.dir.join(recording::ARENA), &image.bytes)?);
-    let command = options.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let writer = Arc::new(Writer::create(&options.dir, &Manifest::here(command, clock))?);
+    let arena = Arc::new(Arena::create(
+        &options.dir.join(recording::ARENA),
+        &image.bytes,
+    )?);
+    let command = options
+        .command
+        .iter()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
+    let writer = Arc::new(Writer::create(
+        &options.dir,
+        &Manifest::here(command, clock),
+    )?);
 
     // The reaper is forked while there is one thread.
     let arena_fd = arena_descriptor();
@@ -161,12 +171,19 @@ fn follow(
         match report {
             Report::First { .. } => {}
             Report::Failed { errno } => failure = Some(errno),
-            Report::Ended { pid, status: wait_status } => {
+            Report::Ended {
+                pid,
+                status: wait_status,
+            } => {
                 if pid == first {
                     status = Some(wait_status);
                 }
-                let frame =
-                    Status { process: None, pid: pid as u32, wait_status, time: ticks() };
+                let frame = Status {
+                    process: None,
+                    pid: pid as u32,
+                    wait_status,
+                    time: ticks(),
+                };
                 let _ = shared.writer.status(&frame);
             }
         }
@@ -184,29 +201,50 @@ fn command_error(options: &Options, errno: i32) -> Error {
     let (reason, status) = match errno {
         libc::ENOENT => ("No such file or directory".to_string(), 127),
         libc::EACCES => ("Permission denied".to_string(), 126),
-        libc::ENOEXEC => ("cannot execute binary file: Exec format error".to_string(), 126),
+        libc::ENOEXEC => (
+            "cannot execute binary file: Exec format error".to_string(),
+            126,
+        ),
         _ => {
             let text = std::io::Error::from_raw_os_error(errno).to_string();
-            (text.split(" (os error").next().unwrap_or("").to_string(), 126)
+            (
+                text.split(" (os error").next().unwrap_or("").to_string(),
+                126,
+            )
         }
     };
-    Error::Command { command, reason, status }
+    Error::Command {
+        command,
+        reason,
+        status,
+    }
 }
 
 fn shell_status(status: i32) -> i32 {
-    if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+    if libc::WIFSIGNALED(status) {
+        128 + libc::WTERMSIG(status)
+    } else {
+        libc::WEXITSTATUS(status)
+    }
 }
 
 fn make_dir(dir: &std::path::Path) -> Result<(), Error> {
     use std::os::unix::fs::DirBuilderExt;
     let fail = |what: &'static str| {
         let path = dir.display().to_string();
-        move |source| Error::File { what, path: path.clone(), source }
+        move |source| Error::File {
+            what,
+            path: path.clone(),
+            source,
+        }
     };
     if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(fail("cannot create"))?;
     }
-    std::fs::DirBuilder::new().mode(0o700).create(dir).map_err(fail("cannot create"))?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(dir)
+        .map_err(fail("cannot create"))?;
     std::fs::create_dir(dir.join(recording::FILES)).map_err(fail("cannot create"))
 }
 
@@ -215,13 +253,19 @@ fn check_dispatch() -> Result<(), Error> {
     const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     // SAFETY: switches off what is not on.
     let answer = unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
-    if answer == 0 { Ok(()) } else { Err(Error::NoDispatch) }
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(Error::NoDispatch)
+    }
 }
 
 /// The highest descriptor below ours that the limit allows.
 fn arena_descriptor() -> i32 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let most = limit.current.map_or(i32::MAX, |n| i32::try_from(n).unwrap_or(i32::MAX));
+    let most = limit
+        .current
+        .map_or(i32::MAX, |n| i32::try_from(n).unwrap_or(i32::MAX));
     ARENA_FD.min(most.saturating_sub(1))
 }
 
@@ -229,7 +273,13 @@ fn signal_mask() -> u64 {
     let mut mask = 0u64;
     // SAFETY: asks for the mask; the kernel's mask is eight bytes.
     unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, 0, std::ptr::null::<u64>(), &raw mut mask, 8);
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            0,
+            std::ptr::null::<u64>(),
+            &raw mut mask,
+            8,
+        );
     }
     mask
 }
@@ -378,9 +428,7 @@ fn on_signal(signal: i32, from_terminal: bool) {
     let reaper = REAPER.load(Acquire);
     if signal == libc::SIGINT && INTERRUPTS.fetch_add(1, AcqRel) >= 1 {
         reaper::signal_all(reaper, libc::SIGKILL);
-    } else if !from_terminal
-        && let Some(first) = reaper::descendants(reaper).first()
-    {
+    } else if !from_terminal && let Some(first) = reaper::descendants(reaper).first() {
         // SAFETY: a plain system call.
         unsafe { libc::kill(*first, signal) };
     }

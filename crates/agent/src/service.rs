@@ -33,7 +33,11 @@ pub struct Shared {
 
 impl Shared {
     fn note(&self, process: u32, kind: &str, text: &str) {
-        let note = Note { process, kind: kind.to_string(), text: text.to_string() };
+        let note = Note {
+            process,
+            kind: kind.to_string(),
+            text: text.to_string(),
+        };
         // If the note cannot be written the disk is full, which the writer
         // thread reports.
         let _ = self.writer.note(&note);
@@ -86,7 +90,12 @@ pub fn run(shared: &Arc<Shared>, full: &Sender<usize>) {
             }
         }
         let made = control.chunks_made.load(Acquire) as usize;
-        for (index, (state, sent)) in control.chunk_state.iter().zip(&mut sent).enumerate().take(made)
+        for (index, (state, sent)) in control
+            .chunk_state
+            .iter()
+            .zip(&mut sent)
+            .enumerate()
+            .take(made)
         {
             let is_full = state.load(Acquire) == chunk_state::FULL;
             if is_full && !*sent {
@@ -115,7 +124,10 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             let name = std::fs::read_link(&path).unwrap_or_default();
             let id = File::open(&path).ok().and_then(|file| {
                 let control = shared.arena.control();
-                shared.captures.capture(control, &shared.writer, &file, &name).ok()?
+                shared
+                    .captures
+                    .capture(control, &shared.writer, &file, &name)
+                    .ok()?
             });
             if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
                 let text = format!("{} was mapped but could not be copied", name.display());
@@ -142,8 +154,11 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             });
         }
         request_kind::NOTE => {
-            let bytes: Vec<u8> =
-                request.text.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+            let bytes: Vec<u8> = request
+                .text
+                .iter()
+                .flat_map(|word| word.load(Relaxed).to_le_bytes())
+                .collect();
             let text = String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or(&[]));
             if arg(1) == 1 {
                 eprintln!("mw: {text}");

@@ -27,7 +27,11 @@ pub fn run(
             continue;
         }
         let bytes = arena.chunk(index).unwrap_or_default();
-        match if bytes.is_empty() { Ok(()) } else { writer.chunk(&bytes) } {
+        match if bytes.is_empty() {
+            Ok(())
+        } else {
+            writer.chunk(&bytes)
+        } {
             Ok(()) => arena.recycle(index),
             Err(error) => {
                 failed = true;

@@ -7,9 +7,9 @@ mod output;
 mod ps;
 mod record;
 mod select;
-mod verify;
 mod suggest;
 mod syscalls;
+mod verify;
 
 use std::process::ExitCode;
 

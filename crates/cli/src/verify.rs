@@ -64,7 +64,9 @@ impl Cmd {
 }
 
 fn name(recording: &Recording, number: u32) -> String {
-    recording.process(number).map_or(format!("process {number}"), |p| p.name.clone())
+    recording
+        .process(number)
+        .map_or(format!("process {number}"), |p| p.name.clone())
 }
 
 fn to_json(recording: &Recording, verdict: &Verdict) -> serde_json::Value {
@@ -95,7 +97,12 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn show(out: &mut impl Write, recording: &Recording, verdict: &Verdict) -> std::io::Result<()> {
     let name = name(recording, verdict.process);
-    write!(out, "{name:<24} {:>9} events  {}", verdict.events, word(&verdict.outcome))?;
+    write!(
+        out,
+        "{name:<24} {:>9} events  {}",
+        verdict.events,
+        word(&verdict.outcome)
+    )?;
     match &verdict.outcome {
         Outcome::Equal => writeln!(out),
         Outcome::NotReached => writeln!(out, ": what it begins from did not get there"),
@@ -131,7 +138,11 @@ fn report(
             break;
         }
         renderer.before(&event);
-        lines.push_back(format!("      {name}:{} {}", event.number, renderer.text(&event)));
+        lines.push_back(format!(
+            "      {name}:{} {}",
+            event.number,
+            renderer.text(&event)
+        ));
         if lines.len() > 11 {
             lines.pop_front();
         }

@@ -334,7 +334,7 @@ languages! {
     rust_tokio, "rust-tokio", "cargo", |_| vec![program("rust-tokio")], |r| {
         r.has_many(50, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
         r.has_many(50, "non-blocking connections", |e| e.failed("connect", "EINPROGRESS"));
-        r.has_many(10, "waits", |e| e.call() == "epoll_wait" && e.phase() == "end");
+        r.has_many(10, "waits", |e| e.call() == "epoll_wait" && e.returned());
         r.has_many(500, "messages", moves("recv", "->127.0.0.1:"));
     };
     go, "goroutines", "go", |_| vec![program("goroutines")], |r| {

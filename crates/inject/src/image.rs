@@ -32,7 +32,9 @@ impl Image {
             if header.p_type(endian) != object::elf::PT_LOAD {
                 continue;
             }
-            let data = header.data(endian, &ELF.0).map_err(|()| broken("segment out of file"))?;
+            let data = header
+                .data(endian, &ELF.0)
+                .map_err(|()| broken("segment out of file"))?;
             let start = header
                 .p_vaddr(endian)
                 .checked_sub(IMAGE_BASE)
@@ -51,7 +53,11 @@ impl Image {
             .symbol_by_name("MW_VDSO")
             .map(|symbol| symbol.address())
             .ok_or(broken("no vdso in it"))?;
-        Ok(Image { bytes, entry: elf.entry(), vdso })
+        Ok(Image {
+            bytes,
+            entry: elf.entry(),
+            vdso,
+        })
     }
 }
 
@@ -70,6 +76,8 @@ pub fn kernel_clock_offset() -> Option<u64> {
     // SAFETY: the kernel maps the vdso readable for the process's whole life.
     let bytes = unsafe { std::slice::from_raw_parts(base as *const u8, len) };
     let elf = ElfFile64::<Endianness>::parse(bytes).ok()?;
-    let symbol = elf.dynamic_symbols().find(|s| s.name() == Ok("__vdso_clock_gettime"))?;
+    let symbol = elf
+        .dynamic_symbols()
+        .find(|s| s.name() == Ok("__vdso_clock_gettime"))?;
     Some(symbol.address())
 }

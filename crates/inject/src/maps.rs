@@ -21,7 +21,10 @@ pub struct Map {
 pub fn read_maps(pid: i32) -> Result<Vec<Map>, Error> {
     let path = format!("/proc/{pid}/maps");
     let bytes = std::fs::read(&path).map_err(|source| Error::Proc { path, source })?;
-    Ok(String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect())
+    Ok(String::from_utf8_lossy(&bytes)
+        .lines()
+        .filter_map(parse)
+        .collect())
 }
 
 fn parse(line: &str) -> Option<Map> {
@@ -30,7 +33,11 @@ fn parse(line: &str) -> Option<Map> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let flags = fields.next()?.as_bytes();
     let bit = |i: usize, letter: u8, value: u32| {
-        if flags.get(i) == Some(&letter) { value } else { 0 }
+        if flags.get(i) == Some(&letter) {
+            value
+        } else {
+            0
+        }
     };
     let offset = hex(fields.next()?)?;
     let (major, minor) = fields.next()?.split_once(':')?;

@@ -54,7 +54,12 @@ impl Attached {
                     return ExecStop::new(pid.as_raw()).map(Outcome::Exec);
                 }
                 WaitStatus::PtraceEvent(pid, signal, libc::PTRACE_EVENT_STOP) => {
-                    let stops = [Signal::SIGSTOP, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+                    let stops = [
+                        Signal::SIGSTOP,
+                        Signal::SIGTSTP,
+                        Signal::SIGTTIN,
+                        Signal::SIGTTOU,
+                    ];
                     if stops.contains(&signal) {
                         listen(pid);
                     } else {
@@ -88,8 +93,7 @@ fn is_failure(pid: Pid) -> bool {
     ptrace::getsiginfo(pid).is_ok_and(|info| {
         // SAFETY: the value is there for queued signals; for others it is
         // some other bytes of the structure, which is as good.
-        info.si_code == libc::SI_QUEUE
-            && unsafe { info.si_value().sival_ptr as u64 } == EXEC_FAILED
+        info.si_code == libc::SI_QUEUE && unsafe { info.si_value().sival_ptr as u64 } == EXEC_FAILED
     })
 }
 
@@ -143,7 +147,12 @@ impl ExecStop {
             .write(true)
             .open(&path)
             .map_err(|source| Error::Proc { path, source })?;
-        Ok(ExecStop { pid, regs, memory, released: false })
+        Ok(ExecStop {
+            pid,
+            regs,
+            memory,
+            released: false,
+        })
     }
 
     pub fn pid(&self) -> i32 {
@@ -163,14 +172,20 @@ impl ExecStop {
         let mut bytes = vec![0; len];
         self.memory
             .read_exact_at(&mut bytes, address)
-            .map_err(|source| Error::Proc { path: format!("/proc/{}/mem", self.pid), source })?;
+            .map_err(|source| Error::Proc {
+                path: format!("/proc/{}/mem", self.pid),
+                source,
+            })?;
         Ok(bytes)
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         self.memory
             .write_all_at(bytes, address)
-            .map_err(|source| Error::Proc { path: format!("/proc/{}/mem", self.pid), source })
+            .map_err(|source| Error::Proc {
+                path: format!("/proc/{}/mem", self.pid),
+                source,
+            })
     }
 
     /// Makes one system call in the process.
@@ -180,7 +195,9 @@ impl ExecStop {
         // The process is still inside execve, whose return sets rax: so the
         // number is set by code. mov eax, nr; syscall; int3
         let number = nr.to_le_bytes();
-        let code = [0xb8, number[0], number[1], number[2], number[3], 0x0f, 0x05, 0xcc];
+        let code = [
+            0xb8, number[0], number[1], number[2], number[3], 0x0f, 0x05, 0xcc,
+        ];
         let saved = self.read(at, code.len())?;
         self.write(at, &code)?;
         let mut regs = self.regs;
@@ -255,9 +272,16 @@ impl ExecStop {
             ],
         )?;
         if mapped != IMAGE_BASE as i64 {
-            return Err(Error::Remote { pid: self.pid, errno: -mapped });
+            return Err(Error::Remote {
+                pid: self.pid,
+                errno: -mapped,
+            });
         }
-        if let Some(i) = auxv.1.iter().position(|(key, _)| *key == libc::AT_SYSINFO_EHDR) {
+        if let Some(i) = auxv
+            .1
+            .iter()
+            .position(|(key, _)| *key == libc::AT_SYSINFO_EHDR)
+        {
             self.write(auxv.0 + 16 * i as u64 + 8, &what.vdso.to_le_bytes())?;
         }
         let mut regs = self.regs;

@@ -14,7 +14,9 @@ use crate::capture::{self, Blobs};
 use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
-use crate::{clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal, turn};
+use crate::{
+    clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal, turn,
+};
 
 /// In `Regs::slow`: the thread made no call, it was interrupted (in replay).
 pub const INTERRUPTED: u64 = 2;
@@ -119,12 +121,7 @@ fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
 
 /// Calls that make or end threads and processes, and those about signals.
 /// None: the registers are as they shall be.
-fn control(
-    thread: &Thread,
-    regs: &mut Regs,
-    row: &'static Syscall,
-    args: [u64; 6],
-) -> Option<i64> {
+fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 6]) -> Option<i64> {
     let number = u64::from(row.nr);
     let result = match number {
         nr::RT_SIGRETURN => {
@@ -215,9 +212,7 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         finish_call(thread, row, &args, result, &Blobs::new());
         return result;
     }
-    if is_clock
-        && let Some(result) = clock::read(thread, number, args[0], args[1])
-    {
+    if is_clock && let Some(result) = clock::read(thread, number, args[0], args[1]) {
         return result;
     }
     let before = capture::lengths_before(row, &args);
@@ -260,7 +255,11 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         finish(thread, row, &args, result, &blobs);
         return result;
     }
-    let redirected = if turns { Redirected::new(thread, row, &args) } else { Redirected::none(args) };
+    let redirected = if turns {
+        Redirected::new(thread, row, &args)
+    } else {
+        Redirected::none(args)
+    };
     let mut made = redirected.args();
 
     // A mask that the call sets while it waits: ours must stay open.
@@ -353,9 +352,14 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
         // FUTEX_WAKE_OP changes the second word.
         blobs.memory(4, args[4], 4);
     }
-    if let Some(entry) =
-        log::call(thread, nr::FUTEX, args, row.args.len(), result, blobs.count())
-    {
+    if let Some(entry) = log::call(
+        thread,
+        nr::FUTEX,
+        args,
+        row.args.len(),
+        result,
+        blobs.count(),
+    ) {
         blobs.write(entry).commit();
     }
     Some(result)
@@ -395,13 +399,7 @@ pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
 }
 
 /// The second half.
-pub fn finish(
-    thread: &Thread,
-    row: &'static Syscall,
-    args: &[u64; 6],
-    result: i64,
-    blobs: &Blobs,
-) {
+pub fn finish(thread: &Thread, row: &'static Syscall, args: &[u64; 6], result: i64, blobs: &Blobs) {
     let _ = args;
     if let Some(entry) = log::end(thread, u64::from(row.nr), result, blobs.count()) {
         blobs.write(entry).commit();

@@ -22,16 +22,37 @@ const IOV_MAX: u64 = 1024;
 #[derive(Clone, Copy)]
 enum Piece {
     /// Program memory.
-    Memory { address: u64, len: u64 },
+    Memory {
+        address: u64,
+        len: u64,
+    },
     /// The first bytes of program memory, its length and digest.
-    Partial { address: u64, len: u64 },
+    Partial {
+        address: u64,
+        len: u64,
+    },
     /// What an iovec array describes, at most `len` bytes.
-    Vector { iov: u64, count: u64, len: u64 },
-    PartialVector { iov: u64, count: u64, len: u64 },
+    Vector {
+        iov: u64,
+        count: u64,
+        len: u64,
+    },
+    PartialVector {
+        iov: u64,
+        count: u64,
+        len: u64,
+    },
     /// Words of our own.
-    Words { words: [u64; 3], len: u64 },
+    Words {
+        words: [u64; 3],
+        len: u64,
+    },
     /// Messages received by recvmmsg.
-    Messages { vector: u64, count: u64, len: u64 },
+    Messages {
+        vector: u64,
+        count: u64,
+        len: u64,
+    },
 }
 
 /// The blobs of one record, collected before it is begun. Made for every call:
@@ -46,7 +67,10 @@ const PIECES: usize = 12;
 impl Blobs {
     #[inline]
     pub fn new() -> Blobs {
-        Blobs { pieces: [const { MaybeUninit::uninit() }; PIECES], count: 0 }
+        Blobs {
+            pieces: [const { MaybeUninit::uninit() }; PIECES],
+            count: 0,
+        }
     }
     pub fn count(&self) -> u8 {
         self.count as u8
@@ -66,7 +90,13 @@ impl Blobs {
         for (to, from) in own.iter_mut().zip(words) {
             *to = *from;
         }
-        self.push(tag, Piece::Words { words: own, len: 8 * words.len().min(3) as u64 });
+        self.push(
+            tag,
+            Piece::Words {
+                words: own,
+                len: 8 * words.len().min(3) as u64,
+            },
+        );
     }
     fn sent(&mut self, tag: u8, address: u64, len: u64) {
         if len <= SENT_MAX {
@@ -129,7 +159,9 @@ pub fn digest_of_vector(iov: u64, count: u64) -> u64 {
 pub fn each_piece(iov: u64, count: u64, limit: u64, mut f: impl FnMut(u64, u64)) -> u64 {
     let mut total = 0;
     for i in 0..count.min(IOV_MAX) {
-        let Some([address, len]) = mem::read::<[u64; 2]>(iov + 16 * i) else { break };
+        let Some([address, len]) = mem::read::<[u64; 2]>(iov + 16 * i) else {
+            break;
+        };
         let len = len.min(limit - total);
         if len > 0 {
             f(address, len);
@@ -151,7 +183,9 @@ fn write_vector(entry: log::Entry<'_>, iov: u64, count: u64, len: u64) -> log::E
     let zeroes = [0u8; 64];
     while total < len {
         let step = (len - total).min(64);
-        slot = slot.take().map(|entry| entry.piece(zeroes.as_ptr() as u64, step));
+        slot = slot
+            .take()
+            .map(|entry| entry.piece(zeroes.as_ptr() as u64, step));
         total += step;
     }
     match slot {
@@ -189,10 +223,18 @@ impl Message {
         16 + self.name_stored() + self.control_stored() + len
     }
     fn name_stored(&self) -> u64 {
-        if self.name == 0 { 0 } else { self.name_len.min(128) }
+        if self.name == 0 {
+            0
+        } else {
+            self.name_len.min(128)
+        }
     }
     fn control_stored(&self) -> u64 {
-        if self.control == 0 { 0 } else { self.control_len.min(65536) }
+        if self.control == 0 {
+            0
+        } else {
+            self.control_len.min(65536)
+        }
     }
 }
 
@@ -219,8 +261,12 @@ fn write_messages(mut entry: log::Entry<'_>, vector: u64, count: u64) -> log::En
             continue;
         };
         let data = each_piece(m.iov, m.iov_count, u64::from(len), |_, _| {});
-        let head =
-            [data as u32, m.name_stored() as u32, m.control_stored() as u32, m.flags];
+        let head = [
+            data as u32,
+            m.name_stored() as u32,
+            m.control_stored() as u32,
+            m.flags,
+        ];
         entry = entry
             .piece(head.as_ptr() as u64, 16)
             .piece(m.name, m.name_stored())
@@ -256,7 +302,9 @@ pub fn lengths_before(row: &Syscall, args: &[u64; 6]) -> [u64; 6] {
 const LEN_MAX: u64 = 1 << 40;
 
 fn by_command(command: u64, list: &[(u32, u32)]) -> u64 {
-    list.iter().find(|(value, _)| *value == command as u32).map_or(0, |(_, len)| u64::from(*len))
+    list.iter()
+        .find(|(value, _)| *value == command as u32)
+        .map_or(0, |(_, len)| u64::from(*len))
 }
 
 /// How many bytes an argument's pointer stands for, given the call's result.
@@ -370,13 +418,7 @@ fn sent_vector(blobs: &mut Blobs, tag: u8, iov: u64, count: u64) {
 
 /// What the kernel wrote.
 #[inline]
-pub fn outputs(
-    row: &Syscall,
-    args: &[u64; 6],
-    result: i64,
-    before: &[u64; 6],
-    blobs: &mut Blobs,
-) {
+pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], blobs: &mut Blobs) {
     let failed = result < 0;
     for (i, (_, arg)) in row.args.iter().enumerate() {
         let value = args[i % 6];
@@ -401,16 +443,29 @@ pub fn outputs(
             }
             Arg::IovOut(count) if result > 0 => {
                 let count = args[usize::from(count) % 6];
-                blobs.push(tag, Piece::Vector { iov: value, count, len: result as u64 });
+                blobs.push(
+                    tag,
+                    Piece::Vector {
+                        iov: value,
+                        count,
+                        len: result as u64,
+                    },
+                );
             }
             Arg::MsgOut if !failed => {
-                let Some(message) = Message::read(value) else { continue };
+                let Some(message) = Message::read(value) else {
+                    continue;
+                };
                 // With MSG_TRUNC the result may exceed what was written.
                 let room = each_piece(message.iov, message.iov_count, u64::MAX, |_, _| {});
                 let len = (result as u64).min(room);
                 let (iov, count) = (message.iov, message.iov_count);
                 blobs.push(tag, Piece::Vector { iov, count, len });
-                let head = [message.name_len, message.control_len, u64::from(message.flags)];
+                let head = [
+                    message.name_len,
+                    message.control_len,
+                    u64::from(message.flags),
+                ];
                 blobs.words(tag::HEADER, &head);
                 if message.name_stored() != 0 {
                     blobs.memory(tag::NAME, message.name, message.name_stored());
@@ -443,7 +498,13 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
         _ => return,
     };
     let [local, peer] = &thread.addresses;
-    socket_address(nr::GETSOCKNAME, fd, tag::LOCAL, local.as_ptr() as u64, blobs);
+    socket_address(
+        nr::GETSOCKNAME,
+        fd,
+        tag::LOCAL,
+        local.as_ptr() as u64,
+        blobs,
+    );
     if number != nr::CONNECT {
         socket_address(nr::GETPEERNAME, fd, tag::PEER, peer.as_ptr() as u64, blobs);
     }
@@ -464,5 +525,9 @@ pub fn wait_mask(number: u64, args: &[u64; 6]) -> Option<u64> {
         nr::PSELECT6 if args[5] != 0 => mem::read::<u64>(args[5])?,
         _ => return None,
     };
-    if address == 0 { None } else { mem::read::<u64>(address) }
+    if address == 0 {
+        None
+    } else {
+        mem::read::<u64>(address)
+    }
 }

@@ -46,9 +46,8 @@ pub fn read(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64
     }
     // SAFETY: the address of __vdso_clock_gettime, found by the recorder in
     // this very vdso; it has this signature.
-    let read: extern "C" fn(u64, *mut [u64; 2]) -> i32 = unsafe {
-        core::mem::transmute::<u64, extern "C" fn(u64, *mut [u64; 2]) -> i32>(function)
-    };
+    let read: extern "C" fn(u64, *mut [u64; 2]) -> i32 =
+        unsafe { core::mem::transmute::<u64, extern "C" fn(u64, *mut [u64; 2]) -> i32>(function) };
     let mut now = [0u64; 2];
     let (how, id) = match (number, first as u32) {
         (nr::CLOCK_GETTIME, 1) => (clock::MONOTONIC, 1),
@@ -82,6 +81,6 @@ pub fn read(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64
     let value = now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1]);
     let count = thread.clock_reads.get().wrapping_add(1);
     thread.clock_reads.set(count);
-    log::clock(thread, how, id, value, count % STAMPS == 0);
+    log::clock(thread, how, id, value, count.is_multiple_of(STAMPS));
     Some(result)
 }

@@ -40,14 +40,20 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
 }
 
 fn is_instant(process: &Process, fd: u64) -> bool {
-    let Some(place) = process.descriptors.get(fd as u32 as usize) else { return false };
+    let Some(place) = process.descriptors.get(fd as u32 as usize) else {
+        return false;
+    };
     if place.get() == UNKNOWN {
         let flags = sys::call(nr::FCNTL, fd, 3, 0, 0, 0, 0); // F_GETFL
         if flags < 0 {
             return false;
         }
         let on_disk = sys::fstat(fd).is_some_and(|s| sys::is_regular(s.mode));
-        place.set(if flags & O_NONBLOCK != 0 || on_disk { NEVER_WAITS } else { WAITS });
+        place.set(if flags & O_NONBLOCK != 0 || on_disk {
+            NEVER_WAITS
+        } else {
+            WAITS
+        });
     }
     place.get() == NEVER_WAITS
 }

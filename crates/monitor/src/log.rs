@@ -48,7 +48,15 @@ impl Log {
             head.used.store(self.position.get(), Release);
             control().chunk_state[self.index.get() as usize & (CHUNKS_MAX - 1)]
                 .store(chunk_state::FULL, Release);
-            sys::call(sys::nr::MADVISE, self.chunk.get(), CHUNK_SIZE as u64, 4, 0, 0, 0);
+            sys::call(
+                sys::nr::MADVISE,
+                self.chunk.get(),
+                CHUNK_SIZE as u64,
+                4,
+                0,
+                0,
+                0,
+            );
             self.chunk.set(0);
             recorder::ring();
         }
@@ -137,10 +145,16 @@ impl Entry<'_> {
         self
     }
     pub fn words(self, tag: u8, words: &[u64]) -> Self {
-        self.blob(tag, words.as_ptr() as u64, core::mem::size_of_val(words) as u64)
+        self.blob(
+            tag,
+            words.as_ptr() as u64,
+            core::mem::size_of_val(words) as u64,
+        )
     }
     pub fn blob_begin(self, tag: u8, len: u64) -> Self {
-        self.process.log.put_head(self.process, |h| h.blob(tag, len as usize));
+        self.process
+            .log
+            .put_head(self.process, |h| h.blob(tag, len as usize));
         self
     }
     pub fn piece(self, from: u64, len: u64) -> Self {
@@ -191,12 +205,16 @@ fn begin<'a>(
     if process.log.thread.get() != thread.number.get() {
         let (entry, memory) = open(process, time)?;
         let number = [u64::from(thread.number.get())];
-        process.log.put_head(process, |head| memory.other(head, kind::THREAD, time, &number, 0));
+        process.log.put_head(process, |head| {
+            memory.other(head, kind::THREAD, time, &number, 0)
+        });
         entry.commit();
         process.log.thread.set(thread.number.get());
     }
     let (entry, memory) = open(process, time)?;
-    process.log.put_head(process, |head| make(memory, head, time));
+    process
+        .log
+        .put_head(process, |head| make(memory, head, time));
     if is_event {
         process.log.next_event.set(process.log.next_event.get() + 1);
     }
@@ -231,7 +249,9 @@ pub fn start(
         replay::expect(thread, kind::START, nr, Some(args), None);
         return None;
     }
-    begin(thread, thread.process(), true, |m, h, t| m.start(h, nr, t, args, count, blobs))
+    begin(thread, thread.process(), true, |m, h, t| {
+        m.start(h, nr, t, args, count, blobs)
+    })
 }
 
 pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
@@ -239,7 +259,9 @@ pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'st
         replay::expect(thread, kind::END, nr, None, Some(result));
         return None;
     }
-    begin(thread, thread.process(), true, |m, h, t| m.end(h, nr, t, result, blobs))
+    begin(thread, thread.process(), true, |m, h, t| {
+        m.end(h, nr, t, result, blobs)
+    })
 }
 
 pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
@@ -261,9 +283,13 @@ pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, stamp: bool) {
         && room
         && log.off.get() == 0
         && log.thread.get() == thread.number.get()
-        && log.head().is_some_and(|head| head.first_record.load(Relaxed) != 0);
+        && log
+            .head()
+            .is_some_and(|head| head.first_record.load(Relaxed) != 0);
     if !usual {
-        let entry = begin(thread, process, true, |m, h, t| m.clock(h, how, id, t, value));
+        let entry = begin(thread, process, true, |m, h, t| {
+            m.clock(h, how, id, t, value)
+        });
         return done(entry);
     }
     let memory = log.memory();

@@ -119,7 +119,9 @@ pub fn fill_zero(address: u64, len: u64) -> bool {
     let mut done = 0;
     while done < len {
         let step = (len - done).min(512);
-        if is_out_of_reach(address + done, step) || !copy(address + done, zeroes.as_ptr() as u64, step) {
+        if is_out_of_reach(address + done, step)
+            || !copy(address + done, zeroes.as_ptr() as u64, step)
+        {
             return false;
         }
         done += step;

@@ -76,7 +76,8 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
     let anonymous = flags & sys::MAP_ANONYMOUS != 0;
     let shared = flags & 3 != sys::MAP_PRIVATE;
     if !anonymous {
-        if shared && protection & PROT_WRITE != 0
+        if shared
+            && protection & PROT_WRITE != 0
             && let Some(stat) = sys::fstat(fd)
         {
             share(thread, key_of(stat.device, stat.inode));

@@ -54,7 +54,14 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
     let cell = &space().patches[index];
     let mut entry = cell.get();
     if entry.site != site {
-        entry = Patched { site, call: 0, resume: 0, start: 0, length: 0, traps: 0 };
+        entry = Patched {
+            site,
+            call: 0,
+            resume: 0,
+            start: 0,
+            length: 0,
+            traps: 0,
+        };
     }
     entry.traps = entry.traps.saturating_add(1);
     if entry.call != 0 {
@@ -102,7 +109,11 @@ fn window(site: u64) -> Option<Code<'static>> {
 fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
     let plan = patch::plan(window(site)?, site).ok()?;
     let end = plan.patch_start + plan.patch_len as u64;
-    for slot in 0..if replay::is_on() { 0 } else { space().slots_used.get() } {
+    for slot in 0..if replay::is_on() {
+        0
+    } else {
+        space().slots_used.get()
+    } {
         let at = thread_in_slot(slot).interrupted_at.load(Acquire);
         if plan.patch_start < at && at < end {
             return None;
@@ -111,7 +122,12 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
     let protection = protection_of(plan.patch_start)?;
     let address = room(thread, site)?;
     let mut bytes = [0xcc; patch::STUB_MAX];
-    let stub = patch::write_stub(&plan, address, arch::mw_entry as *const () as u64, &mut bytes)?;
+    let stub = patch::write_stub(
+        &plan,
+        address,
+        arch::mw_entry as *const () as u64,
+        &mut bytes,
+    )?;
     let jump = patch::jump_bytes(&plan, address)?;
     let page = plan.patch_start & !4095;
     let len = (end - page + 4095) & !4095;
@@ -135,7 +151,9 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
         &[site, address, plan.patch_start, plan.patch_len as u64],
         1,
     ) {
-        entry.blob(tag::CODE, original.as_ptr() as u64, original.len() as u64).commit();
+        entry
+            .blob(tag::CODE, original.as_ptr() as u64, original.len() as u64)
+            .commit();
     }
     Some((plan, stub))
 }
@@ -144,7 +162,11 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
 /// at run time) is left alone, because the program may change it under us.
 fn protection_of(address: u64) -> Option<u64> {
     let byte = mem::read::<u8>(address)?;
-    if mem::write(address, &byte) { None } else { Some(sys::PROT_RX) }
+    if mem::write(address, &byte) {
+        None
+    } else {
+        Some(sys::PROT_RX)
+    }
 }
 
 /// Room for a stub within reach of `site`; its pool is the last one used.
@@ -164,7 +186,11 @@ fn room(thread: &Thread, site: u64) -> Option<u64> {
     }
     if replay::is_on() {
         let address = replay::stub_pool(thread)?;
-        space.pools[count].set(Pool { start: address, used: 0, size: POOL_SIZE as u32 });
+        space.pools[count].set(Pool {
+            start: address,
+            used: 0,
+            size: POOL_SIZE as u32,
+        });
         space.pool_count.set(count as u32 + 1);
         space.pool_current.set(count as u32);
         return Some(address);
@@ -173,7 +199,9 @@ fn room(thread: &Thread, site: u64) -> Option<u64> {
     let base = site & !0xf_ffff;
     for step in 1..0x600 {
         for address in [base.checked_sub(step << 20), base.checked_add(step << 20)] {
-            let Some(address) = address.filter(|a| *a >= 0x1_0000) else { continue };
+            let Some(address) = address.filter(|a| *a >= 0x1_0000) else {
+                continue;
+            };
             if mem::is_ours(address, POOL_SIZE) {
                 continue;
             }
@@ -181,7 +209,11 @@ fn room(thread: &Thread, site: u64) -> Option<u64> {
             let got = sys::call(sys::nr::MMAP, address, POOL_SIZE, 7, flags, u64::MAX, 0);
             if got == address as i64 {
                 log::done(log::other(thread, kind::STUBS, &[address, POOL_SIZE], 0));
-                space.pools[count].set(Pool { start: address, used: 0, size: POOL_SIZE as u32 });
+                space.pools[count].set(Pool {
+                    start: address,
+                    used: 0,
+                    size: POOL_SIZE as u32,
+                });
                 space.pool_count.set(count as u32 + 1);
                 space.pool_current.set(count as u32);
                 return Some(address);
@@ -203,10 +235,14 @@ fn use_room(len: u32) {
 
 pub fn in_stub(rip: u64) -> bool {
     let space = space();
-    space.pools.iter().take(space.pool_count.get() as usize).any(|cell| {
-        let pool = cell.get();
-        (pool.start..pool.start + u64::from(pool.size)).contains(&rip)
-    })
+    space
+        .pools
+        .iter()
+        .take(space.pool_count.get() as usize)
+        .any(|cell| {
+            let pool = cell.get();
+            (pool.start..pool.start + u64::from(pool.size)).contains(&rip)
+        })
 }
 
 /// Where the program's own code has what the stub has at `rip`: what a handler

@@ -34,7 +34,16 @@ const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 /// From now on every call made outside of the monitor's text comes to us.
 fn watch_calls() {
     let len = space().image_end.get() - IMAGE_BASE;
-    if sys::call(nr::PRCTL, PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, len, 0, 0) != 0 {
+    if sys::call(
+        nr::PRCTL,
+        PR_SET_SYSCALL_USER_DISPATCH,
+        1,
+        IMAGE_BASE,
+        len,
+        0,
+        0,
+    ) != 0
+    {
         sys::die(b"the kernel has no syscall user dispatch");
     }
 }
@@ -53,7 +62,15 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         sys::die(b"no memory for the monitor");
     }
     let flags = sys::MAP_SHARED | 0x10_0000;
-    let got = sys::call(nr::MMAP, ARENA_BASE, ARENA_SIZE, sys::PROT_RW, flags, arena_fd, 0);
+    let got = sys::call(
+        nr::MMAP,
+        ARENA_BASE,
+        ARENA_SIZE,
+        sys::PROT_RW,
+        flags,
+        arena_fd,
+        0,
+    );
     if got != ARENA_BASE as i64 {
         sys::die(b"the arena cannot be mapped (is there a limit on address space?)");
     }
@@ -65,17 +82,27 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     let (thread, process) = first_thread();
     space.vdso_clock.set(exec.vdso.load(Relaxed));
     space.arena_fd.set(arena_fd as i32);
-    space.image_end.set(IMAGE_BASE + exec.image_len.load(Relaxed));
+    space
+        .image_end
+        .set(IMAGE_BASE + exec.image_len.load(Relaxed));
     process.number.set(exec.process.load(Relaxed));
     process.image.set(exec.image.load(Relaxed));
     process.pid.set(sys::getpid());
-    log::reset(process, exec.chunk_seq.load(Relaxed), exec.next_event.load(Relaxed));
+    log::reset(
+        process,
+        exec.chunk_seq.load(Relaxed),
+        exec.next_event.load(Relaxed),
+    );
     thread.mask.set(exec.sigmask.load(Relaxed));
     settle(thread);
     signal::init(exec.ignored.load(Relaxed));
 
     let image = process.image.get();
-    let how = if image == 0 { begin::FIRST } else { begin::EXEC };
+    let how = if image == 0 {
+        begin::FIRST
+    } else {
+        begin::EXEC
+    };
     log::done(log::other(
         thread,
         kind::BEGIN,
@@ -145,7 +172,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     let address = SLOTS_BASE + u64::from(slot) * SLOT_SIZE;
     thread.this.set(address);
     // Below the place for the first registers, aligned for the vector saves.
-    thread.stack.set(regs_place(address) as u64 - 64 & !63);
+    thread.stack.set((regs_place(address) as u64 - 64) & !63);
     thread.slot.set(slot);
     thread.number.set(number);
     thread.process.set(core::ptr::from_ref(process) as u64);
@@ -154,7 +181,11 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.held.set(0);
     thread.has_saved_mask.set(0);
     thread.has_timer.set(0);
-    thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
+    thread.alt.set(AltStack {
+        sp: 0,
+        flags: 0,
+        size: 0,
+    });
     thread.child_tid.set(0);
     thread.robust_list.set(0);
     thread.wants_preempt.store(0, Relaxed);
@@ -193,7 +224,15 @@ pub fn clone(
         nr::VFORK => [CLONE_VM | CLONE_VFORK | 17, 0, 0, 0, 0],
         _ => [args[0], args[1], args[2], args[3], args[4]],
     };
-    let what = Clone { row, args, flags, stack, parent_tid, child_tid, tls };
+    let what = Clone {
+        row,
+        args,
+        flags,
+        stack,
+        parent_tid,
+        child_tid,
+        tls,
+    };
     if flags & CLONE_VM == 0 && replay::is_on() {
         Some(replay::fork(thread, row, &args, regs))
     } else if flags & CLONE_VM == 0 {
@@ -331,10 +370,18 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         call::finish_call(thread, what.row, &what.args, -errno, &Blobs::new());
         Some(-errno)
     };
-    let Some(slot) = take_slot() else { return fail(sys::EAGAIN) };
+    let Some(slot) = take_slot() else {
+        return fail(sys::EAGAIN);
+    };
     let process = thread.process();
-    let home = if is_thread { Some(process) } else { take_process(process) };
-    let Some(home) = home else { return fail(sys::EAGAIN) };
+    let home = if is_thread {
+        Some(process)
+    } else {
+        take_process(process)
+    };
+    let Some(home) = home else {
+        return fail(sys::EAGAIN);
+    };
 
     turn::begin(thread);
     let child = thread_in_slot(slot);
@@ -392,7 +439,13 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     // SAFETY: the word at `word` is the child's record, the stack below it is
     // the child's.
     let result = unsafe {
-        arch::clone_on_stack(flags, word, what.parent_tid, child.tid_word.as_ptr() as u64, what.tls)
+        arch::clone_on_stack(
+            flags,
+            word,
+            what.parent_tid,
+            child.tid_word.as_ptr() as u64,
+            what.tls,
+        )
     };
     if waits {
         if result > 0 {
@@ -413,7 +466,11 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     }
     let mut more = Blobs::new();
     if result > 0 {
-        let made = if is_thread { u64::from(number) } else { u64::from(home.number.get()) };
+        let made = if is_thread {
+            u64::from(number)
+        } else {
+            u64::from(home.number.get())
+        };
         more.words(tag::CHILD, &[made]);
         if what.flags & CLONE_PARENT_SETTID != 0 {
             more.memory(2, what.parent_tid, 4);
@@ -445,7 +502,15 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
         let event = thread.process().log.next_event.get();
         replay::start(thread, what.row, &what.args);
         let mut fs = 0u64;
-        sys::call(nr::ARCH_PRCTL, ARCH_GET_FS, (&raw mut fs) as u64, 0, 0, 0, 0);
+        sys::call(
+            nr::ARCH_PRCTL,
+            ARCH_GET_FS,
+            (&raw mut fs) as u64,
+            0,
+            0,
+            0,
+            0,
+        );
         replay::begin_thread(child, 0, tls.or(Some(fs)), word);
         replay::run_vfork_child(thread, child, event);
         return replay::finish(thread, what.row, &what.args);
@@ -458,7 +523,10 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
     replay::begin_thread(child, result as u32, tls, word);
     space().threads.set(space().threads.get() + 1);
     if is_thread {
-        thread.process().threads.set(thread.process().threads.get() + 1);
+        thread
+            .process()
+            .threads
+            .set(thread.process().threads.get() + 1);
         if what.flags & CLONE_CHILD_SETTID != 0 {
             mem::write(what.child_tid, &(result as u32));
         }
@@ -470,7 +538,9 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
 fn take_process(parent: &Process) -> Option<&'static Process> {
     let place = space().processes.iter().find(|p| p.taken.get() == 0)?;
     place.taken.set(1);
-    place.number.set(control().next_process.fetch_add(1, AcqRel));
+    place
+        .number
+        .set(control().next_process.fetch_add(1, AcqRel));
     place.image.set(0);
     place.pid.set(0);
     place.threads.set(1);
@@ -508,7 +578,12 @@ pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
     }
     turn::take(thread);
     if vfork {
-        begin_log(thread, begin::VFORK, thread.parent_process.get(), thread.parent_event.get());
+        begin_log(
+            thread,
+            begin::VFORK,
+            thread.parent_process.get(),
+            thread.parent_event.get(),
+        );
     } else {
         let values = [
             u64::from(thread.number.get()),
@@ -537,7 +612,11 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     }
     call::start(thread, row, &args);
     process.frozen.store(thread.tid.get(), Release);
-    let slot = if process.log.off.get() == 0 { take_exec_slot(thread) } else { None };
+    let slot = if process.log.off.get() == 0 {
+        take_exec_slot(thread)
+    } else {
+        None
+    };
     let mut followed = false;
     if let Some((index, _)) = slot {
         let privileged = u64::from(is_privileged(number, &args));
@@ -580,11 +659,27 @@ fn tell_failed(thread: &Thread) {
     let pid = u64::from(thread.process().pid.get());
     let tid = u64::from(thread.tid.get());
     let signal = PREEMPT_SIGNAL as u64;
-    sys::call(nr::RT_TGSIGQUEUEINFO, pid, tid, signal, info.as_ptr() as u64, 0, 0);
+    sys::call(
+        nr::RT_TGSIGQUEUEINFO,
+        pid,
+        tid,
+        signal,
+        info.as_ptr() as u64,
+        0,
+        0,
+    );
 }
 
 fn set_arena_cloexec(on: bool) {
-    sys::call(nr::FCNTL, space().arena_fd.get() as u64, 2, u64::from(on), 0, 0, 0);
+    sys::call(
+        nr::FCNTL,
+        space().arena_fd.get() as u64,
+        2,
+        u64::from(on),
+        0,
+        0,
+        0,
+    );
 }
 
 /// Whether the file gives its user other rights: then it must not be traced
@@ -611,7 +706,11 @@ fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
     let process = thread.process();
     let mark = process.number.get() + 1;
     for (index, slot) in control().execs.iter().enumerate() {
-        if slot.taken.compare_exchange(0, mark, AcqRel, Relaxed).is_ok() {
+        if slot
+            .taken
+            .compare_exchange(0, mark, AcqRel, Relaxed)
+            .is_ok()
+        {
             slot.process.store(process.number.get(), Relaxed);
             slot.image.store(process.image.get() + 1, Relaxed);
             slot.chunk_seq.store(process.log.seq.get(), Relaxed);
@@ -651,7 +750,15 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
         replay::leave_thread(thread);
     }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
-    sys::call(nr::SET_TID_ADDRESS, thread.tid_word.as_ptr() as u64, 0, 0, 0, 0, 0);
+    sys::call(
+        nr::SET_TID_ADDRESS,
+        thread.tid_word.as_ptr() as u64,
+        0,
+        0,
+        0,
+        0,
+        0,
+    );
     turn::give(thread);
     loop {
         sys::call(nr::EXIT, args[0], 0, 0, 0, 0, 0);
@@ -666,10 +773,14 @@ fn release_robust(thread: &Thread) {
     const TID_MASK: u32 = 0x3fff_ffff;
     const MOST: usize = 2048;
     let head = thread.robust_list.replace(0);
-    let Some([first, offset, pending]) = mem::read::<[u64; 3]>(head) else { return };
+    let Some([first, offset, pending]) = mem::read::<[u64; 3]>(head) else {
+        return;
+    };
     let mark = |entry: u64| {
         let address = (entry & !1).wrapping_add(offset);
-        let Some(word) = mem::read::<u32>(address) else { return };
+        let Some(word) = mem::read::<u32>(address) else {
+            return;
+        };
         if word & TID_MASK == thread.tid.get() {
             mem::write(address, &(word & WAITERS | OWNER_DIED));
             if word & WAITERS != 0 && !replay::is_on() {
@@ -724,9 +835,7 @@ fn end_of_process(thread: &Thread) {
 /// `arch_prctl`: fs is the program's, gs is ours.
 pub fn arch_prctl(args: &[u64; 6]) -> i64 {
     match args[0] {
-        ARCH_SET_FS | ARCH_GET_FS => {
-            sys::call(nr::ARCH_PRCTL, args[0], args[1], 0, 0, 0, 0)
-        }
+        ARCH_SET_FS | ARCH_GET_FS => sys::call(nr::ARCH_PRCTL, args[0], args[1], 0, 0, 0, 0),
         ARCH_GET_GS if mem::write(args[1], &0u64) => 0,
         ARCH_GET_GS => -sys::EFAULT,
         ARCH_SET_GS => -sys::EPERM,

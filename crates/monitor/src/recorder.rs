@@ -29,7 +29,9 @@ pub fn ring() {
 
 /// The recording is over, whatever the reason: calls pass through from now on.
 fn give_up() {
-    let _ = control().mode.compare_exchange(mode::RECORD, mode::PASS, AcqRel, Relaxed);
+    let _ = control()
+        .mode
+        .compare_exchange(mode::RECORD, mode::PASS, AcqRel, Relaxed);
 }
 
 /// Takes a chunk that has disk space behind it; waits for one if need be.
@@ -82,12 +84,7 @@ pub fn ask(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<u64>
     }
 }
 
-fn post(
-    thread: &Thread,
-    kind: u32,
-    args: &[u64],
-    text: &[u8],
-) -> Option<&'static Request> {
+fn post(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<&'static Request> {
     let control = control();
     let process = thread.process();
     loop {
@@ -97,7 +94,12 @@ fn post(
         for request in &control.requests {
             if request
                 .state
-                .compare_exchange(request_state::EMPTY, request_state::CLAIMED, AcqRel, Relaxed)
+                .compare_exchange(
+                    request_state::EMPTY,
+                    request_state::CLAIMED,
+                    AcqRel,
+                    Relaxed,
+                )
                 .is_err()
             {
                 continue;
@@ -131,7 +133,12 @@ pub fn note(thread: &Thread, nr: u64, aloud: u64, text: &[u8]) {
     let index = (nr as usize).min(511);
     let bit = 1u64 << (index & 63);
     if control().warned[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
-        ask(thread, request_kind::NOTE, &[nr, aloud], &text[..text.len().min(TEXT_MAX - 1)]);
+        ask(
+            thread,
+            request_kind::NOTE,
+            &[nr, aloud],
+            &text[..text.len().min(TEXT_MAX - 1)],
+        );
     }
 }
 

@@ -40,12 +40,17 @@ fn stream_of(process: &Process) -> &'static Stream {
 /// The stream of a process that `parent` began at `event`.
 fn find_child(parent: u32, event: u64, how: u64) -> Option<u32> {
     let count = header().streams.load(Relaxed) as usize;
-    header().table.iter().take(count).position(|s| {
-        s.image.load(Relaxed) == 0
-            && s.parent.load(Relaxed) == parent
-            && s.parent_event.load(Relaxed) == event
-            && u64::from(s.how.load(Relaxed)) == how
-    }).map(|i| i as u32)
+    header()
+        .table
+        .iter()
+        .take(count)
+        .position(|s| {
+            s.image.load(Relaxed) == 0
+                && s.parent.load(Relaxed) == parent
+                && s.parent_event.load(Relaxed) == event
+                && u64::from(s.how.load(Relaxed)) == how
+        })
+        .map(|i| i as u32)
 }
 
 /// Attaches a process to its log.
@@ -112,7 +117,9 @@ fn peek(process: &Process) -> Option<Record<'static>> {
 fn next_for(thread: &Thread) -> Record<'static> {
     loop {
         let process = thread.process();
-        let Some(record) = peek(process) else { end_of_log(thread) };
+        let Some(record) = peek(process) else {
+            end_of_log(thread)
+        };
         if process.log.thread.get() == thread.number.get() {
             return record;
         }
@@ -194,8 +201,9 @@ pub fn end_of_log(thread: &Thread) -> ! {
         process.taken.set(0);
         switch(thread, parent);
     }
-    sys::call(nr::EXIT_GROUP, 0, 0, 0, 0, 0, 0);
-    loop {}
+    loop {
+        sys::call(nr::EXIT_GROUP, 0, 0, 0, 0, 0, 0);
+    }
 }
 
 fn parent_thread(thread: &Thread) -> Option<&'static Thread> {
@@ -220,8 +228,9 @@ pub fn diverge(thread: &Thread, what: u32, index: u32, expected: u64, found: u64
         outcome::DIVERGED
     };
     stream.outcome.store(state, Release);
-    sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
-    loop {}
+    loop {
+        sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
+    }
 }
 
 fn diverge_call(thread: &Thread, record: &Record<'_>, number: u64) -> ! {
@@ -236,11 +245,21 @@ fn diverge_call(thread: &Thread, record: &Record<'_>, number: u64) -> ! {
 pub fn init(image_len: u64) -> ! {
     let header = header();
     space().replays.set(1);
-    space().image_end.set(protocol::layout::IMAGE_BASE + image_len);
+    space()
+        .image_end
+        .set(protocol::layout::IMAGE_BASE + image_len);
     // Everything that is not ours came with the process that was exec'd for
     // this, and goes.
     sys::call(nr::MUNMAP, 0x1000, MONITOR_BASE - 0x1000, 0, 0, 0, 0);
-    sys::call(nr::MUNMAP, MONITOR_END, 0x7fff_ffff_f000 - MONITOR_END, 0, 0, 0, 0);
+    sys::call(
+        nr::MUNMAP,
+        MONITOR_END,
+        0x7fff_ffff_f000 - MONITOR_END,
+        0,
+        0,
+        0,
+        0,
+    );
     for map in header.map.iter().take(header.maps.load(Relaxed) as usize) {
         let (start, end) = (map.start.load(Relaxed), map.end.load(Relaxed));
         let prot = map.prot.load(Relaxed);
@@ -252,7 +271,11 @@ pub fn init(image_len: u64) -> ! {
             sys::die_number(b"replay cannot map", start);
         }
         let from = ARENA_BASE + map.contents.load(Relaxed);
-        mem::copy(map.contents_at.load(Relaxed), from, map.contents_len.load(Relaxed));
+        mem::copy(
+            map.contents_at.load(Relaxed),
+            from,
+            map.contents_len.load(Relaxed),
+        );
         if prot != 3 {
             sys::call(nr::MPROTECT, start, end - start, prot, 0, 0, 0);
         }
@@ -324,14 +347,22 @@ fn compare(thread: &Thread, record: &Record<'_>, wanted: u8, row: &Syscall, args
     if record.kind != wanted || record.nr != number {
         diverge_call(thread, record, number);
     }
-    for (i, (expected, found)) in record.args.iter().zip(args).enumerate().take(row.args.len()) {
+    for (i, (expected, found)) in record
+        .args
+        .iter()
+        .zip(args)
+        .enumerate()
+        .take(row.args.len())
+    {
         if expected != found {
             diverge(thread, difference::ARGUMENT, i as u32, *expected, *found);
         }
     }
     for blob in record.blobs() {
         let index = usize::from(blob.tag & !tag::PARTIAL);
-        let Some((_, arg)) = row.args.get(index) else { continue };
+        let Some((_, arg)) = row.args.get(index) else {
+            continue;
+        };
         let address = args[index % 6];
         let equal = match *arg {
             Arg::Path | Arg::Str => same(address, blob.bytes),
@@ -382,7 +413,9 @@ fn same_data(
     if tag & tag::PARTIAL == 0 {
         return same_at(bytes);
     }
-    let Some(split) = bytes.len().checked_sub(16) else { return false };
+    let Some(split) = bytes.len().checked_sub(16) else {
+        return false;
+    };
     let word = |at: usize| {
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[at..at + 8]);
@@ -392,20 +425,28 @@ fn same_data(
 }
 
 fn same_vector(tag: u8, bytes: &[u8], iov: u64, count: u64) -> bool {
-    same_data(tag, bytes, |_| capture::digest_of_vector(iov, count), |expected| {
-        let (mut done, mut equal) = (0, true);
-        capture::each_piece(iov, count, expected.len() as u64, |address, len| {
-            equal &= same(address, &expected[done..done + len as usize]);
-            done += len as usize;
-        });
-        equal
-    })
+    same_data(
+        tag,
+        bytes,
+        |_| capture::digest_of_vector(iov, count),
+        |expected| {
+            let (mut done, mut equal) = (0, true);
+            capture::each_piece(iov, count, expected.len() as u64, |address, len| {
+                equal &= same(address, &expected[done..done + len as usize]);
+                done += len as usize;
+            });
+            equal
+        },
+    )
 }
 
 /// Writes again what the kernel wrote.
 fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
     let copy = |to: u64, bytes: &[u8]| mem::copy(to, bytes.as_ptr() as u64, bytes.len() as u64);
-    let message = row.args.iter().position(|(_, arg)| matches!(arg, Arg::MsgOut));
+    let message = row
+        .args
+        .iter()
+        .position(|(_, arg)| matches!(arg, Arg::MsgOut));
     for blob in record.blobs() {
         let index = usize::from(blob.tag);
         let header = message.map_or(0, |i| args[i % 6]);
@@ -507,7 +548,9 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
             mem::copy(buffer, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
         }
     }
-    if number == nr::FUTEX && let Some(blob) = record.blob(4) {
+    if number == nr::FUTEX
+        && let Some(blob) = record.blob(4)
+    {
         mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
     let result = record.result;
@@ -569,7 +612,13 @@ pub fn expect(
     if let Some(result) = result
         && record.result != result
     {
-        diverge(thread, difference::RESULT, 0, record.result as u64, result as u64);
+        diverge(
+            thread,
+            difference::RESULT,
+            0,
+            record.result as u64,
+            result as u64,
+        );
     }
     consume(thread.process());
 }
@@ -730,9 +779,11 @@ fn process_of(thread: &Thread) -> &'static Process {
 fn shares(thread: &Thread) -> bool {
     let number = thread.process().number.get();
     let count = header().streams.load(Relaxed) as usize;
-    header().table.iter().take(count).any(|s| {
-        s.parent.load(Relaxed) == number && u64::from(s.how.load(Relaxed)) == begin::FORK
-    })
+    header()
+        .table
+        .iter()
+        .take(count)
+        .any(|s| s.parent.load(Relaxed) == number && u64::from(s.how.load(Relaxed)) == begin::FORK)
 }
 
 /// The heap's end: memory is mapped up to it.
@@ -766,7 +817,9 @@ pub fn stub_pool(thread: &Thread) -> Option<u64> {
 /// Whether recording patched this site now.
 pub fn patches(thread: &Thread, site: u64) -> bool {
     let process = thread.process();
-    let Some(record) = peek(process) else { return false };
+    let Some(record) = peek(process) else {
+        return false;
+    };
     if process.log.thread.get() != thread.number.get() {
         return false;
     }

@@ -20,11 +20,28 @@ const KEEP: u64 = 0x2_0000;
 #[derive(Clone, Copy)]
 enum Back {
     /// As many bytes as the length says for the result.
-    Result { to: u64, from: u64, len: Len, capacity: u64 },
+    Result {
+        to: u64,
+        from: u64,
+        len: Len,
+        capacity: u64,
+    },
     /// All of it, whatever the result.
-    All { to: u64, from: u64, capacity: u64 },
-    Vector { iov: u64, count: u64, from: u64 },
-    Message { header: u64, copy: u64, data: u64 },
+    All {
+        to: u64,
+        from: u64,
+        capacity: u64,
+    },
+    Vector {
+        iov: u64,
+        count: u64,
+        from: u64,
+    },
+    Message {
+        header: u64,
+        copy: u64,
+        data: u64,
+    },
 }
 
 pub struct Redirected {
@@ -39,12 +56,23 @@ pub struct Redirected {
 impl Redirected {
     /// Nothing is redirected.
     pub fn none(args: [u64; 6]) -> Redirected {
-        Redirected { args, original: args, back: [None; 6], direct: true, base: 0, used: 0 }
+        Redirected {
+            args,
+            original: args,
+            back: [None; 6],
+            direct: true,
+            base: 0,
+            used: 0,
+        }
     }
 
     pub fn new(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> Redirected {
         let base = SCRATCH_BASE + u64::from(thread.slot.get()) * SCRATCH_SIZE;
-        let mut it = Redirected { base, direct: false, ..Redirected::none(*args) };
+        let mut it = Redirected {
+            base,
+            direct: false,
+            ..Redirected::none(*args)
+        };
         for (i, (_, arg)) in row.args.iter().enumerate() {
             let value = args[i % 6];
             if value == 0 {
@@ -112,9 +140,16 @@ impl Redirected {
         if capacity == 0 || !mem::is_writable(to, capacity) {
             return true;
         }
-        let Some(from) = self.take(thread, capacity) else { return false };
+        let Some(from) = self.take(thread, capacity) else {
+            return false;
+        };
         self.args[i] = from;
-        self.back[i] = Some(Back::Result { to, from, len, capacity });
+        self.back[i] = Some(Back::Result {
+            to,
+            from,
+            len,
+            capacity,
+        });
         true
     }
 
@@ -123,7 +158,9 @@ impl Redirected {
         if capacity == 0 || capacity > ROOM {
             return capacity == 0;
         }
-        let Some(from) = self.take(thread, capacity) else { return false };
+        let Some(from) = self.take(thread, capacity) else {
+            return false;
+        };
         if mem::copy(from, to, capacity) && mem::is_writable(to, capacity) {
             self.args[i] = from;
             self.back[i] = Some(Back::All { to, from, capacity });
@@ -135,14 +172,24 @@ impl Redirected {
     fn vector(&mut self, thread: &Thread, i: usize, iov: u64, count: u64) -> bool {
         let count = count.min(1024);
         let mut good = true;
-        capture::each_piece(iov, count, ROOM, |address, len| good &= mem::is_writable(address, len));
+        capture::each_piece(iov, count, ROOM, |address, len| {
+            good &= mem::is_writable(address, len)
+        });
         if !good {
             return true;
         }
-        let Some(copy) = self.take(thread, 16 * count) else { return false };
-        let Some(data) = self.pieces(thread, copy, iov, count) else { return false };
+        let Some(copy) = self.take(thread, 16 * count) else {
+            return false;
+        };
+        let Some(data) = self.pieces(thread, copy, iov, count) else {
+            return false;
+        };
         self.args[i] = copy;
-        self.back[i] = Some(Back::Vector { iov, count, from: data });
+        self.back[i] = Some(Back::Vector {
+            iov,
+            count,
+            from: data,
+        });
         true
     }
 
@@ -163,10 +210,16 @@ impl Redirected {
     }
 
     fn message(&mut self, thread: &Thread, i: usize, header: u64) -> bool {
-        let Some(m) = Message::read(header) else { return true };
+        let Some(m) = Message::read(header) else {
+            return true;
+        };
         let count = m.iov_count.min(1024);
         let name_len = if m.name == 0 { 0 } else { m.name_len.min(4096) };
-        let control_len = if m.control == 0 { 0 } else { m.control_len.min(0x1_0000) };
+        let control_len = if m.control == 0 {
+            0
+        } else {
+            m.control_len.min(0x1_0000)
+        };
         let (Some(copy), Some(iov), Some(name), Some(control)) = (
             self.take(thread, 56),
             self.take(thread, 16 * count),
@@ -175,7 +228,9 @@ impl Redirected {
         ) else {
             return false;
         };
-        let Some(data) = self.pieces(thread, iov, m.iov, count) else { return false };
+        let Some(data) = self.pieces(thread, iov, m.iov, count) else {
+            return false;
+        };
         let words = [
             if m.name == 0 { 0 } else { name },
             name_len,
@@ -197,7 +252,12 @@ impl Redirected {
         let mut all = true;
         for back in self.back.iter().flatten() {
             all &= match *back {
-                Back::Result { to, from, len, capacity } => {
+                Back::Result {
+                    to,
+                    from,
+                    len,
+                    capacity,
+                } => {
                     let written = match len {
                         Len::Ret | Len::RetMax(_) => result.max(0) as u64,
                         Len::RetTimes(n) | Len::RetTimesMax(n, _) => {
@@ -219,7 +279,15 @@ impl Redirected {
         }
         if self.used > KEEP {
             let excess = self.used - KEEP;
-            sys::call(sys::nr::MADVISE, self.base + KEEP, (excess + 4095) & !4095, 4, 0, 0, 0);
+            sys::call(
+                sys::nr::MADVISE,
+                self.base + KEEP,
+                (excess + 4095) & !4095,
+                4,
+                0,
+                0,
+                0,
+            );
         }
         if all { result } else { -sys::EFAULT }
     }
@@ -235,7 +303,9 @@ fn scatter(iov: u64, count: u64, from: u64, len: u64) -> bool {
 }
 
 fn message_back(header: u64, copy: u64, data: u64, result: u64) -> bool {
-    let (Some(m), Some(words)) = (Message::read(header), read_own(copy)) else { return false };
+    let (Some(m), Some(words)) = (Message::read(header), read_own(copy)) else {
+        return false;
+    };
     let name_len = words[1] & 0xffff_ffff;
     let named = m.name == 0 || mem::copy(m.name, words[0], name_len.min(m.name_len));
     let control = m.control == 0 || mem::copy(m.control, words[4], words[5].min(m.control_len));

@@ -91,7 +91,11 @@ fn in_monitor(rip: u64) -> bool {
 pub fn init(ignored: u64) {
     let process = thread().process();
     for signal in 1..=64 {
-        let action = if ignored & bit(signal) != 0 { SIG_IGN } else { SIG_DFL };
+        let action = if ignored & bit(signal) != 0 {
+            SIG_IGN
+        } else {
+            SIG_DFL
+        };
         process.actions[signal as usize].set(Action {
             handler: action,
             flags: 0,
@@ -113,7 +117,11 @@ fn install(signal: i32, flags: u64, mask: u64) {
             | SA_SIGINFO
             | SA_ONSTACK
             | SA_RESTORER
-            | if bit(signal) & FAULTS != 0 { SA_NODEFER } else { 0 },
+            | if bit(signal) & FAULTS != 0 {
+                SA_NODEFER
+            } else {
+                0
+            },
         restorer: arch::signal_restorer as *const () as u64,
         mask,
     };
@@ -121,7 +129,15 @@ fn install(signal: i32, flags: u64, mask: u64) {
 }
 
 fn set_action(signal: i32, action: &Action) {
-    sys::call(sys::nr::RT_SIGACTION, signal as u64, (&raw const *action) as u64, 0, 8, 0, 0);
+    sys::call(
+        sys::nr::RT_SIGACTION,
+        signal as u64,
+        (&raw const *action) as u64,
+        0,
+        8,
+        0,
+        0,
+    );
 }
 
 /// Makes the kernel do its part of what the program asked for.
@@ -133,10 +149,26 @@ fn tell_kernel(signal: i32, action: &Action) {
     let is_fault = bit(signal) & FAULTS != 0;
     match action.handler {
         SIG_IGN if !is_fault => {
-            set_action(signal, &Action { handler: SIG_IGN, flags: keep, restorer: 0, mask: 0 });
+            set_action(
+                signal,
+                &Action {
+                    handler: SIG_IGN,
+                    flags: keep,
+                    restorer: 0,
+                    mask: 0,
+                },
+            );
         }
         SIG_DFL if bit(signal) & HARMLESS != 0 => {
-            set_action(signal, &Action { handler: SIG_DFL, flags: keep, restorer: 0, mask: 0 });
+            set_action(
+                signal,
+                &Action {
+                    handler: SIG_DFL,
+                    flags: keep,
+                    restorer: 0,
+                    mask: 0,
+                },
+            );
         }
         // Also where the default is death: so that the log says what ended
         // the process, and where. In the handler nothing else may come: the
@@ -152,7 +184,15 @@ pub fn set_kernel_stack(thread: &Thread) {
         flags: 0,
         size: crate::state::ALT_STACK_SIZE,
     };
-    sys::call(sys::nr::SIGALTSTACK, (&raw const stack) as u64, 0, 0, 0, 0, 0);
+    sys::call(
+        sys::nr::SIGALTSTACK,
+        (&raw const stack) as u64,
+        0,
+        0,
+        0,
+        0,
+        0,
+    );
 }
 
 /// The one handler.
@@ -239,7 +279,11 @@ fn promote_held(thread: &Thread) {
     };
     thread.held.set(thread.held.get() & !bit(signal));
     for (i, to) in thread.info.iter().enumerate() {
-        to.set(thread.held_info[place].get(i).map_or(0, core::cell::Cell::get));
+        to.set(
+            thread.held_info[place]
+                .get(i)
+                .map_or(0, core::cell::Cell::get),
+        );
     }
     thread.pending.store(signal as u32, Release);
 }
@@ -353,7 +397,9 @@ fn preempt(thread: &Thread, context: &mut UContext) {
 /// Where exactly a thread was interrupted: registers, and digests of what
 /// they point to and of the vector registers.
 fn write_place<'a>(entry: log::Entry<'a>, context: &UContext) -> log::Entry<'a> {
-    entry.words(tag::REGISTERS, &context.gregs).words(tag::DIGEST, &digests(context))
+    entry
+        .words(tag::REGISTERS, &context.gregs)
+        .words(tag::DIGEST, &digests(context))
 }
 
 fn digests(context: &UContext) -> [u64; 3] {
@@ -378,7 +424,9 @@ fn digests(context: &UContext) -> [u64; 3] {
 /// In replay, on the way into the program: if the log says that the thread
 /// will be interrupted where no call is, the processor is told to stop there.
 pub fn expect_interruption(thread: &Thread) {
-    let Some((registers, _)) = replay::interruption(thread) else { return };
+    let Some((registers, _)) = replay::interruption(thread) else {
+        return;
+    };
     disarm_breakpoint();
     let mut attributes = [0u64; 17];
     attributes[0] = 5 | 136 << 32; // PERF_TYPE_BREAKPOINT, size
@@ -406,11 +454,15 @@ fn disarm_breakpoint() {
 
 /// The place was passed: is this the time?
 fn at_breakpoint(thread: &Thread, context: &mut UContext) {
-    let Some((registers, expected)) = replay::interruption(thread) else { return };
+    let Some((registers, expected)) = replay::interruption(thread) else {
+        return;
+    };
     const TRACE_BITS: u64 = 0x1_0100; // RF, TF
-    let equal = registers.iter().zip(&context.gregs).enumerate().all(|(i, (then, now))| {
-        then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0
-    });
+    let equal = registers
+        .iter()
+        .zip(&context.gregs)
+        .enumerate()
+        .all(|(i, (then, now))| then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0);
     if !equal || digests(context) != expected {
         return;
     }
@@ -451,7 +503,13 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
     let recorded = replay::is_on().then(|| {
         replay::signal_here(thread, at::FAULT).unwrap_or_else(|| {
             let address = context.cr2;
-            replay::diverge(thread, difference::SIGNAL, signal as u32, context.gregs[RIP], address)
+            replay::diverge(
+                thread,
+                difference::SIGNAL,
+                signal as u32,
+                context.gregs[RIP],
+                address,
+            )
         })
     });
     let info = recorded.as_ref().map_or(info, |(_, info)| info);
@@ -467,7 +525,15 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
         }
         // Let it happen again, for real: core dump and status are then as
         // without us.
-        set_action(signal, &Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        set_action(
+            signal,
+            &Action {
+                handler: SIG_DFL,
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            },
+        );
         leave_for_good(thread);
         context.gregs[RIP] = patcher::to_stub(context.gregs[RIP]);
         return;
@@ -491,7 +557,15 @@ fn die_of(thread: &Thread, signal: i32) -> ! {
     }
     leave_for_good(thread);
     loop {
-        set_action(signal, &Action { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+        set_action(
+            signal,
+            &Action {
+                handler: SIG_DFL,
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            },
+        );
         let pid = u64::from(thread.process().pid.get());
         let tid = u64::from(thread.tid.get());
         sys::call(sys::nr::TGKILL, pid, tid, signal as u64, 0, 0, 0);
@@ -532,7 +606,11 @@ fn build(
     uc.link = 0;
     uc.stack = AltStack {
         sp: alt.sp,
-        flags: if alt.size == 0 { SS_DISABLE } else { alt.flags & SS_AUTODISARM },
+        flags: if alt.size == 0 {
+            SS_DISABLE
+        } else {
+            alt.flags & SS_AUTODISARM
+        },
         size: alt.size,
     };
     uc.segments = [0x33, 0, 0, 0x2b];
@@ -545,9 +623,17 @@ fn build(
         return None;
     }
     if alt.flags & SS_AUTODISARM != 0 {
-        thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 });
+        thread.alt.set(AltStack {
+            sp: 0,
+            flags: 0,
+            size: 0,
+        });
     }
-    Some(Frame { sp: frame, context: frame + 8, info: frame + 312 })
+    Some(Frame {
+        sp: frame,
+        context: frame + 8,
+        info: frame + 312,
+    })
 }
 
 /// The bytes after an XSAVE image that tell its extent.
@@ -566,12 +652,20 @@ fn mark_xstate(fp: u64) -> bool {
 }
 
 fn new_mask(thread: &Thread, signal: i32, action: &Action) -> u64 {
-    let own = if action.flags & SA_NODEFER != 0 { 0 } else { bit(signal) };
+    let own = if action.flags & SA_NODEFER != 0 {
+        0
+    } else {
+        bit(signal)
+    };
     (thread.mask.get() | action.mask | own) & !UNCATCHABLE
 }
 
 fn take_saved_mask(thread: &Thread) -> u64 {
-    if thread.has_saved_mask.replace(0) != 0 { thread.saved_mask.get() } else { thread.mask.get() }
+    if thread.has_saved_mask.replace(0) != 0 {
+        thread.saved_mask.get()
+    } else {
+        thread.mask.get()
+    }
 }
 
 fn after_delivery(thread: &Thread, signal: i32, action: &Action) {
@@ -613,7 +707,9 @@ fn into_handler(
     let frame = build(thread, &action, info, &shown, |fp| {
         mem::copy(fp, from, xsize) && mark_xstate(fp)
     });
-    let Some(frame) = frame else { die_of(thread, 11) };
+    let Some(frame) = frame else {
+        die_of(thread, 11)
+    };
     after_delivery(thread, signal, &action);
     context.sigmask = kernel_mask(thread.mask.get());
     context.gregs[8] = signal as u64;
@@ -632,7 +728,9 @@ fn into_handler(
 /// the call is still to come, so the program's place is before it.
 pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
     loop {
-        let Some((signal, info)) = arrived(thread, place) else { return };
+        let Some((signal, info)) = arrived(thread, place) else {
+            return;
+        };
         let action = thread.process().actions[signal as usize].get();
         if action.handler == SIG_IGN {
             sys::signal_mask(kernel_mask(thread.mask.get()));
@@ -671,7 +769,11 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
     let context = UContext {
         flags: 0,
         link: 0,
-        stack: AltStack { sp: 0, flags: 0, size: 0 },
+        stack: AltStack {
+            sp: 0,
+            flags: 0,
+            size: 0,
+        },
         gregs: [
             regs.r8,
             regs.r9,
@@ -713,7 +815,9 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
         unsafe { arch::xsave(fp, xmm, space().xstate_mask.get()) };
         mark_xstate(fp)
     });
-    let Some(frame) = frame else { die_of(thread, 11) };
+    let Some(frame) = frame else {
+        die_of(thread, 11)
+    };
     after_delivery(thread, signal, action);
     regs.rdi = signal as u64;
     regs.rsi = frame.info;
@@ -735,8 +839,17 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
 
 /// `rt_sigreturn`: back to where a handler's frame says.
 pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
-    log::done(log::call(thread, sys::nr::RT_SIGRETURN, &regs.args(), 0, 0, 0));
-    let Some(context) = mem::read::<UContext>(regs.rsp) else { die_of(thread, 11) };
+    log::done(log::call(
+        thread,
+        sys::nr::RT_SIGRETURN,
+        &regs.args(),
+        0,
+        0,
+        0,
+    ));
+    let Some(context) = mem::read::<UContext>(regs.rsp) else {
+        die_of(thread, 11)
+    };
     let g = &context.gregs;
     [regs.r8, regs.r9, regs.r10, regs.r11] = [g[0], g[1], g[2], g[3]];
     [regs.r12, regs.r13, regs.r14, regs.r15] = [g[4], g[5], g[6], g[7]];
@@ -748,7 +861,11 @@ pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
     if context.fpstate == 0 {
         // SAFETY: as in `handle`.
         unsafe {
-            arch::xrstor((&raw const space().initial_xstate) as u64, &raw mut regs.xmm, mask);
+            arch::xrstor(
+                (&raw const space().initial_xstate) as u64,
+                &raw mut regs.xmm,
+                mask,
+            );
         }
     } else {
         restore_xstate(thread, regs, context.fpstate, mask);
@@ -762,7 +879,9 @@ pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
 fn restore_xstate(thread: &Thread, regs: &mut Regs, fp: u64, mask: u64) {
     let marks = mem::read::<[u64; 2]>(fp + 464);
     let readable = mem::is_readable(fp, 576);
-    let Some(marks) = marks.filter(|_| readable && fp & 63 == 0) else { die_of(thread, 11) };
+    let Some(marks) = marks.filter(|_| readable && fp & 63 == 0) else {
+        die_of(thread, 11)
+    };
     let extended = marks[0] as u32 == 0x4650_5853;
     let parts = if extended { marks[1] & mask } else { 3 };
     if extended && !mem::is_readable(fp, u64::from(space().xstate_size.get())) {
@@ -793,7 +912,9 @@ pub fn sigaction(thread: &Thread, args: &[u64; 6]) -> i64 {
         if bit(signal as i32) & UNCATCHABLE != 0 {
             return -sys::EINVAL;
         }
-        let Some(mut action) = mem::read::<Action>(new) else { return -sys::EFAULT };
+        let Some(mut action) = mem::read::<Action>(new) else {
+            return -sys::EFAULT;
+        };
         action.mask &= !UNCATCHABLE;
         place.set(action);
         tell_kernel(signal as i32, &action);
@@ -811,7 +932,9 @@ pub fn sigprocmask(thread: &Thread, args: &[u64; 6]) -> i64 {
     }
     let before = thread.mask.get();
     if set != 0 {
-        let Some(set) = mem::read::<u64>(set) else { return -sys::EFAULT };
+        let Some(set) = mem::read::<u64>(set) else {
+            return -sys::EFAULT;
+        };
         let after = match how {
             0 => before | set,
             1 => before & !set,
@@ -831,12 +954,15 @@ pub fn sigprocmask(thread: &Thread, args: &[u64; 6]) -> i64 {
 
 fn set_alt(thread: &Thread, stack: &AltStack, rsp: u64) -> i64 {
     let now = thread.alt.get();
-    if now.size != 0 && rsp > now.sp && rsp - now.sp <= now.size && now.flags & SS_AUTODISARM == 0
-    {
+    if now.size != 0 && rsp > now.sp && rsp - now.sp <= now.size && now.flags & SS_AUTODISARM == 0 {
         return -sys::EPERM;
     }
     match stack.flags & 0xffff_ffff & !SS_AUTODISARM {
-        SS_DISABLE => thread.alt.set(AltStack { sp: 0, flags: 0, size: 0 }),
+        SS_DISABLE => thread.alt.set(AltStack {
+            sp: 0,
+            flags: 0,
+            size: 0,
+        }),
         0 | SS_ONSTACK if stack.size < 2048 => return -sys::ENOMEM,
         0 | SS_ONSTACK => thread.alt.set(AltStack {
             sp: stack.sp,
@@ -853,7 +979,9 @@ pub fn sigaltstack(thread: &Thread, args: &[u64; 6], rsp: u64) -> i64 {
     let on_it = now.size != 0 && rsp > now.sp && rsp - now.sp <= now.size;
     let mut result = 0;
     if args[0] != 0 {
-        let Some(stack) = mem::read::<AltStack>(args[0]) else { return -sys::EFAULT };
+        let Some(stack) = mem::read::<AltStack>(args[0]) else {
+            return -sys::EFAULT;
+        };
         result = set_alt(thread, &stack, rsp);
     }
     if args[1] != 0 && result == 0 {
@@ -862,7 +990,11 @@ pub fn sigaltstack(thread: &Thread, args: &[u64; 6], rsp: u64) -> i64 {
             (_, true) => SS_ONSTACK,
             _ => 0,
         };
-        let shown = AltStack { sp: now.sp, flags: mode | now.flags, size: now.size };
+        let shown = AltStack {
+            sp: now.sp,
+            flags: mode | now.flags,
+            size: now.size,
+        };
         if !mem::write(args[1], &shown) {
             return -sys::EFAULT;
         }

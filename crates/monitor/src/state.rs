@@ -280,7 +280,9 @@ pub fn domain() -> &'static Domain {
             0 => return domain,
             next => {
                 index = next as usize - 1;
-                space().domain.store(index as u32, core::sync::atomic::Ordering::Release);
+                space()
+                    .domain
+                    .store(index as u32, core::sync::atomic::Ordering::Release);
             }
         }
     }

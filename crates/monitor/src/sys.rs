@@ -103,11 +103,27 @@ pub fn gettid() -> u32 {
 /// most `timeout` nanoseconds.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout: u64) -> i64 {
     let limit = [timeout / 1_000_000_000, timeout % 1_000_000_000];
-    call(nr::FUTEX, word.as_ptr() as u64, 0, u64::from(value), limit.as_ptr() as u64, 0, 0)
+    call(
+        nr::FUTEX,
+        word.as_ptr() as u64,
+        0,
+        u64::from(value),
+        limit.as_ptr() as u64,
+        0,
+        0,
+    )
 }
 
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
-    call(nr::FUTEX, word.as_ptr() as u64, 1, u64::from(count), 0, 0, 0);
+    call(
+        nr::FUTEX,
+        word.as_ptr() as u64,
+        1,
+        u64::from(count),
+        0,
+        0,
+        0,
+    );
 }
 
 pub fn signal_mask(mask: u64) {
@@ -157,8 +173,24 @@ pub fn has_ended(pid: u32) -> bool {
 
 /// Last words: something that must never happen did.
 pub fn die(text: &[u8]) -> ! {
-    call(nr::WRITE, 2, b"mw: internal error in the monitor: ".as_ptr() as u64, 35, 0, 0, 0);
-    call(nr::WRITE, 2, text.as_ptr() as u64, text.len() as u64, 0, 0, 0);
+    call(
+        nr::WRITE,
+        2,
+        b"mw: internal error in the monitor: ".as_ptr() as u64,
+        35,
+        0,
+        0,
+        0,
+    );
+    call(
+        nr::WRITE,
+        2,
+        text.as_ptr() as u64,
+        text.len() as u64,
+        0,
+        0,
+        0,
+    );
     call(nr::WRITE, 2, b"\n".as_ptr() as u64, 1, 0, 0, 0);
     loop {
         call(nr::EXIT_GROUP, 127, 0, 0, 0, 0, 0);

@@ -18,7 +18,7 @@ use crate::{arch, log, sys};
 /// How long a thread may keep the turn while others wait (ns).
 pub const SLICE: u64 = 3_000_000;
 /// The same in ticks, roughly (the counter runs at 1 to 5 GHz).
-const SLICE_TICKS: u64 = SLICE * 2 >> protocol::shared::TICK_SHIFT;
+const SLICE_TICKS: u64 = (SLICE * 2) >> protocol::shared::TICK_SHIFT;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -26,7 +26,9 @@ const WANTED: u32 = 2;
 
 fn took(thread: &Thread, domain: &Domain) {
     domain.holder.store(thread.tid.get(), Relaxed);
-    domain.holder_process.store(thread.process().pid.get(), Relaxed);
+    domain
+        .holder_process
+        .store(thread.process().pid.get(), Relaxed);
     domain.since.store(arch::ticks(), Relaxed);
     domain.takes.fetch_add(1, Release);
     thread.holds_turn.set(1);
@@ -48,7 +50,11 @@ pub fn take(thread: &Thread) {
     }
     loop {
         let domain = domain();
-        if domain.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if domain
+            .word
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_err()
+        {
             wait(domain);
         }
         // It may have been merged into another while we waited.
@@ -113,7 +119,11 @@ fn hurry(domain: &Domain) {
 /// A thread that had the turn is gone without having given it back.
 pub fn reclaim(tid: u32) {
     let domain = domain();
-    if domain.holder.compare_exchange(tid, 0, AcqRel, Relaxed).is_ok() {
+    if domain
+        .holder
+        .compare_exchange(tid, 0, AcqRel, Relaxed)
+        .is_ok()
+    {
         domain.word.store(FREE, Release);
         sys::futex_wake(&domain.word, 1);
     }
@@ -179,9 +189,13 @@ pub fn begin(thread: &Thread) {
     space().turns.set(1);
     let domain = domain();
     domain.word.store(HELD, Release);
-    domain.last_process.store(thread.process().number.get(), Relaxed);
+    domain
+        .last_process
+        .store(thread.process().number.get(), Relaxed);
     domain.holder.store(thread.tid.get(), Relaxed);
-    domain.holder_process.store(thread.process().pid.get(), Relaxed);
+    domain
+        .holder_process
+        .store(thread.process().pid.get(), Relaxed);
     domain.since.store(arch::ticks(), Relaxed);
     thread.holds_turn.set(1);
 }
@@ -194,7 +208,12 @@ pub fn fresh_domain() -> u32 {
     for step in 0..protocol::shared::DOMAINS as u32 {
         let index = start.wrapping_add(step) as usize & (protocol::shared::DOMAINS - 1);
         let domain = &control.domains[index];
-        if index != 0 && domain.members.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+        if index != 0
+            && domain
+                .members
+                .compare_exchange(0, 1, AcqRel, Relaxed)
+                .is_ok()
+        {
             domain.word.store(FREE, Relaxed);
             domain.forward.store(0, Relaxed);
             domain.sequence.store(0, Relaxed);
@@ -219,7 +238,11 @@ pub fn leave_domain() {
 /// turn of the one and gets the turn of both.
 pub fn merge(thread: &Thread, other: u32) {
     let control = control();
-    while control.merge_lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+    while control
+        .merge_lock
+        .compare_exchange(0, 1, Acquire, Relaxed)
+        .is_err()
+    {
         sys::futex_wait(&control.merge_lock, 1, 1_000_000);
     }
     let mine = domain();

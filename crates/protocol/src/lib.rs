@@ -19,5 +19,4 @@ pub mod shared;
 pub mod syscall;
 pub mod table;
 
-
 pub const FORMAT_VERSION: u32 = 1;

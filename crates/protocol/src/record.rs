@@ -335,14 +335,7 @@ impl Memory {
         *last = value;
     }
 
-    pub fn other(
-        &mut self,
-        head: &mut Head<'_>,
-        kind: u8,
-        time: u64,
-        values: &[u64],
-        blobs: u8,
-    ) {
+    pub fn other(&mut self, head: &mut Head<'_>, kind: u8, time: u64, values: &[u64], blobs: u8) {
         head.byte((kind & 15) | blobs << 4);
         let delta = self.elapsed(time);
         head.varint(delta);
@@ -539,7 +532,11 @@ impl Memory {
                 }
                 record.blob_count = 0;
                 record.time = input.varint()?;
-                let other = if how == clock::OTHER { input.varint()? } else { 0 };
+                let other = if how == clock::OTHER {
+                    input.varint()?
+                } else {
+                    0
+                };
                 let value = input.signed()? as u64;
                 let (nr, id) = clock::call(how, other);
                 record.nr = nr;
@@ -615,10 +612,14 @@ fn mix_all(hash: &mut u64, data: &[u8]) {
         let word = u64::from_le_bytes([
             word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7],
         ]);
-        *hash = (*hash ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
+        *hash = (*hash ^ word)
+            .wrapping_mul(0xff51_afd7_ed55_8ccd)
+            .rotate_left(31);
     }
     for byte in words.remainder() {
-        *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
+        *hash = (*hash ^ u64::from(*byte))
+            .wrapping_mul(0xff51_afd7_ed55_8ccd)
+            .rotate_left(31);
     }
 }
 
@@ -649,9 +650,15 @@ mod tests {
         log.extend(b"data");
         log.extend(head(|h| writer.start(h, 1, 1020, &args, 6, 0)));
         log.extend(head(|h| writer.end(h, 1, 1500, -11, 0)));
-        log.extend(head(|h| writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_123)));
-        log.extend(head(|h| writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_500)));
-        log.extend(head(|h| writer.other(h, kind::SIGNAL, 1501, &[11, u64::MAX], 0)));
+        log.extend(head(|h| {
+            writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_123)
+        }));
+        log.extend(head(|h| {
+            writer.clock(h, clock::GETTIMEOFDAY, 0, 1500, 7_000_000_500)
+        }));
+        log.extend(head(|h| {
+            writer.other(h, kind::SIGNAL, 1501, &[11, u64::MAX], 0)
+        }));
 
         let mut at = 0;
         let mut next = || {
@@ -688,7 +695,11 @@ mod tests {
         let mut reader = Memory::new();
         reader.forget(0);
         for len in 0..log.len() {
-            assert_eq!(reader.read(&log[..len]).unwrap_err(), Error::Incomplete, "{len}");
+            assert_eq!(
+                reader.read(&log[..len]).unwrap_err(),
+                Error::Incomplete,
+                "{len}"
+            );
         }
         let (record, len) = reader.read(&log).unwrap();
         assert_eq!((record.args, len), (args, log.len()));
@@ -709,14 +720,20 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes = [0u8; 40];
             for byte in &mut bytes {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                seed = seed
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 *byte = (seed >> 33) as u8;
             }
             let mut memory = Memory::new();
             memory.forget(0);
             if let Ok((record, len)) = memory.read(&bytes) {
                 assert!(len <= bytes.len());
-                let blobs = if record.kind == kind::CLOCK { 0 } else { bytes[0] >> 4 };
+                let blobs = if record.kind == kind::CLOCK {
+                    0
+                } else {
+                    bytes[0] >> 4
+                };
                 assert_eq!(record.blobs().count(), usize::from(blobs));
             }
         }

@@ -153,7 +153,9 @@ pub const CAPTURED_MAX: usize = 16384;
 pub fn file_key(device: u64, inode: u64, size: u64, times: [u64; 4]) -> u64 {
     let mut key = 0xcbf2_9ce4_8422_2325u64;
     for word in [device, inode, size, times[0], times[1], times[2], times[3]] {
-        key = (key ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        key = (key ^ word)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
     }
     key.max(1)
 }

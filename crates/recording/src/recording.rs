@@ -415,7 +415,10 @@ impl Recording {
             }
             seq = Some(chunk.seq.wrapping_add(1));
             match self.load(chunk, process, &mut bytes) {
-                Ok(head) => take(&head, bytes.get(protocol::shared::CHUNK_HEAD..).unwrap_or(&[])),
+                Ok(head) => take(
+                    &head,
+                    bytes.get(protocol::shared::CHUNK_HEAD..).unwrap_or(&[]),
+                ),
                 Err(_) => return,
             }
         }

@@ -66,7 +66,9 @@ pub fn streams(recording: &Recording) -> Vec<Stream> {
                 if let Some(at) = head.first_record {
                     let at = stream.bytes.len() + at - protocol::shared::CHUNK_HEAD;
                     let thread = u64::from(head.first_thread);
-                    stream.marks.push([at as u64, head.first_time, head.first_event, thread]);
+                    stream
+                        .marks
+                        .push([at as u64, head.first_time, head.first_event, thread]);
                 }
                 stream.bytes.extend_from_slice(bytes);
             }
@@ -103,7 +105,10 @@ impl ReplayFile {
             return Err(Error::TooMany(streams.len()));
         }
         let dir = std::env::temp_dir();
-        let fail = |source| Error::File { path: dir.display().to_string(), source };
+        let fail = |source| Error::File {
+            path: dir.display().to_string(),
+            source,
+        };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -111,11 +116,15 @@ impl ReplayFile {
             .mode(0o600)
             .open(&dir)
             .map_err(fail)?;
-        let logs: usize = streams.iter().map(|s| s.bytes.len() + s.marks.len() * 32 + 4096).sum();
+        let logs: usize = streams
+            .iter()
+            .map(|s| s.bytes.len() + s.marks.len() * 32 + 4096)
+            .sum();
         // Room for the memory of the largest image: stacks and such.
         let len = DATA_OFFSET + logs as u64 + (64 << 20);
         file.set_len(len).map_err(fail)?;
-        file.write_all_at(&image.bytes, IMAGE_OFFSET).map_err(fail)?;
+        file.write_all_at(&image.bytes, IMAGE_OFFSET)
+            .map_err(fail)?;
         // SAFETY: a fresh shared mapping of our own file.
         let base = unsafe {
             libc::mmap(
@@ -130,7 +139,12 @@ impl ReplayFile {
         if base == libc::MAP_FAILED {
             return Err(fail(std::io::Error::last_os_error()));
         }
-        let mut it = ReplayFile { file, base: base.cast(), len: len as usize, free: DATA_OFFSET };
+        let mut it = ReplayFile {
+            file,
+            base: base.cast(),
+            len: len as usize,
+            free: DATA_OFFSET,
+        };
         // SAFETY: mapped, large enough, made of atomics.
         let control = unsafe { &*it.base.cast::<Control>() };
         control.version.store(protocol::FORMAT_VERSION, Relaxed);
@@ -141,7 +155,9 @@ impl ReplayFile {
             it.put_stream(index, stream).map_err(fail)?;
         }
         it.header().streams.store(streams.len() as u32, Relaxed);
-        it.header().image_len.store(image.bytes.len() as u64, Relaxed);
+        it.header()
+            .image_len
+            .store(image.bytes.len() as u64, Relaxed);
         Ok(it)
     }
 
@@ -169,16 +185,25 @@ impl ReplayFile {
         bytes.truncate(PATH_MAX - 1);
         bytes.resize(PATH_MAX, 0);
         for (word, chunk) in self.header().files.iter().zip(bytes.chunks_exact(8)) {
-            word.store(u64::from_le_bytes(chunk.try_into().unwrap_or([0; 8])), Relaxed);
+            word.store(
+                u64::from_le_bytes(chunk.try_into().unwrap_or([0; 8])),
+                Relaxed,
+            );
         }
     }
 
     fn put_stream(&mut self, index: usize, stream: &Stream) -> std::io::Result<()> {
         let offset = self.put(&stream.bytes)?;
-        let marks: Vec<u8> =
-            stream.marks.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        let marks: Vec<u8> = stream
+            .marks
+            .iter()
+            .flatten()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
         let marks_offset = self.put(&marks)?;
-        let Some(entry) = self.header().table.get(index) else { return Ok(()) };
+        let Some(entry) = self.header().table.get(index) else {
+            return Ok(());
+        };
         entry.process.store(stream.process, Relaxed);
         entry.image.store(stream.image, Relaxed);
         entry.parent.store(stream.parent, Relaxed);
@@ -237,7 +262,9 @@ impl ReplayFile {
         let header = self.header();
         header.maps.store(count as u32, Relaxed);
         header.stream.store(index as u32, Relaxed);
-        header.entry.store(start.regs.get(16).copied().unwrap_or(0), Relaxed);
+        header
+            .entry
+            .store(start.regs.get(16).copied().unwrap_or(0), Relaxed);
         header.stack.store(rsp, Relaxed);
         header.sigmask.store(start.sigmask, Relaxed);
         header.ignored.store(start.ignored, Release);
@@ -257,7 +284,10 @@ impl Drop for ReplayFile {
 fn show_vdso(stack: &mut [u8], at: usize, vdso: u64) {
     let word = |stack: &[u8], i: usize| {
         let at = at + 8 * i;
-        stack.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
+        stack
+            .get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_le_bytes)
     };
     let mut i = 2 + word(stack, 0).unwrap_or(0) as usize;
     while word(stack, i).is_some_and(|w| w != 0) {

@@ -71,10 +71,11 @@ pub fn verify(
         }
         let Some(start) = start else { continue };
         let start = recording.image_start(start)?;
-        file.set_start(index, &start, image.vdso).map_err(|source| Error::File {
-            path: std::env::temp_dir().display().to_string(),
-            source,
-        })?;
+        file.set_start(index, &start, image.vdso)
+            .map_err(|source| Error::File {
+                path: std::env::temp_dir().display().to_string(),
+                source,
+            })?;
         run(&file, &image)?;
     }
     let mut verdicts = Vec::new();
@@ -96,7 +97,9 @@ fn concerns(streams: &[Stream], start: &Stream, number: u32) -> bool {
         if start.process == at {
             return true;
         }
-        let parent = streams.iter().find(|s| s.process == at && s.image == 0 && !s.is_start());
+        let parent = streams
+            .iter()
+            .find(|s| s.process == at && s.image == 0 && !s.is_start());
         match parent {
             Some(stream) if stream.parent() != at => at = stream.parent(),
             _ => return false,
@@ -109,7 +112,11 @@ fn concerns(streams: &[Stream], start: &Stream, number: u32) -> bool {
 fn run(file: &ReplayFile, image: &Image) -> Result<(), Error> {
     let fd = file.file().as_raw_fd();
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("mw-replay").env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg0("mw-replay")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     // SAFETY: dup2 is a plain system call.
     unsafe {
         command.pre_exec(move || {
@@ -145,7 +152,9 @@ fn judge(file: &ReplayFile, index: usize, stream: &Stream) -> Verdict {
         events: 0,
         outcome: Outcome::NotReached,
     };
-    let Some(entry) = file.header().table.get(index) else { return verdict };
+    let Some(entry) = file.header().table.get(index) else {
+        return verdict;
+    };
     let event = entry.event.load(Relaxed);
     verdict.events = event.saturating_sub(entry.first_event.load(Relaxed));
     verdict.outcome = match entry.outcome.load(Acquire) {
@@ -188,18 +197,33 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
             };
             (kind, name(entry.found_nr.load(Relaxed)))
         }
-        difference::ARGUMENT => {
-            (format!("argument {index} = {expected:#x}"), format!("{found:#x}"))
-        }
-        difference::DATA => (format!("the recorded data behind argument {index}"), "other data".into()),
-        difference::RESULT => (format!("result {}", expected as i64), format!("{}", found as i64)),
-        difference::SIGNAL => {
-            ("no fault".into(), format!("signal {index} at {expected:#x}, address {found:#x}"))
-        }
-        difference::MEMORY => {
-            (format!("memory at {expected:#x}"), format!("it could not be had ({found:#x})"))
-        }
-        difference::THREAD => (format!("thread {expected} to run"), "there is no such thread".into()),
-        other => (format!("{expected:#x}"), format!("{found:#x} (difference {other})")),
+        difference::ARGUMENT => (
+            format!("argument {index} = {expected:#x}"),
+            format!("{found:#x}"),
+        ),
+        difference::DATA => (
+            format!("the recorded data behind argument {index}"),
+            "other data".into(),
+        ),
+        difference::RESULT => (
+            format!("result {}", expected as i64),
+            format!("{}", found as i64),
+        ),
+        difference::SIGNAL => (
+            "no fault".into(),
+            format!("signal {index} at {expected:#x}, address {found:#x}"),
+        ),
+        difference::MEMORY => (
+            format!("memory at {expected:#x}"),
+            format!("it could not be had ({found:#x})"),
+        ),
+        difference::THREAD => (
+            format!("thread {expected} to run"),
+            "there is no such thread".into(),
+        ),
+        other => (
+            format!("{expected:#x}"),
+            format!("{found:#x} (difference {other})"),
+        ),
     }
 }

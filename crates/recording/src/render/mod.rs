@@ -379,7 +379,10 @@ fn clock_arguments(event: &Event<'_>) -> Vec<(&'static str, Value)> {
         _ => {
             let mut name = String::new();
             let _ = protocol::names::CLOCK.describe(id, &mut name);
-            vec![("clock", Value::Name(name)), ("time", time("tv_nsec", rest))]
+            vec![
+                ("clock", Value::Name(name)),
+                ("time", time("tv_nsec", rest)),
+            ]
         }
     }
 }

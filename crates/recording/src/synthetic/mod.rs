@@ -71,7 +71,10 @@ impl LogBuilder {
         let (all, count) = six(args);
         self.begin();
         let time = self.tick();
-        let head = head(|h| self.memory.start(h, nr, time, &all, count, blobs.len() as u8));
+        let head = head(|h| {
+            self.memory
+                .start(h, nr, time, &all, count, blobs.len() as u8)
+        });
         self.put(head, blobs, true)
     }
 
