@@ -117,9 +117,11 @@ fn run(file: &ReplayFile, image: &Image) -> Result<(), Error> {
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    // SAFETY: dup2 is a plain system call.
+    // SAFETY: plain system calls.
     unsafe {
         command.pre_exec(move || {
+            // A replay does not outlive the one who wanted it.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::dup2(fd, ARENA_FD) < 0 {
                 return Err(std::io::Error::last_os_error());
             }
