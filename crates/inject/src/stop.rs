@@ -18,6 +18,7 @@ pub struct Attached {
 }
 
 /// What became of an attached thread.
+#[allow(clippy::large_enum_variant, reason = "one at a time, never stored")]
 pub enum Outcome {
     /// It has exec'd and stands before its first instruction.
     Exec(ExecStop),

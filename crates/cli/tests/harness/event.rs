@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+#[derive(Debug)]
 pub struct Event(Value);
 
 impl Event {
