@@ -76,12 +76,15 @@ fn to_json(recording: &Recording, verdict: &Verdict) -> serde_json::Value {
         "events": verdict.events,
         "outcome": word(&verdict.outcome),
     });
-    if let Outcome::Diverged(difference) = &verdict.outcome {
+    if let Outcome::Diverged(difference) = &verdict.outcome
+        && let Some(object) = object.as_object_mut()
+    {
         let name = name(recording, verdict.process);
-        object["event"] = json!(format!("{name}:{}", difference.event));
-        object["thread"] = json!(recording::thread_name(difference.thread));
-        object["expected"] = json!(difference.expected);
-        object["found"] = json!(difference.found);
+        let mut put = |key: &str, value: String| object.insert(key.to_string(), json!(value));
+        put("event", format!("{name}:{}", difference.event));
+        put("thread", recording::thread_name(difference.thread));
+        put("expected", difference.expected.clone());
+        put("found", difference.found.clone());
     }
     object
 }
