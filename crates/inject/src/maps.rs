@@ -63,6 +63,7 @@ impl Map {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
 mod tests {
     use super::*;
 
