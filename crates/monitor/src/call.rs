@@ -25,6 +25,9 @@ pub const INTERRUPTED: u64 = 2;
 pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
+    if replay::is_on() {
+        replay::arrived(thread, regs);
+    }
     if regs.slow == INTERRUPTED {
         regs.rcx = thread.saved_rcx.get();
         replay::interrupted(thread, regs);

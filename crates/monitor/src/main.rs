@@ -23,6 +23,7 @@ mod log;
 mod mem;
 mod memory;
 mod patcher;
+mod player;
 mod process;
 mod recorder;
 mod replay;

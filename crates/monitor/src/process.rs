@@ -32,7 +32,7 @@ const ARCH_GET_GS: u64 = 0x1004;
 const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 
 /// From now on every call made outside of the monitor's text comes to us.
-fn watch_calls() {
+pub fn watch_calls() {
     let len = space().image_end.get() - IMAGE_BASE;
     if sys::call(
         nr::PRCTL,
@@ -152,6 +152,7 @@ pub fn go(thread: &Thread, regs: &Regs) -> ! {
         signal::expect_interruption(thread);
     }
     thread.busy.store(0, Release);
+    thread.regs_at.set(place as u64);
     // SAFETY: the top of this thread's monitor stack is for the registers;
     // what we use of the stack now lies below it.
     unsafe {
@@ -414,6 +415,9 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let place = regs_place(child.this.get());
     // SAFETY: the new thread's own stack, which nobody uses yet.
     unsafe { core::ptr::write(place, child_regs) };
+    child.regs_at.set(place as u64);
+    child.call.set(0);
+    child.waits.set(0);
     let word = place as u64 - 64;
     // A thread's record begins with its own address.
     mem::copy(word, child.this.as_ptr() as u64, 8);

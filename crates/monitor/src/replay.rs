@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::{Record, begin, clock, kind, tag};
-use protocol::replay::{Mark, REPLAY_OFFSET, Replay, Stream, difference, outcome};
+use protocol::replay::{Mark, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason};
 use protocol::shared::mode;
 use protocol::syscall::{Arg, Syscall};
 
@@ -20,7 +20,7 @@ use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{log, mem, process};
+use crate::{log, mem, player, process};
 
 /// Whether this process replays.
 #[inline]
@@ -28,7 +28,7 @@ pub fn is_on() -> bool {
     space().replays.get() != 0
 }
 
-fn header() -> &'static Replay {
+pub fn header() -> &'static Replay {
     // SAFETY: the replayer's file has it at this offset; made of atomics.
     unsafe { &*((ARENA_BASE + REPLAY_OFFSET) as *const Replay) }
 }
@@ -121,6 +121,7 @@ fn next_for(thread: &Thread) -> Record<'static> {
             end_of_log(thread)
         };
         if process.log.thread.get() == thread.number.get() {
+            player::stop_if_due(thread);
             return record;
         }
         let number = process.log.thread.get();
@@ -193,6 +194,9 @@ pub fn end_of_log(thread: &Thread) -> ! {
     if stream.outcome.load(Acquire) == outcome::NONE {
         stream.outcome.store(outcome::EQUAL, Release);
     }
+    while player::this().is_some() && is_watched(process) {
+        player::stop(thread, reason::END);
+    }
     if thread.begins.get() != 0
         && let Some(parent) = parent_thread(thread)
     {
@@ -228,6 +232,7 @@ pub fn diverge(thread: &Thread, what: u32, index: u32, expected: u64, found: u64
         outcome::DIVERGED
     };
     stream.outcome.store(state, Release);
+    player::stop(thread, reason::DIVERGED);
     loop {
         sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
     }
@@ -280,12 +285,17 @@ pub fn init(image_len: u64) -> ! {
             sys::call(nr::MPROTECT, start, end - start, prot, 0, 0, 0);
         }
     }
+    space().player.set(header.player.load(Relaxed));
     let (thread, process) = process::first_thread();
     attach(process, header.stream.load(Relaxed));
     thread.mask.set(header.sigmask.load(Relaxed));
     process::settle_replay(thread);
     crate::signal::init(header.ignored.load(Relaxed));
     process.log.thread.set(0);
+    let mut regs = Regs::ZERO;
+    regs.rip = header.entry.load(Relaxed);
+    regs.rsp = header.stack.load(Relaxed);
+    thread.regs_at.set((&raw const regs) as u64);
     let record = next_for(thread);
     if record.kind != kind::BEGIN {
         diverge_call(thread, &record, 0);
@@ -293,9 +303,6 @@ pub fn init(image_len: u64) -> ! {
     thread.tid.set(record.values[3] as u32);
     process.pid.set(record.values[3] as u32);
     consume(process);
-    let mut regs = Regs::ZERO;
-    regs.rip = header.entry.load(Relaxed);
-    regs.rsp = header.stack.load(Relaxed);
     crate::signal::deliver(thread, &mut regs, protocol::record::at::CALL_EXIT);
     process::go(thread, &regs)
 }
@@ -532,6 +539,14 @@ fn messages(vector: u64, mut bytes: &[u8]) {
     }
 }
 
+/// A thread came into the monitor: by a call, or where it was interrupted.
+pub fn arrived(thread: &Thread, regs: &Regs) {
+    let interrupted = regs.slow == crate::call::INTERRUPTED;
+    thread.regs_at.set((&raw const *regs) as u64);
+    thread.waits.set(0);
+    thread.call.set(if interrupted { 0 } else { regs.rax.wrapping_add(1) });
+}
+
 /// A call that is one event.
 pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let record = next_for(thread);
@@ -574,11 +589,13 @@ pub fn start(thread: &Thread, row: &Syscall, args: &[u64; 6]) {
     let record = next_for(thread);
     compare(thread, &record, kind::START, row, args);
     consume(thread.process());
+    thread.waits.set(1);
 }
 
 /// The second half: its result.
 pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let record = next_for(thread);
+    thread.waits.set(0);
     if record.kind != kind::END || record.nr != u64::from(row.nr) {
         diverge_call(thread, &record, u64::from(row.nr));
     }
@@ -631,6 +648,7 @@ pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Opti
     if record.kind != kind::CLOCK
         || process.log.thread.get() != thread.number.get()
         || record.nr != number
+        || player::is_due(thread)
     {
         return None;
     }
@@ -667,6 +685,7 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
     {
         return None;
     }
+    player::stop_if_due(thread);
     let mut info = [0u64; 16];
     if let Some(blob) = record.blob(tag::SIGINFO) {
         let len = blob.bytes.len().min(128) as u64;
@@ -703,6 +722,7 @@ pub fn interruption(thread: &Thread) -> Option<([u64; 18], [u64; 3])> {
 pub fn interrupted(thread: &Thread, regs: &mut Regs) {
     let process = thread.process();
     if peek(process).is_some_and(|record| record.kind == kind::PREEMPT) {
+        player::stop_if_due(thread);
         consume(process);
         if peek(process).is_some() && process.log.thread.get() == thread.number.get() {
             // Nobody else wanted the turn after all.
@@ -839,6 +859,23 @@ pub fn patched(thread: &Thread, stub: u64) {
     consume_silent(thread.process());
 }
 
+/// Whether a player stops in this process: it is the last of its path.
+pub fn is_watched(process: &Process) -> bool {
+    let last = header().path_len.load(Relaxed) as usize;
+    let path = header().path.iter().take(last);
+    path.last()
+        .is_some_and(|index| index.load(Relaxed) == process.log.stream.get())
+}
+
+fn is_on_path(index: u32) -> bool {
+    let count = header().path_len.load(Relaxed) as usize;
+    header()
+        .path
+        .iter()
+        .take(count)
+        .any(|stream| stream.load(Relaxed) == index)
+}
+
 /// `fork` in replay: the child is another process that follows its own log.
 pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) -> i64 {
     let process = thread.process();
@@ -859,7 +896,11 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
         // The child's log is missing: it was killed before it wrote any.
         return result;
     };
-    if sys::call(nr::CLONE, 17, 0, 0, 0, 0, 0) != 0 {
+    let becomes_child = match player::this() {
+        Some(_) => is_on_path(index),
+        None => player::fork() == 0,
+    };
+    if !becomes_child {
         return result;
     }
     process::alone(thread);

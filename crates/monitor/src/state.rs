@@ -125,6 +125,8 @@ pub struct Space {
     /// In replay: the heap's end.
     pub brk: Cell<u64>,
     pub breakpoint: Cell<i32>,
+    /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
+    pub player: Cell<u32>,
     pub arena_fd: Cell<i32>,
     pub image_end: Cell<u64>,
     pub xstate_mask: Cell<u64>,
@@ -215,6 +217,12 @@ pub struct Thread {
     pub fs_base: Cell<u64>,
     pub maker_slot: Cell<u32>,
     pub saved_rcx: Cell<u64>,
+    /// In replay: where the registers are that the thread came into the
+    /// monitor with, and the call it is in: number + 1, and whether that has
+    /// begun and not returned.
+    pub regs_at: Cell<u64>,
+    pub call: Cell<u64>,
+    pub waits: Cell<u64>,
 }
 
 const _: () = {

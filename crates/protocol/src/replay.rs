@@ -21,6 +21,8 @@ pub const REPLAY_BIT: u64 = 1 << 63;
 pub const STREAMS_MAX: usize = 8192;
 pub const MAPS_MAX: usize = 512;
 pub const PATH_MAX: usize = 4096;
+/// Of how many forks one may be the result.
+pub const PATH_STREAMS: usize = 1024;
 
 /// How replaying a stream went.
 pub mod outcome {
@@ -47,6 +49,82 @@ pub mod difference {
     pub const THREAD: u32 = 9;
     pub const SHARED_MEMORY: u32 = 10;
 }
+
+/// What a [`Player`] is told to do.
+pub mod command {
+    pub const NONE: u32 = 0;
+    /// Go on, to [`Player::until`](super::Player::until).
+    pub const RUN: u32 = 1;
+    /// Fork: the child has the place [`Player::fork_to`](super::Player::fork_to)
+    /// and stands where its parent stands.
+    pub const FORK: u32 = 2;
+    pub const QUIT: u32 = 3;
+}
+
+/// What a [`Player`] does.
+pub mod state {
+    pub const FREE: u32 = 0;
+    pub const RUNNING: u32 = 1;
+    /// Stands still and takes commands.
+    pub const STOPPED: u32 = 2;
+}
+
+/// Why a [`Player`] stands still.
+pub mod reason {
+    /// It is about to do the event it was to run to, or it was told to stop.
+    pub const EVENT: u32 = 1;
+    /// Its log has ended.
+    pub const END: u32 = 2;
+    /// What happened is not what happened then: see its [`Stream`].
+    pub const DIVERGED: u32 = 3;
+}
+
+/// A replaying process that is led by somebody: it runs until it shall stop,
+/// then shows its threads and waits. Each of its forks has a place of its own.
+#[repr(C, align(64))]
+pub struct Player {
+    /// A futex: see [`state`].
+    pub state: AtomicU32,
+    /// A futex: see [`command`].
+    pub command: AtomicU32,
+    pub reason: AtomicU32,
+    pub fork_to: AtomicU32,
+    pub pid: AtomicU32,
+    /// The thread (its number) that stopped.
+    pub thread: AtomicU32,
+    /// How many [`ThreadView`]s there are at [`VIEWS_BASE`] in its memory.
+    pub views: AtomicU32,
+    pub reserved: AtomicU32,
+    /// It stops before the first event with this or a higher number. Anybody
+    /// may lower it while it runs.
+    pub until: AtomicU64,
+    /// The event it is about to do.
+    pub event: AtomicU64,
+}
+
+pub const PLAYERS: usize = 4096;
+
+/// Where a player shows its threads, in its own memory.
+pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
+
+/// A thread of a player that stands still.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadView {
+    /// Number in its process, and the kernel's id in the recording.
+    pub number: u64,
+    pub tid: u64,
+    /// Number of the system call it is in; [`NO_CALL`] = none.
+    pub call: u64,
+    /// 1 = that call has begun and not returned.
+    pub waits: u64,
+    /// In the order of `user_regs_struct`.
+    pub regs: [u64; 27],
+    pub reserved: u64,
+    pub xmm: [[u64; 2]; 16],
+}
+
+pub const NO_CALL: u64 = u64::MAX;
 
 /// The log of one image of one process.
 #[repr(C)]
@@ -105,7 +183,14 @@ pub struct Replay {
     pub stream: AtomicU32,
     pub streams: AtomicU32,
     pub maps: AtomicU32,
+    /// Place + 1 of the player that the process begins as; 0 = nobody leads
+    /// it, it runs to its end and forks what it forked.
+    pub player: AtomicU32,
+    /// Streams that a player follows: when it comes to a fork of one of them,
+    /// it goes on as the child. The last is the one it stops in.
+    pub path_len: AtomicU32,
     pub reserved: AtomicU32,
+    pub path: [AtomicU32; PATH_STREAMS],
     pub entry: AtomicU64,
     pub stack: AtomicU64,
     pub image_len: AtomicU64,
@@ -115,7 +200,8 @@ pub struct Replay {
     pub files: [AtomicU64; PATH_MAX / 8],
     pub map: [StartMap; MAPS_MAX],
     pub table: [Stream; STREAMS_MAX],
+    pub players: [Player; PLAYERS],
 }
 
-pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x20_0000;
+pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x40_0000;
 const _: () = assert!((core::mem::size_of::<Replay>() as u64) < DATA_OFFSET - REPLAY_OFFSET);

@@ -7,88 +7,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use inject::Image;
-use protocol::record::{Memory, begin, kind};
-use protocol::replay::{DATA_OFFSET, MAPS_MAX, PATH_MAX, REPLAY_OFFSET, Replay, STREAMS_MAX};
+use protocol::replay::{
+    DATA_OFFSET, MAPS_MAX, PATH_MAX, PATH_STREAMS, REPLAY_OFFSET, Replay, STREAMS_MAX,
+};
 use protocol::shared::{ARENA_MAGIC, Control, IMAGE_OFFSET, mode};
-use recording::{ImageStart, Recording};
+use recording::ImageStart;
 
 use crate::Error;
-
-/// One image's log.
-#[derive(Clone, Debug)]
-pub struct Stream {
-    pub process: u32,
-    pub image: u32,
-    how: u64,
-    parent: u32,
-    parent_event: u64,
-    first_event: u64,
-    bytes: Vec<u8>,
-    /// Position, time, event, thread of each chunk's first record.
-    marks: Vec<[u64; 4]>,
-}
-
-/// Cuts the logs of all processes into streams.
-pub fn streams(recording: &Recording) -> Vec<Stream> {
-    let mut all: Vec<Stream> = Vec::new();
-    for process in recording.processes() {
-        let mut current: Option<Stream> = None;
-        recording.each_chunk(process.number, |head, bytes| {
-            // An image's log begins with a chunk of its own.
-            let first = head.first_record.and_then(|at| {
-                let mut memory = Memory::new();
-                memory.forget(head.first_time);
-                let at = at.checked_sub(protocol::shared::CHUNK_HEAD)?;
-                // Which thread it is, and whose turn it was, come first.
-                let mut next = at;
-                loop {
-                    let (record, used) = memory.read(bytes.get(next..)?).ok()?;
-                    if !matches!(record.kind, kind::THREAD | kind::TURN) {
-                        return (record.kind == kind::BEGIN && at == 0).then_some(record.values);
-                    }
-                    next += used;
-                }
-            });
-            if let Some(values) = first {
-                all.extend(current.take());
-                current = Some(Stream {
-                    process: process.number,
-                    image: values[4] as u32,
-                    how: values[0],
-                    parent: values[1] as u32,
-                    parent_event: values[2],
-                    first_event: head.first_event,
-                    bytes: Vec::new(),
-                    marks: Vec::new(),
-                });
-            }
-            if let Some(stream) = &mut current {
-                if let Some(at) = head.first_record {
-                    let at = stream.bytes.len() + at - protocol::shared::CHUNK_HEAD;
-                    let thread = u64::from(head.first_thread);
-                    stream
-                        .marks
-                        .push([at as u64, head.first_time, head.first_event, thread]);
-                }
-                stream.bytes.extend_from_slice(bytes);
-            }
-        });
-        all.extend(current);
-    }
-    all
-}
-
-impl Stream {
-    /// Whether it begins from an image alone, not in a parent's memory.
-    pub fn is_start(&self) -> bool {
-        matches!(self.how, begin::FIRST | begin::EXEC)
-    }
-
-    /// The process it was forked from.
-    pub fn parent(&self) -> u32 {
-        self.parent
-    }
-}
+use crate::stream::Stream;
 
 /// The file, mapped.
 pub struct ReplayFile {
@@ -168,6 +94,21 @@ impl ReplayFile {
     pub fn header(&self) -> &Replay {
         // SAFETY: inside the mapping, aligned, made of atomics.
         unsafe { &*self.base.add(REPLAY_OFFSET as usize).cast::<Replay>() }
+    }
+
+    /// Has the process that begins here led, through the forks of `path` to
+    /// the last of its streams.
+    pub fn set_path(&self, path: &[usize], player: usize) -> Result<(), Error> {
+        if path.len() > PATH_STREAMS {
+            return Err(Error::TooMany(path.len()));
+        }
+        let header = self.header();
+        for (place, index) in header.path.iter().zip(path) {
+            place.store(*index as u32, Relaxed);
+        }
+        header.path_len.store(path.len() as u32, Relaxed);
+        header.player.store(player as u32 + 1, Release);
+        Ok(())
     }
 
     fn put(&mut self, bytes: &[u8]) -> std::io::Result<u64> {

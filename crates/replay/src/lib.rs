@@ -5,9 +5,14 @@
 //! the form of an arena ([`file`]); what comes of it is read from there.
 
 mod file;
+mod player;
 mod run;
+mod session;
+mod stream;
 
+pub use player::ThreadState;
 pub use run::{Difference, Outcome, Verdict, verify};
+pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Region, Session};
 
 /// Why nothing could be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +25,14 @@ pub enum Error {
     },
     #[error("the recording has too many processes to replay at once ({0})")]
     TooMany(usize),
+    #[error("process {process} has no log that could be replayed")]
+    NoLog { process: u32 },
+    #[error("the recording does not say what process {process} started from")]
+    NoImage { process: u32 },
+    #[error("the replaying process {pid} ended of itself")]
+    Died { pid: i32 },
+    #[error("there is no checkpoint {0}")]
+    NoCheckpoint(CheckpointId),
     #[error(transparent)]
     Open(#[from] recording::OpenError),
     #[error(transparent)]

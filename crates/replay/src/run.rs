@@ -1,17 +1,15 @@
 //! Running replays and reading what came of them.
 
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use inject::{Image, Injection};
-use protocol::layout::ARENA_FD;
-use protocol::replay::{REPLAY_BIT, difference, outcome};
+use inject::Image;
+use protocol::replay::{difference, outcome};
 use recording::Recording;
 
 use crate::Error;
-use crate::file::{ReplayFile, Stream, streams};
+use crate::file::ReplayFile;
+use crate::player;
+use crate::stream::{Stream, all_streams};
 
 /// What came of one image of one process.
 #[derive(Clone, Debug)]
@@ -53,7 +51,7 @@ pub fn verify(
     mut done: impl FnMut(&Verdict),
 ) -> Result<Vec<Verdict>, Error> {
     let image = Image::load()?;
-    let streams = streams(recording);
+    let streams = all_streams(recording);
     let dir = std::fs::canonicalize(recording.dir()).unwrap_or_else(|_| recording.dir().into());
     let files = format!("{}/", dir.join(recording::FILES).display());
     let mut file = ReplayFile::create(&image, &streams, &files)?;
@@ -101,7 +99,7 @@ fn concerns(streams: &[Stream], start: &Stream, number: u32) -> bool {
             .iter()
             .find(|s| s.process == at && s.image == 0 && !s.is_start());
         match parent {
-            Some(stream) if stream.parent() != at => at = stream.parent(),
+            Some(stream) if stream.parent != at => at = stream.parent,
             _ => return false,
         }
     }
@@ -110,33 +108,7 @@ fn concerns(streams: &[Stream], start: &Stream, number: u32) -> bool {
 /// One process, from its first instruction to the end of its log, and all that
 /// it forks.
 fn run(file: &ReplayFile, image: &Image) -> Result<(), Error> {
-    let fd = file.file().as_raw_fd();
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("mw-replay")
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    // SAFETY: plain system calls.
-    unsafe {
-        command.pre_exec(move || {
-            // A replay does not outlive the one who wanted it.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            if libc::dup2(fd, ARENA_FD) < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
-    let stop = inject::start_stopped(&mut command)?;
-    let injection = Injection {
-        slot: REPLAY_BIT | image.bytes.len() as u64,
-        arena_fd: ARENA_FD,
-        image_len: image.bytes.len() as u64,
-        entry: image.entry,
-        vdso: image.vdso,
-    };
-    stop.inject(&injection, (0, &[]))?;
+    player::start(file, image)?;
     loop {
         let mut status = 0;
         // SAFETY: waits for our own children.
@@ -164,19 +136,24 @@ fn judge(file: &ReplayFile, index: usize, stream: &Stream) -> Verdict {
         outcome::UNSUPPORTED => {
             Outcome::Unsupported("it shares writable memory with another process")
         }
-        outcome::DIVERGED => {
-            let (expected, found) = describe(entry);
-            Outcome::Diverged(Difference {
-                event,
-                thread: entry.thread.load(Relaxed),
-                expected,
-                found,
-                address: entry.rip.load(Relaxed),
-            })
-        }
+        outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
         _ => Outcome::NotReached,
     };
     verdict
+}
+
+/// How the replay of a stream differs from it.
+pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
+    let table = &file.header().table;
+    let entry = &table[index % table.len()];
+    let (expected, found) = describe(entry);
+    Difference {
+        event: entry.event.load(Relaxed),
+        thread: entry.thread.load(Relaxed),
+        expected,
+        found,
+        address: entry.rip.load(Relaxed),
+    }
 }
 
 fn describe(entry: &protocol::replay::Stream) -> (String, String) {

@@ -1,0 +1,159 @@
+//! Moves the processes of recordings to their events, forwards and back, and
+//! looks at them there.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::collections::HashMap;
+
+use harness::{Recorded, Scratch, programs};
+use recording::Recording;
+use replay::{Arrival, Budget, Session};
+
+/// All that can be seen of a process that stands still: registers, and the
+/// bytes of all its writable memory, mixed.
+fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
+    let threads = session.threads();
+    assert!(!threads.is_empty());
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for region in session.regions().unwrap().iter().filter(|r| r.writable) {
+        // The loader keeps times that it took from the time stamp counter,
+        // which is not recorded.
+        if let Some((_, original)) = &region.file
+            && original.to_string_lossy().contains("ld-linux")
+        {
+            continue;
+        }
+        let len = (region.range.end - region.range.start) as usize;
+        let mut bytes = vec![0; len.min(1 << 20)];
+        let got = session.read(region.range.start, &mut bytes);
+        for word in bytes[..got].chunks_exact(8) {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            hash = (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+        }
+    }
+    (threads.into_iter().map(|t| t.regs).collect(), hash)
+}
+
+/// Goes to events in an order that jumps about, and sees the same each time
+/// it comes to one.
+fn wander(recorded: &Recorded) {
+    let recording = Recording::open(&recorded.dir).unwrap();
+    for process in recording.processes() {
+        let mut session = Session::open(&recording, process.number).unwrap();
+        let mut end = 0;
+        if session.go_to_end().unwrap() == Arrival::End {
+            end = session.event();
+        }
+        assert!(end > process.first_event, "{}", process.name);
+        let mut seen = HashMap::new();
+        let mut seed = u64::from(process.number) + 1;
+        for step in 0..40 {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            // Few enough places that they come again.
+            let event = process.first_event + (seed >> 33) % 12 * (end - process.first_event) / 12;
+            assert_eq!(
+                session.go_to(event).unwrap(),
+                Arrival::There,
+                "{} {event}",
+                process.name
+            );
+            assert_eq!(session.event(), event, "{}", process.name);
+            let now = look(&session);
+            let then = seen.entry(event).or_insert_with(|| now.clone());
+            assert!(
+                *then == now,
+                "{}:{event} is another at step {step}",
+                process.name
+            );
+            if step % 10 == 3 {
+                session.checkpoint().unwrap();
+            }
+        }
+        let kept = session.checkpoints().iter().filter(|c| c.kept).count();
+        assert!(kept >= 1);
+        assert!(seen.len() > 6);
+        for checkpoint in session.checkpoints() {
+            session.drop_checkpoint(checkpoint.id);
+        }
+        assert!(
+            session
+                .checkpoints()
+                .iter()
+                .all(|c| !c.kept || c.event == process.first_event)
+        );
+    }
+}
+
+#[test]
+fn bank() {
+    let scratch = Scratch::new("session-bank");
+    wander(&scratch.record(&[programs::bank()]));
+}
+
+#[test]
+fn many_threads() {
+    let scratch = Scratch::new("session-threads");
+    wander(&scratch.record(&[programs::built().join("threads_future").to_str().unwrap()]));
+}
+
+#[test]
+fn forks_and_execs() {
+    let scratch = Scratch::new("session-forks");
+    wander(&scratch.record(&[
+        "sh",
+        "-c",
+        "echo a | cat; (echo b; exec cat /etc/hostname); ls / | wc -l",
+    ]));
+}
+
+/// However few checkpoints are allowed, every event is reached.
+#[test]
+fn a_small_budget_is_kept() {
+    let scratch = Scratch::new("session-budget");
+    let recorded = scratch.record(&[
+        "python3",
+        "-c",
+        "for i in range(200000):\n  if i % 500 == 0: open('/dev/null').close()",
+    ]);
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
+    session.set_budget(Budget {
+        memory: u64::MAX,
+        count: 2,
+    });
+    session.go_to_end().unwrap();
+    let end = session.event();
+    assert!(session.checkpoints().len() <= 2);
+    for part in [3, 1, 2] {
+        assert_eq!(session.go_to(end * part / 4).unwrap(), Arrival::There);
+        assert_eq!(session.event(), end * part / 4);
+    }
+}
+
+/// Two sessions on one process do not know of each other.
+#[test]
+fn sessions_are_independent() {
+    let scratch = Scratch::new("session-two");
+    let recorded = scratch.record(&[programs::bank()]);
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let number = recording
+        .process_named("bank-coordinator-0")
+        .unwrap()
+        .number;
+    let mut one = Session::open(&recording, number).unwrap();
+    let mut other = Session::open(&recording, number).unwrap();
+    one.go_to(one.event() + 300).unwrap();
+    let here = look(&one);
+    other.go_to(other.event() + 700).unwrap();
+    assert!(look(&one) == here);
+    other.go_to(one.event()).unwrap();
+    assert!(look(&other) == here);
+}

@@ -1,0 +1,318 @@
+//! A replaying process that is led: started, run to an event, forked, looked
+//! into.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use inject::{Image, Injection};
+use protocol::layout::ARENA_FD;
+use protocol::replay::{
+    NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, command, reason, state,
+};
+
+use crate::Error;
+use crate::file::ReplayFile;
+
+/// A thread of a process that stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    /// Number in its process.
+    pub number: u32,
+    /// The kernel's id of it in the recording.
+    pub tid: u32,
+    /// The system call it is in, by number.
+    pub call: Option<u64>,
+    /// Whether that call has begun and not returned.
+    pub waits: bool,
+    /// In the order of `user_regs_struct`.
+    pub regs: [u64; 27],
+    /// The lower halves of the vector registers.
+    pub xmm: [[u64; 2]; 16],
+}
+
+/// Why a player stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Before the event it was to run to, or told to stop.
+    Event,
+    /// Its log has ended.
+    End,
+    /// It came to something else than the recording.
+    Diverged,
+}
+
+/// A process at a place in a [`ReplayFile`].
+pub struct Player {
+    pub place: usize,
+    pid: i32,
+    /// It ended by itself, and was waited for: its id is somebody else's now.
+    gone: Cell<bool>,
+    memory: File,
+}
+
+/// Starts a process that replays what `file` says. It is to end with the
+/// thread that called.
+pub fn start(file: &ReplayFile, image: &Image) -> Result<i32, Error> {
+    let fd = file.file().as_raw_fd();
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("mw-replay")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    // SAFETY: plain system calls.
+    unsafe {
+        command.pre_exec(move || {
+            // A replay does not outlive the one who wanted it.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // Ctrl-C is for the one who leads it.
+            libc::setpgid(0, 0);
+            if libc::dup2(fd, ARENA_FD) < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+    let stop = inject::start_stopped(&mut command)?;
+    let pid = stop.pid();
+    let injection = Injection {
+        slot: REPLAY_BIT | image.bytes.len() as u64,
+        arena_fd: ARENA_FD,
+        image_len: image.bytes.len() as u64,
+        entry: image.entry,
+        vdso: image.vdso,
+    };
+    stop.inject(&injection, (0, &[]))?;
+    Ok(pid)
+}
+
+impl Player {
+    /// The first process of a file, which stands before its first event.
+    pub fn start(file: &ReplayFile, image: &Image, place: usize) -> Result<Player, Error> {
+        let at = place_in(file, place);
+        at.until.store(0, Relaxed);
+        at.command.store(command::NONE, Relaxed);
+        at.state.store(state::RUNNING, Release);
+        let pid = start(file, image)?;
+        let player = Player {
+            place,
+            pid,
+            gone: Cell::new(false),
+            memory: open_memory(pid)?,
+        };
+        player.wait(file, None)?;
+        Ok(player)
+    }
+
+    fn at<'f>(&self, file: &'f ReplayFile) -> &'f Place {
+        place_in(file, self.place)
+    }
+
+    /// The event it is about to do.
+    pub fn event(&self, file: &ReplayFile) -> u64 {
+        self.at(file).event.load(Relaxed)
+    }
+
+    /// The thread that is about to do it.
+    pub fn thread(&self, file: &ReplayFile) -> u32 {
+        self.at(file).thread.load(Relaxed)
+    }
+
+    pub fn stop(&self, file: &ReplayFile) -> Stop {
+        match self.at(file).reason.load(Relaxed) {
+            reason::END => Stop::End,
+            reason::DIVERGED => Stop::Diverged,
+            _ => Stop::Event,
+        }
+    }
+
+    /// Lets it run; it will stop before `event`.
+    pub fn run(&self, file: &ReplayFile, event: u64) -> Result<(), Error> {
+        let place = self.at(file);
+        place.until.store(event, Relaxed);
+        place.state.store(state::RUNNING, Release);
+        self.order(file, command::RUN)
+    }
+
+    /// Has it stop at the next event it comes to.
+    pub fn halt(&self, file: &ReplayFile) {
+        self.at(file).until.store(0, Relaxed);
+    }
+
+    /// Waits until it stands still, or the time is over: true if it does.
+    pub fn wait(&self, file: &ReplayFile, limit: Option<Instant>) -> Result<bool, Error> {
+        let place = self.at(file);
+        self.wait_while(&place.state, state::RUNNING, limit)
+    }
+
+    fn wait_while(
+        &self,
+        word: &AtomicU32,
+        value: u32,
+        limit: Option<Instant>,
+    ) -> Result<bool, Error> {
+        const LOOK: Duration = Duration::from_millis(50);
+        loop {
+            if word.load(Acquire) != value {
+                return Ok(true);
+            }
+            let mut wait = LOOK;
+            if let Some(limit) = limit {
+                wait = wait.min(limit.saturating_duration_since(Instant::now()));
+                if wait.is_zero() {
+                    return Ok(false);
+                }
+            }
+            futex_wait(word, value, wait);
+            if word.load(Acquire) == value && self.has_ended() {
+                return Err(Error::Died { pid: self.pid });
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut status = 0;
+        if !self.gone.get() {
+            // SAFETY: asks about our own child.
+            let pid = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
+            self.gone.set(pid == self.pid);
+        }
+        self.gone.get()
+    }
+
+    fn order(&self, file: &ReplayFile, what: u32) -> Result<(), Error> {
+        let place = self.at(file);
+        place.command.store(what, Release);
+        futex_wake(&place.command);
+        self.wait_while(&place.command, what, None)?;
+        Ok(())
+    }
+
+    /// A copy of it that stands at the same place.
+    pub fn fork(&self, file: &ReplayFile, to: usize) -> Result<Player, Error> {
+        let place = place_in(file, to);
+        place.command.store(command::NONE, Relaxed);
+        place.until.store(0, Relaxed);
+        place.state.store(state::RUNNING, Release);
+        self.at(file).fork_to.store(to as u32, Relaxed);
+        self.order(file, command::FORK)?;
+        self.wait_while(&place.state, state::RUNNING, None)?;
+        let pid = place.pid.load(Relaxed) as i32;
+        Ok(Player {
+            place: to,
+            pid,
+            gone: Cell::new(false),
+            memory: open_memory(pid)?,
+        })
+    }
+
+    /// Reads its memory: how many bytes could be had.
+    pub fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.memory.read_at(rest, address.wrapping_add(done as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => done += count,
+            }
+        }
+        done
+    }
+
+    pub fn threads(&self, file: &ReplayFile) -> Vec<ThreadState> {
+        let count = self.at(file).views.load(Relaxed) as usize;
+        let size = size_of::<ThreadView>();
+        let mut bytes = vec![0; count.min(8192) * size];
+        let got = self.read(VIEWS_BASE, &mut bytes);
+        bytes.truncate(got);
+        let views = bytes.chunks_exact(size);
+        views.map(thread_from).collect()
+    }
+
+    /// Its mappings, in the words of the kernel.
+    pub fn maps(&self) -> Result<String, Error> {
+        let path = format!("/proc/{}/maps", self.pid);
+        std::fs::read_to_string(&path).map_err(|source| Error::File { path, source })
+    }
+
+    /// Memory that is its own, in bytes; what it shares counts in part.
+    pub fn memory_used(&self) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.pid);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
+        let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+}
+
+/// It ends with the one who led it.
+impl Drop for Player {
+    fn drop(&mut self) {
+        if !self.gone.get() {
+            // SAFETY: our own child, not waited for yet: nobody else has its
+            // id.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                let mut status = 0;
+                libc::waitpid(self.pid, &raw mut status, 0);
+            }
+        }
+    }
+}
+
+fn place_in(file: &ReplayFile, place: usize) -> &Place {
+    let places = &file.header().players;
+    &places[place % places.len()]
+}
+
+fn open_memory(pid: i32) -> Result<File, Error> {
+    let path = format!("/proc/{pid}/mem");
+    File::open(&path).map_err(|source| Error::File { path, source })
+}
+
+/// As the monitor wrote it: words, one after the other.
+fn thread_from(bytes: &[u8]) -> ThreadState {
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap_or([0; 8])));
+    let mut next = || words.next().unwrap_or(0);
+    let (number, tid, call, waits) = (next(), next(), next(), next());
+    let regs = std::array::from_fn(|_| next());
+    next();
+    ThreadState {
+        number: number as u32,
+        tid: tid as u32,
+        call: (call != NO_CALL).then_some(call),
+        waits: waits != 0,
+        regs,
+        xmm: std::array::from_fn(|_| [next(), next()]),
+    }
+}
+
+fn futex_wait(word: &AtomicU32, value: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    // SAFETY: the word and the limit outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            &raw const limit,
+        );
+    }
+}
+
+fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the word outlives the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
