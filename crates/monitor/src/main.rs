@@ -28,6 +28,7 @@ mod process;
 mod recorder;
 mod replay;
 mod scratch;
+mod sharing;
 mod signal;
 mod state;
 mod sys;

@@ -76,11 +76,14 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
     let anonymous = flags & sys::MAP_ANONYMOUS != 0;
     let shared = flags & 3 != sys::MAP_PRIVATE;
     if !anonymous {
-        if shared
-            && protection & PROT_WRITE != 0
-            && let Some(stat) = sys::fstat(fd)
-        {
-            share(thread, key_of(stat.device, stat.inode));
+        if shared && let Some(stat) = sys::fstat(fd) {
+            let key = key_of(stat.device, stat.inode);
+            // Files that are only read are mapped shared too, by everybody:
+            // they make nobody wait for anybody.
+            if protection & PROT_WRITE != 0 || is_in_memory(fd) || is_shared(key) {
+                share(thread, key);
+            }
+            more.words(tag::OBJECT, &[key]);
         }
         let id = recorder::capture(thread, fd & 0xffff_ffff);
         if id != 0 {
@@ -109,6 +112,7 @@ fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
         let mut words = [0u64; 14];
         sys::call(nr::SHMCTL, args[0], 2, words.as_mut_ptr() as u64, 0, 0, 0);
         more.words(tag::PIECE, &[words[6]]);
+        more.words(tag::OBJECT, &[key_of(u64::MAX, args[0])]);
     }
     result
 }
@@ -117,6 +121,29 @@ fn key_of(device: u64, inode: u64) -> u64 {
     ((device ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ inode)
         .wrapping_mul(0xff51_afd7_ed55_8ccd)
         | 1
+}
+
+/// Whether a file is only there to be shared: it is not on a disk.
+fn is_in_memory(fd: u64) -> bool {
+    const FSTATFS: u64 = 138;
+    const TMPFS: u64 = 0x0102_1994;
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    let mut words = [0u64; 16];
+    sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) == 0
+        && matches!(words[0], TMPFS | HUGETLBFS)
+}
+
+/// Whether somebody has this mapped already and may write to it.
+fn is_shared(key: u64) -> bool {
+    let table = &control().shared;
+    (0..256)
+        .map(|step| {
+            table[(key as usize >> 3).wrapping_add(step) & (SHARED_MAX - 1)]
+                .key
+                .load(Acquire)
+        })
+        .take_while(|found| *found != 0)
+        .any(|found| found == key)
 }
 
 /// Memory that other processes may map too: all who do take turns together.

@@ -14,7 +14,8 @@ use crate::{mem, patcher, process, replay};
 /// The place of this process among the players, if somebody leads it.
 pub fn this() -> Option<&'static Player> {
     let place = space().player.get();
-    (place != 0).then(|| &replay::header().players[(place as usize - 1) % protocol::replay::PLAYERS])
+    (place != 0)
+        .then(|| &replay::header().players[(place as usize - 1) % protocol::replay::PLAYERS])
 }
 
 /// Whether the thread is to stop before the event that comes next.
@@ -41,7 +42,9 @@ pub fn stop(thread: &Thread, why: u32) {
     let views = show_threads(thread);
     let tell = |player: &Player| {
         player.pid.store(sys::getpid(), Relaxed);
-        player.event.store(thread.process().log.next_event.get(), Relaxed);
+        player
+            .event
+            .store(thread.process().log.next_event.get(), Relaxed);
         player.thread.store(thread.number.get(), Relaxed);
         player.views.store(views, Relaxed);
         player.reason.store(why, Relaxed);

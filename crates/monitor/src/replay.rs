@@ -20,7 +20,7 @@ use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{log, mem, player, process};
+use crate::{log, mem, player, process, sharing};
 
 /// Whether this process replays.
 #[inline]
@@ -101,9 +101,10 @@ fn peek(process: &Process) -> Option<Record<'static>> {
         log.at.set(at + used as u64);
         match record.kind {
             kind::THREAD => log.thread.set(record.values[0] as u32),
-            // Who ran meanwhile in another process does not matter to this
-            // one: memory that is really shared is refused before.
-            kind::TURN => {}
+            kind::TURN => {
+                let [domain, sequence, before, ..] = record.values;
+                sharing::turn(crate::state::thread(), domain, sequence, before);
+            }
             _ => {
                 log.set_next(&record);
                 return Some(record);
@@ -191,6 +192,7 @@ pub fn end_of_log(thread: &Thread) -> ! {
     let process = thread.process();
     let stream = stream_of(process);
     stream.event.store(process.log.next_event.get(), Relaxed);
+    sharing::publish();
     if stream.outcome.load(Acquire) == outcome::NONE {
         stream.outcome.store(outcome::EQUAL, Release);
     }
@@ -232,6 +234,7 @@ pub fn diverge(thread: &Thread, what: u32, index: u32, expected: u64, found: u64
         outcome::DIVERGED
     };
     stream.outcome.store(state, Release);
+    sharing::give_up();
     player::stop(thread, reason::DIVERGED);
     loop {
         sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
@@ -292,6 +295,7 @@ pub fn init(image_len: u64) -> ! {
     process::settle_replay(thread);
     crate::signal::init(header.ignored.load(Relaxed));
     process.log.thread.set(0);
+    header.begun.fetch_add(1, Release);
     let mut regs = Regs::ZERO;
     regs.rip = header.entry.load(Relaxed);
     regs.rsp = header.stack.load(Relaxed);
@@ -544,7 +548,11 @@ pub fn arrived(thread: &Thread, regs: &Regs) {
     let interrupted = regs.slow == crate::call::INTERRUPTED;
     thread.regs_at.set((&raw const *regs) as u64);
     thread.waits.set(0);
-    thread.call.set(if interrupted { 0 } else { regs.rax.wrapping_add(1) });
+    thread.call.set(if interrupted {
+        0
+    } else {
+        regs.rax.wrapping_add(1)
+    });
 }
 
 /// A call that is one event.
@@ -742,6 +750,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     let file = record.blob(tag::FILE).and_then(|blob| blob.as_u64());
     let size = record.blob(tag::PIECE).and_then(|blob| blob.as_u64());
+    let object = record.blob(tag::OBJECT).and_then(|blob| blob.as_u64());
     consume(process_of(thread));
     if number == nr::BRK {
         brk(thread, result as u64);
@@ -755,25 +764,60 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         nr::MMAP => {
             let [_, len, prot, flags, _, offset] = *args;
             let shared = flags & 3 != sys::MAP_PRIVATE;
-            if shared && prot & 2 != 0 && shares(thread) {
-                diverge(thread, difference::SHARED_MEMORY, 0, at, len);
-            }
-            match file {
+            sharing::forget(at, len);
+            let done = match file {
                 Some(id) => map_file(id, at, len, prot, offset),
                 None => map_anonymous(at, len, prot),
+            };
+            if done && shared {
+                let (key, id) = match object {
+                    Some(key) => (key, file.unwrap_or(0)),
+                    // Only children will have it too.
+                    None => (own_key(thread), 0),
+                };
+                let offset = if object.is_some() { offset } else { 0 };
+                sharing::map(thread, key, id, at, len, prot, offset);
             }
+            done
         }
-        nr::SHMAT => map_anonymous(at, size.unwrap_or(4096), 3),
+        nr::SHMAT => {
+            let len = size.unwrap_or(4096);
+            let prot = if args[2] & 0o10000 != 0 { 1 } else { 3 };
+            let done = map_anonymous(at, len, prot);
+            if let Some(key) = object.filter(|_| done) {
+                sharing::map(thread, key, 0, at, len, prot, 0);
+            }
+            done
+        }
+        SHMDT => {
+            if let Some(len) = sharing::length_at(args[0]) {
+                sharing::forget(args[0], len);
+                sys::call(nr::MUNMAP, args[0], len, 0, 0, 0, 0);
+            }
+            true
+        }
         nr::MREMAP => {
             let [old, old_len, len, flags, _, _] = *args;
-            if old == at {
+            let shared = sharing::before_move(old, old_len);
+            let done = if old == at {
                 sys::call(nr::MREMAP, old, old_len, len, flags & !3, 0, 0) == result
             } else {
                 sys::call(nr::MREMAP, old, old_len, len, flags | 3, at, 0) == result
+            };
+            if let Some(region) = shared.filter(|_| done) {
+                sharing::after_move(thread, &region, at, len);
             }
+            done
         }
         nr::MUNMAP | nr::MPROTECT => {
-            sys::call(number, args[0], args[1], args[2], args[3], args[4], 0) == result
+            if number == nr::MUNMAP {
+                sharing::forget(args[0], args[1]);
+            }
+            let done = sys::call(number, args[0], args[1], args[2], args[3], args[4], 0) == result;
+            if number == nr::MPROTECT {
+                sharing::protected(args[0], args[1], args[2]);
+            }
+            done
         }
         nr::MADVISE => {
             if matches!(args[2], 4 | 8 | 9) {
@@ -794,16 +838,20 @@ fn process_of(thread: &Thread) -> &'static Process {
     thread.process()
 }
 
-/// Whether this address space was recorded as one that shares writable memory
-/// with others: then its log alone does not determine it.
-fn shares(thread: &Thread) -> bool {
-    let number = thread.process().number.get();
-    let count = header().streams.load(Relaxed) as usize;
-    header()
-        .table
-        .iter()
-        .take(count)
-        .any(|s| s.parent.load(Relaxed) == number && u64::from(s.how.load(Relaxed)) == begin::FORK)
+const SHMDT: u64 = 67;
+
+/// A key for shared memory that has no file: the call that made it.
+fn own_key(thread: &Thread) -> u64 {
+    let process = thread.process();
+    (u64::from(process.number.get()) << 40 ^ process.log.next_event.get())
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        | 1
+}
+
+/// Whether processes with different memory have turns in a domain.
+pub fn is_shared(domain: u64) -> bool {
+    let words = &header().shared;
+    words[domain as usize / 64 % words.len()].load(Relaxed) & 1 << (domain % 64) != 0
 }
 
 /// The heap's end: memory is mapped up to it.
@@ -889,9 +937,6 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
     if result <= 0 {
         return result;
     }
-    if space().shared.get() != 0 {
-        diverge(thread, difference::SHARED_MEMORY, 0, 0, 0);
-    }
     let Some(index) = find_child(number, event, begin::FORK) else {
         // The child's log is missing: it was killed before it wrote any.
         return result;
@@ -903,7 +948,9 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
     if !becomes_child {
         return result;
     }
+    header().begun.fetch_add(1, Release);
     process::alone(thread);
+    sharing::forked();
     attach(process, index);
     process.log.thread.set(thread.number.get());
     let record = next_for(thread);

@@ -17,7 +17,7 @@ use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, log, mem, patcher, replay, sys, turn};
+use crate::{call, log, mem, patcher, replay, sharing, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -34,6 +34,7 @@ const SS_DISABLE: u64 = 2;
 const SS_AUTODISARM: u64 = 1 << 31;
 
 const SIGTRAP: i32 = 5;
+const SIGSEGV: i32 = 11;
 const TRAP_PERF: i32 = 6;
 
 const fn bit(signal: i32) -> u64 {
@@ -214,6 +215,9 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
     }
     if signal == SIGTRAP && code == TRAP_PERF && replay::is_on() {
         at_breakpoint(thread, context);
+        return;
+    }
+    if signal == SIGSEGV && code > 0 && sharing::on_fault(context.cr2, context.err & 2 != 0) {
         return;
     }
     if bit(signal) & FAULTS != 0 && code > 0 {

@@ -139,6 +139,8 @@ pub struct Space {
     pub pools: [Cell<Pool>; POOLS_MAX],
     pub patches: [Cell<Patched>; PATCHES_MAX],
     pub initial_xstate: XstateImage,
+    /// In replay: memory that is shared.
+    pub sharing: crate::sharing::Sharing,
     pub processes: [Process; PROCESSES_MAX],
 }
 

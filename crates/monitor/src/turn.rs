@@ -20,6 +20,9 @@ pub const SLICE: u64 = 3_000_000;
 /// The same in ticks, roughly (the counter runs at 1 to 5 GHz).
 const SLICE_TICKS: u64 = (SLICE * 2) >> protocol::shared::TICK_SHIFT;
 
+/// In [`Domain::last_process`].
+const NOBODY: u32 = u32::MAX;
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WANTED: u32 = 2;
@@ -33,13 +36,19 @@ fn took(thread: &Thread, domain: &Domain) {
     domain.takes.fetch_add(1, Release);
     thread.holds_turn.set(1);
     let number = thread.process().number.get();
-    if domain.last_process.load(Relaxed) != number {
+    let before = domain.last_process.load(Relaxed);
+    if before != number {
         domain.last_process.store(number, Relaxed);
         let sequence = domain.sequence.fetch_add(1, AcqRel) + 1;
         let index = (core::ptr::from_ref(domain) as u64
             - core::ptr::from_ref(&control().domains[0]) as u64)
             / core::mem::size_of::<Domain>() as u64;
-        log::done(log::other(thread, kind::TURN, &[index, sequence], 0));
+        log::done(log::other(
+            thread,
+            kind::TURN,
+            &[index, sequence, u64::from(before)],
+            0,
+        ));
     }
 }
 
@@ -189,15 +198,8 @@ pub fn begin(thread: &Thread) {
     space().turns.set(1);
     let domain = domain();
     domain.word.store(HELD, Release);
-    domain
-        .last_process
-        .store(thread.process().number.get(), Relaxed);
-    domain.holder.store(thread.tid.get(), Relaxed);
-    domain
-        .holder_process
-        .store(thread.process().pid.get(), Relaxed);
-    domain.since.store(arch::ticks(), Relaxed);
-    thread.holds_turn.set(1);
+    domain.last_process.store(NOBODY, Relaxed);
+    took(thread, domain);
 }
 
 /// A domain that nobody uses. Domain 0 stands for "none yet": most processes
@@ -216,8 +218,8 @@ pub fn fresh_domain() -> u32 {
         {
             domain.word.store(FREE, Relaxed);
             domain.forward.store(0, Relaxed);
-            domain.sequence.store(0, Relaxed);
-            domain.last_process.store(0, Release);
+            // The sequence goes on: no number comes twice.
+            domain.last_process.store(NOBODY, Release);
             return index as u32;
         }
     }

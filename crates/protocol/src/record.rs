@@ -38,7 +38,8 @@ pub mod kind {
     /// start. Blobs: the original bytes.
     pub const PATCH: u8 = 8;
     /// The turn came from another process's log. Not an event. Values: domain,
-    /// sequence number.
+    /// sequence number, number of the process that had it before (`u32::MAX` =
+    /// nobody).
     pub const TURN: u8 = 9;
     /// A process, or a new image of it, begins. Values: [`super::begin`],
     /// parent's number, the parent's event, kernel's id, image number, thread.
@@ -137,6 +138,8 @@ pub mod tag {
     pub const PATH: u8 = 0x1c;
     /// Second piece of an argument (messages of a vector).
     pub const PIECE: u8 = 0x1d;
+    /// What shared memory is backed by: a key of its own (u64).
+    pub const OBJECT: u8 = 0x1e;
 }
 
 pub const VALUES_MAX: usize = 8;

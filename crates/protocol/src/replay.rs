@@ -11,7 +11,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::shared::CHUNKS_OFFSET;
+use crate::shared::{CHUNKS_OFFSET, DOMAINS};
 
 pub const REPLAY_OFFSET: u64 = CHUNKS_OFFSET;
 
@@ -177,6 +177,36 @@ pub struct StartMap {
     pub contents_at: AtomicU64,
 }
 
+/// What processes that share memory wrote, turn by turn (see the monitor's
+/// `sharing`). Entries are four words (kind, two values, length of what
+/// follows) and bytes, filled up to a multiple of eight.
+#[repr(C)]
+pub struct Journal {
+    pub lock: AtomicU32,
+    /// A futex: turns that have ended.
+    pub changes: AtomicU32,
+    /// Everything is in it; nobody writes any more.
+    pub is_complete: AtomicU32,
+    /// There was no room for an entry.
+    pub is_full: AtomicU32,
+    /// How many wait for another's turn to end, and whether it never will.
+    pub waiting: AtomicU32,
+    pub is_hopeless: AtomicU32,
+    pub len: AtomicU64,
+    pub capacity: AtomicU64,
+    pub offset: AtomicU64,
+}
+
+/// Kinds of the journal's entries.
+pub mod entry {
+    /// A turn has ended. Values: domain, sequence number.
+    pub const TURN: u64 = 1;
+    /// Bytes were written. Values: object, offset in it.
+    pub const BYTES: u64 = 2;
+    /// An object was mapped. Values: object, captured file.
+    pub const MAP: u64 = 3;
+}
+
 #[repr(C)]
 pub struct Replay {
     /// The stream the process begins with.
@@ -191,6 +221,12 @@ pub struct Replay {
     pub path_len: AtomicU32,
     pub reserved: AtomicU32,
     pub path: [AtomicU32; PATH_STREAMS],
+    /// Counts the processes that have read what they begin from.
+    pub begun: AtomicU32,
+    pub begun_pad: AtomicU32,
+    pub journal: Journal,
+    /// Bit per domain: processes with different memory have turns in it.
+    pub shared: [AtomicU64; DOMAINS / 64],
     pub entry: AtomicU64,
     pub stack: AtomicU64,
     pub image_len: AtomicU64,

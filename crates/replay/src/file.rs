@@ -1,6 +1,7 @@
 //! The file that a replaying process maps: control block, monitor, logs, and
 //! the memory it begins with.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -11,10 +12,13 @@ use protocol::replay::{
     DATA_OFFSET, MAPS_MAX, PATH_MAX, PATH_STREAMS, REPLAY_OFFSET, Replay, STREAMS_MAX,
 };
 use protocol::shared::{ARENA_MAGIC, Control, IMAGE_OFFSET, mode};
-use recording::ImageStart;
+use recording::{ImageStart, Recording};
 
 use crate::Error;
 use crate::stream::Stream;
+
+/// Most that processes that share memory may write in all.
+const JOURNAL_MAX: u64 = 8 << 30;
 
 /// The file, mapped.
 pub struct ReplayFile {
@@ -46,8 +50,11 @@ impl ReplayFile {
             .iter()
             .map(|s| s.bytes.len() + s.marks.len() * 32 + 4096)
             .sum();
-        // Room for the memory of the largest image: stacks and such.
-        let len = DATA_OFFSET + logs as u64 + (64 << 20);
+        // Room for the memory of the largest image (stacks and such), and for
+        // what processes that share memory write: it costs nothing until it
+        // is used.
+        let journal = (DATA_OFFSET + logs as u64 + (64 << 20)).next_multiple_of(4096);
+        let len = journal + JOURNAL_MAX;
         file.set_len(len).map_err(fail)?;
         file.write_all_at(&image.bytes, IMAGE_OFFSET)
             .map_err(fail)?;
@@ -77,6 +84,8 @@ impl ReplayFile {
         control.mode.store(mode::REPLAY, Relaxed);
         control.magic.store(ARENA_MAGIC, Release);
         it.put_path(files);
+        it.header().journal.offset.store(journal, Relaxed);
+        it.header().journal.capacity.store(JOURNAL_MAX, Relaxed);
         for (index, stream) in streams.iter().enumerate() {
             it.put_stream(index, stream).map_err(fail)?;
         }
@@ -85,6 +94,44 @@ impl ReplayFile {
             .image_len
             .store(image.bytes.len() as u64, Relaxed);
         Ok(it)
+    }
+
+    /// Where the captured files of a recording are, as `create` wants it.
+    pub fn files_of(recording: &Recording) -> String {
+        let dir = std::fs::canonicalize(recording.dir()).unwrap_or_else(|_| recording.dir().into());
+        format!("{}/", dir.join(recording::FILES).display())
+    }
+
+    /// Says in which domains processes share memory.
+    pub fn set_shared(&self, domains: &HashSet<u64>) {
+        let words = &self.header().shared;
+        for domain in domains {
+            if let Some(word) = words.get(*domain as usize / 64) {
+                word.fetch_or(1 << (domain % 64), Relaxed);
+            }
+        }
+    }
+
+    /// All that was written into the journal.
+    pub fn journal(&self) -> Vec<u8> {
+        let journal = &self.header().journal;
+        let len = journal.len.load(Relaxed).min(JOURNAL_MAX) as usize;
+        let mut bytes = vec![0; len];
+        let offset = journal.offset.load(Relaxed);
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => bytes,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Has processes replayed alone: what others wrote is in `journal`.
+    pub fn set_journal(&self, journal: &[u8]) -> std::io::Result<()> {
+        let place = &self.header().journal;
+        self.file
+            .write_all_at(journal, place.offset.load(Relaxed))?;
+        place.len.store(journal.len() as u64, Relaxed);
+        place.is_complete.store(1, Release);
+        Ok(())
     }
 
     pub fn file(&self) -> &File {

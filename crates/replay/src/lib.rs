@@ -5,10 +5,12 @@
 //! the form of an arena ([`file`]); what comes of it is read from there.
 
 mod file;
+mod group;
 mod player;
 mod run;
 mod session;
 mod stream;
+mod turns;
 
 pub use player::ThreadState;
 pub use run::{Difference, Outcome, Verdict, verify};
@@ -31,6 +33,8 @@ pub enum Error {
     NoImage { process: u32 },
     #[error("the replaying process {pid} ended of itself")]
     Died { pid: i32 },
+    #[error("processes that share memory wrote more than replay has room for")]
+    JournalFull,
     #[error("there is no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
     #[error(transparent)]

@@ -93,6 +93,17 @@ pub fn start(file: &ReplayFile, image: &Image) -> Result<i32, Error> {
     Ok(pid)
 }
 
+/// Waits for processes that have ended: how many.
+pub fn reap() -> u32 {
+    let mut count = 0;
+    let mut status = 0;
+    // SAFETY: waits for children of this thread.
+    while unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WNOTHREAD) } > 0 {
+        count += 1;
+    }
+    count
+}
+
 impl Player {
     /// The first process of a file, which stands before its first event.
     pub fn start(file: &ReplayFile, image: &Image, place: usize) -> Result<Player, Error> {

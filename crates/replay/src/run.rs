@@ -8,8 +8,9 @@ use recording::Recording;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::player;
 use crate::stream::{Stream, all_streams};
+use crate::turns::Turns;
+use crate::{group, player};
 
 /// What came of one image of one process.
 #[derive(Clone, Debug)]
@@ -52,28 +53,29 @@ pub fn verify(
 ) -> Result<Vec<Verdict>, Error> {
     let image = Image::load()?;
     let streams = all_streams(recording);
-    let dir = std::fs::canonicalize(recording.dir()).unwrap_or_else(|_| recording.dir().into());
-    let files = format!("{}/", dir.join(recording::FILES).display());
+    let turns = Turns::of(&streams);
+    let together = group::starts(&streams, &turns);
+    let files = ReplayFile::files_of(recording);
     let mut file = ReplayFile::create(&image, &streams, &files)?;
     // Forked processes outlive their parents here too.
     // SAFETY: a plain system call about this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    file.set_shared(&turns.domains);
+    if !together.is_empty() {
+        group::run(recording, &mut file, &image, &streams, &together)?;
+    }
     for (index, stream) in streams.iter().enumerate() {
+        if together.contains(&index) {
+            continue;
+        }
         let wanted = only.is_none_or(|only| concerns(&streams, stream, only));
-        let start = recording
-            .images()
-            .iter()
-            .find(|i| i.process == stream.process && i.image == stream.image);
         if !stream.is_start() || !wanted {
             continue;
         }
-        let Some(start) = start else { continue };
-        let start = recording.image_start(start)?;
-        file.set_start(index, &start, image.vdso)
-            .map_err(|source| Error::File {
-                path: std::env::temp_dir().display().to_string(),
-                source,
-            })?;
+        match group::set_start(recording, &mut file, &image, &streams, index) {
+            Err(Error::NoImage { .. }) => continue,
+            other => other?,
+        }
         run(&file, &image)?;
     }
     let mut verdicts = Vec::new();
@@ -133,9 +135,9 @@ fn judge(file: &ReplayFile, index: usize, stream: &Stream) -> Verdict {
     verdict.events = event.saturating_sub(entry.first_event.load(Relaxed));
     verdict.outcome = match entry.outcome.load(Acquire) {
         outcome::EQUAL => Outcome::Equal,
-        outcome::UNSUPPORTED => {
-            Outcome::Unsupported("it shares writable memory with another process")
-        }
+        outcome::UNSUPPORTED => Outcome::Unsupported(
+            "it waits for the turn of another process that shares its memory, which does not come",
+        ),
         outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
         _ => Outcome::NotReached,
     };

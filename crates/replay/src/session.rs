@@ -23,6 +23,7 @@ use recording::process::Began;
 
 use crate::Error;
 use crate::file::ReplayFile;
+use crate::group::{self, Shared};
 use crate::player::{Player, Stop, ThreadState};
 use crate::run::{Difference, difference_of};
 use crate::stream::{Stream, streams_of};
@@ -120,6 +121,7 @@ pub struct Session<'r> {
     process: u32,
     image: Image,
     streams: Vec<Stream>,
+    shared: Option<Shared>,
     tracks: BTreeMap<usize, Track>,
     /// Which of the streams it is in.
     at: usize,
@@ -135,10 +137,12 @@ impl<'r> Session<'r> {
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
+        let image = Image::load()?;
         let mut session = Session {
             recording,
             process,
-            image: Image::load()?,
+            shared: group::journal(recording, &image)?,
+            image,
             streams,
             tracks: BTreeMap::new(),
             at: 0,
@@ -225,7 +229,14 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let track = Track::open(self.recording, &self.image, stream, &mut self.next_id)?;
+        let shared = self.shared.as_ref();
+        let track = Track::open(
+            self.recording,
+            &self.image,
+            stream,
+            shared,
+            &mut self.next_id,
+        )?;
         self.tracks.insert(at, track);
         Ok(())
     }
@@ -327,30 +338,22 @@ impl Track {
         recording: &Recording,
         image: &Image,
         stream: &Stream,
+        shared: Option<&Shared>,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
         let (streams, path) = path_to(recording, stream)?;
-        let dir = std::fs::canonicalize(recording.dir()).unwrap_or_else(|_| recording.dir().into());
-        let files = format!("{}/", dir.join(recording::FILES).display());
+        let files = ReplayFile::files_of(recording);
         let mut file = ReplayFile::create(image, &streams, &files)?;
-        let first = path
-            .first()
-            .and_then(|index| streams.get(*index))
-            .and_then(|first| {
-                let images = recording.images().iter();
-                images
-                    .filter(|i| i.process == first.process && i.image == first.image)
-                    .next_back()
-            })
-            .ok_or(Error::NoImage {
-                process: stream.process,
-            })?;
-        let start = recording.image_start(first)?;
-        file.set_start(path.first().copied().unwrap_or(0), &start, image.vdso)
-            .map_err(|source| Error::File {
-                path: std::env::temp_dir().display().to_string(),
-                source,
-            })?;
+        let first = path.first().copied().unwrap_or(0);
+        group::set_start(recording, &mut file, image, &streams, first)?;
+        if let Some(shared) = shared {
+            file.set_shared(&shared.turns.domains);
+            file.set_journal(&shared.journal)
+                .map_err(|source| Error::File {
+                    path: std::env::temp_dir().display().to_string(),
+                    source,
+                })?;
+        }
         file.set_path(&path, 0)?;
         let current = Player::start(&file, image, 0)?;
         let mut track = Track {
