@@ -279,6 +279,9 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let mut more = Blobs::new();
     if result > 0 {
         more.words(tag::CHILD, &[u64::from(number)]);
+        if what.flags & CLONE_PARENT_SETTID != 0 {
+            more.memory(2, what.parent_tid, 4);
+        }
     }
     call::finish_call(thread, what.row, &what.args, result, &more);
     restore_mask(thread);
@@ -503,6 +506,7 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
     let is_thread = what.flags & CLONE_THREAD != 0;
     let tls = (what.flags & CLONE_SETTLS != 0).then_some(what.tls);
     if what.flags & CLONE_VFORK != 0 {
+        replay::settle(thread);
         let event = thread.process().log.next_event.get();
         replay::start(thread, what.row, &what.args);
         let mut fs = 0u64;

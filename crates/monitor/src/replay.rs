@@ -927,27 +927,33 @@ fn is_on_path(index: u32) -> bool {
 /// `fork` in replay: the child is another process that follows its own log.
 pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) -> i64 {
     let process = thread.process();
-    let event = process.log.next_event.get();
     let number = process.number.get();
     let record = next_for(thread);
+    let event = process.log.next_event.get();
     compare(thread, &record, kind::CALL, row, args);
-    apply(row, args, &record);
     let result = record.result;
+    // Written in the parent's memory alone, when the child has its own.
+    let mut parent_tid = [0u8; 4];
+    let blob = record.blob(2).filter(|blob| blob.bytes.len() == 4);
+    if let Some(blob) = blob {
+        parent_tid.copy_from_slice(blob.bytes);
+    }
+    let writes_tid = blob.is_some();
     consume(process);
-    if result <= 0 {
-        return result;
-    }
-    let Some(index) = find_child(number, event, begin::FORK) else {
-        // The child's log is missing: it was killed before it wrote any.
+    // Without a child's log, it was killed before it wrote any.
+    let child = find_child(number, event, begin::FORK).filter(|index| {
+        result > 0
+            && match player::this() {
+                Some(_) => is_on_path(*index),
+                None => player::fork() == 0,
+            }
+    });
+    let Some(index) = child else {
+        if writes_tid {
+            mem::write(args[2], &parent_tid);
+        }
         return result;
     };
-    let becomes_child = match player::this() {
-        Some(_) => is_on_path(index),
-        None => player::fork() == 0,
-    };
-    if !becomes_child {
-        return result;
-    }
     header().begun.fetch_add(1, Release);
     process::alone(thread);
     sharing::forked();
