@@ -34,6 +34,16 @@ pub fn read<T: Copy + Plain>(address: u64) -> Option<T> {
     Some(unsafe { value.assume_init() })
 }
 
+/// Reads a value from bytes of the monitor's own.
+pub fn read_own<T: Copy + Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < core::mem::size_of::<T>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, and any of them are a valid `Plain`
+    // value; alignment does not matter to an unaligned read.
+    Some(unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast::<T>()) })
+}
+
 /// Writes a value into the program's memory.
 pub fn write<T: Copy + Plain>(address: u64, value: &T) -> bool {
     let len = core::mem::size_of::<T>() as u64;

@@ -84,6 +84,7 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
                 share(thread, key);
             }
             more.words(tag::OBJECT, &[key]);
+            space().maps_files.set(1);
         }
         let id = recorder::capture(thread, fd & 0xffff_ffff);
         if id != 0 {
@@ -121,6 +122,26 @@ fn key_of(device: u64, inode: u64) -> u64 {
     ((device ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ inode)
         .wrapping_mul(0xff51_afd7_ed55_8ccd)
         | 1
+}
+
+/// A file was written that may be mapped shared: which, and where in it.
+pub fn written(number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
+    const LSEEK: u64 = 8;
+    const PWRITE: u64 = 18;
+    if result <= 0 || space().maps_files.get() == 0 || !matches!(number, nr::WRITE | PWRITE) {
+        return;
+    }
+    let Some(stat) = sys::fstat(args[0]).filter(|stat| sys::is_regular(stat.mode)) else {
+        return;
+    };
+    let end = match number {
+        nr::WRITE => sys::call(LSEEK, args[0], 0, 1, 0, 0, 0),
+        _ => args[3] as i64 + result,
+    };
+    if end >= result {
+        let key = key_of(stat.device, stat.inode);
+        more.words(tag::OBJECT, &[key, (end - result) as u64]);
+    }
 }
 
 /// Whether a file is only there to be shared: it is not on a disk.

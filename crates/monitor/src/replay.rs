@@ -576,6 +576,7 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     {
         mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
+    write_through(args, &record);
     let result = record.result;
     consume(thread.process());
     result
@@ -608,9 +609,19 @@ pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         diverge_call(thread, &record, u64::from(row.nr));
     }
     apply(row, args, &record);
+    write_through(args, &record);
     let result = record.result;
     consume(thread.process());
     result
+}
+
+/// What was written to a file shows where the file is mapped shared.
+fn write_through(args: &[u64; 6], record: &Record<'_>) {
+    if let Some(blob) = record.blob(tag::OBJECT)
+        && let Some([key, offset]) = mem::read_own::<[u64; 2]>(blob.bytes)
+    {
+        sharing::written(key, offset, args[1], record.result as u64);
+    }
 }
 
 /// A record that the monitor's own code would have written now: it must be

@@ -372,6 +372,25 @@ fn apply(head: &[u64; 4], at: u64) {
     );
 }
 
+/// The process wrote to an object by a call: as if to memory.
+pub fn written(key: u64, offset: u64, from: u64, len: u64) {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done;
+        let step = (PAGE - (at & (PAGE - 1))).min(len - done);
+        if let Some((region, page)) = holder_of(key, at & !(PAGE - 1)) {
+            if state(region.state(page)) == CLEAN && is_written() {
+                keep(key, at & !(PAGE - 1), page);
+                set_state(region.state(page), DIRTY);
+            }
+            protect(page, 3);
+            mem::copy(page + (at & (PAGE - 1)), from + done, step);
+            protect(page, region.prot);
+        }
+        done += step;
+    }
+}
+
 /// The log says that the turn came to this process: from whom, if not from
 /// nobody. What others wrote before arrives now.
 pub fn turn(thread: &Thread, domain: u64, sequence: u64, before: u64) {

@@ -120,6 +120,8 @@ pub struct Space {
     /// Memory is shared with other processes.
     pub shared: Cell<u32>,
     pub domain: AtomicU32,
+    /// Files are mapped shared: what is written to them shows in memory.
+    pub maps_files: Cell<u32>,
     /// This is a replay.
     pub replays: Cell<u32>,
     /// In replay: the heap's end.
