@@ -1,0 +1,495 @@
+//! Translation of one block: from an address on, past conditional jumps that
+//! are not taken, to the first instruction that never leads to the next.
+
+use crate::cache::{
+    BLOCK_ROOM, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX, SPILL,
+    TARGET, kind, write_exit, write_exit_through,
+};
+use crate::inst::{Flow, Inst, inst};
+use crate::writer::{RAX, RCX, Writer};
+
+/// Where the program's code is read.
+pub trait Source {
+    /// Reads code at `address`: how many bytes there are, up to the whole of
+    /// `into`. None, if it must not be run from a translation.
+    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize;
+}
+
+/// Something that holds when the goal is reached. Conditions are tried in
+/// order, and the first that does not hold ends the trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// A general register (by its number in instructions) has this value.
+    Register(u8, u64),
+    /// The word at this address, which can be read, has this value.
+    Memory(u64, u64),
+}
+
+/// Where to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal<'a> {
+    /// Before the instruction at this address,
+    pub address: u64,
+    /// if all of these hold. (At most [`Goal::CONDITIONS_MAX`] are looked at.)
+    pub conditions: &'a [Condition],
+}
+
+impl Goal<'_> {
+    /// How many conditions there may be.
+    pub const CONDITIONS_MAX: usize = 64;
+}
+
+/// How to translate. The same for all blocks between two times that the cache
+/// is cleared.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// Where to stop, if anywhere.
+    pub goal: Option<Goal<'a>>,
+    /// Whether control transfers that are taken count
+    /// ([`Cache::set_count`]): every jump, conditional if it is taken, every
+    /// call and every return.
+    pub count: bool,
+}
+
+const INSTS_MAX: usize = 96;
+const EDGES_MAX: usize = INSTS_MAX;
+
+// What one instruction, one edge and the goal take at most.
+const INST_ROOM: usize = 96;
+const EDGE_ROOM: usize = 128;
+const CONDITION_ROOM: usize = 64;
+const _: () = assert!(
+    INSTS_MAX * INST_ROOM
+        + EDGES_MAX * EDGE_ROOM
+        + (Goal::CONDITIONS_MAX + 2) * CONDITION_ROOM
+        + 2 * EXIT_DATA
+        < BLOCK_ROOM
+);
+
+/// A jump out of the block to an address of the program.
+#[derive(Clone, Copy)]
+struct Edge {
+    site: usize,
+    target: u64,
+    /// Whether it counts as a control transfer that was taken.
+    taken: bool,
+}
+
+impl Cache<'_> {
+    /// The address in the cache at which the code at `address` of the program
+    /// goes on. `None`: it cannot be translated, and has to be run where it is.
+    pub fn enter(
+        &mut self,
+        address: u64,
+        source: &mut impl Source,
+        options: &Options<'_>,
+    ) -> Option<u64> {
+        let offset = self.block(address, source, options)?;
+        Some(self.base.wrapping_add(offset as u64))
+    }
+
+    /// The same after an [`Exit`]: what led out of the cache stays in it from
+    /// now on.
+    pub fn resume(
+        &mut self,
+        exit: Exit,
+        source: &mut impl Source,
+        options: &Options<'_>,
+    ) -> Option<u64> {
+        let (target, site) = match exit {
+            Exit::Goal { resume } => return Some(resume),
+            Exit::Open { target, site } => (target, site),
+            Exit::Counted { target } | Exit::Stepped { target } => (target, None),
+        };
+        let offset = self.block(target, source, options)?;
+        match site {
+            Some(site) => self.link(site, offset),
+            None => self.promote(target),
+        }
+        Some(self.base.wrapping_add(offset as u64))
+    }
+
+    /// Where the one instruction at `address`, which leads to the next, is
+    /// executed; then comes [`Exit::Stepped`]. The goal does not matter. The
+    /// translation is used once.
+    pub fn step(&mut self, address: u64, source: &mut impl Source) -> Option<u64> {
+        let mut bytes = [0; 15];
+        let len = source.fetch(address, &mut bytes).min(bytes.len());
+        let code = bytes.get(..len)?;
+        let found = inst(code, address).filter(|inst| inst.flow == Flow::Next)?;
+        let room = self.memory.len().saturating_sub(BLOCK_ROOM);
+        // Behind everything else, in room that is always left.
+        let mut w = self.writer(room);
+        w.align();
+        let start = w.at;
+        copy(&mut w, code, &found);
+        let target = address.wrapping_add(found.len as u64);
+        write_exit(&mut w, target, 0, kind::STEPPED);
+        Some(self.base.wrapping_add(start as u64))
+    }
+
+    fn block(
+        &mut self,
+        address: u64,
+        source: &mut impl Source,
+        options: &Options<'_>,
+    ) -> Option<usize> {
+        if let Some(offset) = self.find(address) {
+            return Some(offset);
+        }
+        let mut bytes = [0; 15];
+        let len = source.fetch(address, &mut bytes);
+        inst(bytes.get(..len)?, address)?;
+
+        let start = self.begin_block(address);
+        let mut edges = Edges {
+            list: [Edge {
+                site: 0,
+                target: 0,
+                taken: false,
+            }; EDGES_MAX],
+            used: 0,
+        };
+        let mut at = address;
+        let mut end = start;
+        let mut falls_through = true;
+        for number in 0..INSTS_MAX {
+            if number != 0 && self.find(at).is_some() {
+                break;
+            }
+            let len = source.fetch(at, &mut bytes);
+            let Some(code) = bytes.get(..len) else { break };
+            let Some(found) = inst(code, at) else { break };
+            let mut w = self.writer(end);
+            if let Some(goal) = options.goal.filter(|goal| goal.address == at) {
+                write_goal(&mut w, &goal);
+            }
+            let next = at.wrapping_add(found.len as u64);
+            falls_through = write(&mut w, code, &found, next, options, &mut edges);
+            end = w.at;
+            at = next;
+            if !falls_through {
+                break;
+            }
+        }
+        if falls_through {
+            let site = self.writer(end).jump_later(&[0xe9]);
+            edges.add(site, at, false);
+            end = end.wrapping_add(5);
+        }
+        for edge in edges.list.iter().take(edges.used) {
+            let known = self.find(edge.target);
+            let mut w = self.writer(end);
+            write_edge(&mut w, edge, known, options.count);
+            end = w.at;
+        }
+        let mut w = self.writer(end);
+        w.align();
+        let end = w.at;
+        self.end_block(end);
+        Some(start)
+    }
+}
+
+struct Edges {
+    list: [Edge; EDGES_MAX],
+    used: usize,
+}
+
+impl Edges {
+    fn add(&mut self, site: usize, target: u64, taken: bool) {
+        if let Some(place) = self.list.get_mut(self.used) {
+            *place = Edge {
+                site,
+                target,
+                taken,
+            };
+            self.used = self.used.wrapping_add(1);
+        }
+    }
+}
+
+/// Writes one instruction. Returns whether it may lead to the next.
+fn write(
+    w: &mut Writer<'_>,
+    code: &[u8],
+    inst: &Inst,
+    next: u64,
+    options: &Options<'_>,
+    edges: &mut Edges,
+) -> bool {
+    match inst.flow {
+        Flow::Next => copy(w, code, inst),
+        Flow::Branch(condition, target) => {
+            let site = w.jump_later(&[0x0f, 0x80 | condition]);
+            edges.add(site, target, true);
+        }
+        Flow::Loop(op, target) => {
+            if inst.address_size {
+                w.bytes(&[0x67]);
+            }
+            w.bytes(&[op, 0x02, 0xeb, 0x05]);
+            let site = w.jump_later(&[0xe9]);
+            edges.add(site, target, true);
+        }
+        Flow::Jump(target) => {
+            let site = w.jump_later(&[0xe9]);
+            edges.add(site, target, true);
+        }
+        Flow::Call(target) => {
+            push(w, next);
+            let site = w.jump_later(&[0xe9]);
+            edges.add(site, target, true);
+        }
+        Flow::JumpThrough => {
+            w.store(SAVED_RCX, RCX);
+            load_target(w, code, inst);
+            go_through(w, options);
+        }
+        Flow::CallThrough => {
+            w.store(SAVED_RCX, RCX);
+            load_target(w, code, inst);
+            push(w, next);
+            go_through(w, options);
+        }
+        Flow::Return(more) => {
+            w.store(SAVED_RCX, RCX);
+            w.bytes(&[0x59]); // pop rcx
+            if more != 0 {
+                w.bytes(&[0x48, 0x8d, 0xa4, 0x24]); // lea rsp, [rsp + more]
+                w.u32(u32::from(more));
+            }
+            go_through(w, options);
+        }
+    }
+    matches!(inst.flow, Flow::Next | Flow::Branch(..) | Flow::Loop(..))
+}
+
+/// `push value`, without a register.
+fn push(w: &mut Writer<'_>, value: u64) {
+    w.bytes(&[0x68]);
+    w.u32(value as u32);
+    if value as i32 as u64 != value {
+        w.bytes(&[0xc7, 0x44, 0x24, 0x04]); // mov dword ptr [rsp + 4], high half
+        w.u32((value >> 32) as u32);
+    }
+}
+
+/// rcx = the operand of a jump or call through a register or memory.
+fn load_target(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
+    if let Some(operand) = inst.operand {
+        w.value(RCX, operand);
+    }
+    if inst.segment != 0 {
+        w.bytes(&[inst.segment]);
+    }
+    if inst.operand.is_some() {
+        w.bytes(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
+        return;
+    }
+    if inst.address_size {
+        w.bytes(&[0x67]);
+    }
+    let modrm = inst.opcode.wrapping_add(1);
+    let operand = code.get(modrm).copied().unwrap_or(0);
+    // mov rcx, operand
+    w.bytes(&[0x48 | inst.rex & 3, 0x8b, operand & 0xc7 | RCX << 3]);
+    w.bytes(code.get(modrm.wrapping_add(1)..inst.len).unwrap_or(&[]));
+}
+
+/// Goes to the program's address in rcx.
+fn go_through(w: &mut Writer<'_>, options: &Options<'_>) {
+    if options.count {
+        w.store(TARGET, RCX);
+        let last = count(w);
+        w.load(RCX, TARGET);
+        w.jump(Cache::LOOKUP);
+        w.settle_short(last);
+        w.load(RCX, SAVED_RCX);
+        write_exit_through(w, COUNTED_THROUGH);
+    } else {
+        w.jump(Cache::LOOKUP);
+    }
+}
+
+/// Counts a control transfer: a jump to settle for the last one. Changes rcx.
+fn count(w: &mut Writer<'_>) -> usize {
+    w.load(RCX, COUNT);
+    w.bytes(&[0x48, 0x8d, 0x49, 0xff]); // lea rcx, [rcx - 1]
+    w.store(COUNT, RCX);
+    w.jump_if_rcx_is_zero()
+}
+
+fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, counts: bool) {
+    let mut site = edge.site;
+    if counts && edge.taken {
+        w.settle(site, w.at);
+        w.store(SAVED_RCX, RCX);
+        let last = count(w);
+        w.load(RCX, SAVED_RCX);
+        site = w.jump_later(&[0xe9]);
+        w.settle_short(last);
+        w.load(RCX, SAVED_RCX);
+        write_exit(w, edge.target, 0, kind::COUNTED);
+    }
+    match known {
+        Some(offset) => w.settle(site, offset),
+        None => {
+            w.settle(site, w.at);
+            write_exit(w, edge.target, site, kind::OPEN);
+        }
+    }
+}
+
+/// Leaves by an exit if all conditions hold.
+fn write_goal(w: &mut Writer<'_>, goal: &Goal<'_>) {
+    let mut fails = [0; Goal::CONDITIONS_MAX];
+    let conditions = goal.conditions.iter().zip(&mut fails);
+    if !goal.conditions.is_empty() {
+        w.store(SAVED_RCX, RCX);
+    }
+    for (condition, fail) in conditions {
+        match *condition {
+            Condition::Register(RCX, value) => {
+                w.load(RCX, SAVED_RCX);
+                add_to_rcx(w, value);
+            }
+            Condition::Register(register, value) => {
+                w.value(RCX, value.wrapping_neg());
+                // lea rcx, [register + rcx + 0]
+                w.bytes(&[0x48 | register >> 3 & 1, 0x8d, 0x4c, 0x08 | register & 7, 0]);
+            }
+            Condition::Memory(address, value) => {
+                w.value(RCX, address);
+                w.bytes(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
+                add_to_rcx(w, value);
+            }
+        }
+        w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
+        *fail = w.jump_later(&[0xe9]);
+    }
+    if !goal.conditions.is_empty() {
+        w.load(RCX, SAVED_RCX);
+    }
+    // Past the exit and its data; where the conditions do not hold, rcx has to
+    // be restored there.
+    let resume = w.at.wrapping_add(16 + EXIT_DATA);
+    let behind = resume.wrapping_add(if goal.conditions.is_empty() { 0 } else { 7 });
+    let address = w.address(behind);
+    write_exit(w, address, 0, kind::GOAL);
+    if !goal.conditions.is_empty() {
+        w.load(RCX, SAVED_RCX);
+    }
+    for fail in fails.iter().take(goal.conditions.len()) {
+        w.settle(*fail, resume);
+    }
+}
+
+/// rcx -= value, without a change of flags.
+fn add_to_rcx(w: &mut Writer<'_>, value: u64) {
+    w.store(SAVED_RAX, RAX);
+    w.value(RAX, value.wrapping_neg());
+    w.bytes(&[0x48, 0x8d, 0x0c, 0x01]); // lea rcx, [rcx + rax]
+    w.load(RAX, SAVED_RAX);
+}
+
+/// Copies an instruction that leads to the next.
+fn copy(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
+    let Some(code) = code.get(..inst.len) else {
+        return;
+    };
+    let Some(address) = inst.operand else {
+        w.bytes(code);
+        return;
+    };
+    let modrm = inst.disp.wrapping_sub(1);
+    let byte = |i: usize| code.get(i).copied().unwrap_or(0);
+    let after = code.get(inst.disp.wrapping_add(4)..).unwrap_or(&[]);
+    let op = byte(inst.opcode);
+    let second = byte(inst.opcode.wrapping_add(1));
+    let vector = Vector::of(code, inst);
+    let register = byte(modrm) >> 3 & 7 | vector.reg_high << 3;
+
+    let plain = inst.segment == 0 && !inst.operand_size && !vector.is_vector;
+    if plain && op == 0x8d {
+        // lea
+        if inst.rex & 8 != 0 {
+            w.value(register, address);
+        } else {
+            w.bytes(&[0x40 | register >> 3, 0xb8 | register & 7]);
+            w.u32(address as u32);
+        }
+        return;
+    }
+    let loads = matches!(
+        (op, second),
+        (0x8b | 0x63, _) | (0x0f, 0xb6 | 0xb7 | 0xbe | 0xbf)
+    );
+    if plain && loads && !matches!(register & 7, 4 | 5) {
+        // A load of a whole register: it can hold the address, too.
+        w.value(register, address);
+        let high = register >> 3;
+        w.bytes(&[0x40 | inst.rex & 0x0e | high]);
+        w.bytes(code.get(inst.opcode..modrm).unwrap_or(&[]));
+        w.bytes(&[(register & 7) << 3 | register & 7]);
+        return;
+    }
+    // A register that the instruction does not use. None that addresses
+    // memory relative to rip uses rsi or rdi unless it names it.
+    const CANDIDATES: [u8; 3] = [6, 7, 3];
+    let scratch = CANDIDATES
+        .into_iter()
+        .find(|r| *r != register && Some(*r) != vector.second)
+        .unwrap_or(3);
+    w.store(SPILL, scratch);
+    w.value(scratch, address);
+    for (i, byte) in code.iter().enumerate().take(modrm) {
+        let byte = match vector.base {
+            Some((at, clear, set)) if at == i => byte & !clear | set,
+            _ => *byte,
+        };
+        w.bytes(&[byte]);
+    }
+    w.bytes(&[byte(modrm) & 0x38 | scratch]);
+    w.bytes(after);
+    w.load(scratch, SPILL);
+}
+
+/// What VEX and EVEX prefixes, or REX in their stead, say about registers.
+struct Vector {
+    is_vector: bool,
+    /// The high bit of the register that ModRM names.
+    reg_high: u8,
+    /// The register that the prefix names.
+    second: Option<u8>,
+    /// The byte that has the high bit of a base register, and what to clear
+    /// and what to set in it so that the register is one of the lower eight.
+    base: Option<(usize, u8, u8)>,
+}
+
+impl Vector {
+    fn of(code: &[u8], inst: &Inst) -> Vector {
+        let byte = |i: usize| code.get(inst.opcode.wrapping_add(i)).copied().unwrap_or(0);
+        let named = |byte: u8| Some(!byte >> 3 & 15);
+        match byte(0) {
+            0xc5 => Vector {
+                is_vector: true,
+                reg_high: !byte(1) >> 7,
+                second: named(byte(1)),
+                base: None,
+            },
+            0xc4 | 0x62 => Vector {
+                is_vector: true,
+                reg_high: !byte(1) >> 7,
+                second: named(byte(2)),
+                base: Some((inst.opcode.wrapping_add(1), 0, 0x20)),
+            },
+            _ => Vector {
+                is_vector: false,
+                reg_high: inst.rex >> 2 & 1,
+                second: None,
+                base: (inst.rex != 0).then_some((inst.opcode.wrapping_sub(1), 1, 0)),
+            },
+        }
+    }
+}

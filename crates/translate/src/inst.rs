@@ -1,0 +1,172 @@
+//! What translation has to know about an instruction.
+
+use patch::decode::decode;
+
+/// Where an instruction leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// To the next one.
+    Next,
+    /// `jmp`.
+    Jump(u64),
+    /// A conditional jump with this condition (the low half of its opcode).
+    Branch(u8, u64),
+    /// `loop`, `loope`, `loopne`, `jrcxz`: the opcode.
+    Loop(u8, u64),
+    /// `call`.
+    Call(u64),
+    /// `jmp` to where a register or memory says.
+    JumpThrough,
+    /// `call` of where a register or memory says.
+    CallThrough,
+    /// `ret`, with how much more to take off the stack.
+    Return(u16),
+}
+
+/// How a string instruction with a repeat prefix goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// How much of an operand one round takes.
+    pub size: u64,
+    /// Whether rsi moves.
+    pub source: bool,
+    /// Whether rdi moves.
+    pub destination: bool,
+    /// Whether it ends by what it finds, too.
+    pub searches: bool,
+    /// Whether each round changes rax.
+    pub loads: bool,
+}
+
+/// An instruction that can be translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inst {
+    /// Its length.
+    pub len: usize,
+    /// Where it leads.
+    pub flow: Flow,
+    /// The address of its operand, if that is relative to `rip`.
+    pub operand: Option<u64>,
+    /// How it repeats, if it does.
+    pub repeat: Option<Repeat>,
+    /// Where its opcode begins: `0f`, VEX and EVEX prefixes belong to it.
+    pub(crate) opcode: usize,
+    /// Where the displacement of `operand` is.
+    pub(crate) disp: usize,
+    pub(crate) rex: u8,
+    /// The prefix of fs or gs, 0 if none.
+    pub(crate) segment: u8,
+    pub(crate) operand_size: bool,
+    pub(crate) address_size: bool,
+}
+
+/// Looks at the instruction at the start of `bytes`, whose address is `at`.
+/// `None`: it cannot be translated.
+#[must_use]
+pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
+    let decoded = decode(bytes)?;
+    let bytes = bytes.get(..decoded.len)?;
+    let mut inst = Inst {
+        len: decoded.len,
+        flow: Flow::Next,
+        operand: None,
+        repeat: None,
+        opcode: 0,
+        disp: decoded.rip_disp.unwrap_or(0),
+        rex: 0,
+        segment: 0,
+        operand_size: false,
+        address_size: false,
+    };
+    let (mut lock, mut rep) = (false, false);
+    let mut op = *bytes.first()?;
+    loop {
+        match op {
+            0x64 | 0x65 => inst.segment = op,
+            0x66 => inst.operand_size = true,
+            0x67 => inst.address_size = true,
+            0xf0 => lock = true,
+            0xf2 | 0xf3 => rep = true,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f => {}
+            _ => break,
+        }
+        // It counts only right before the opcode.
+        inst.rex = if matches!(op, 0x40..=0x4f) { op } else { 0 };
+        inst.opcode = inst.opcode.wrapping_add(1);
+        op = *bytes.get(inst.opcode)?;
+    }
+    let next = at.wrapping_add(inst.len as u64);
+    let opcode = inst.opcode;
+    let byte = |i: usize| bytes.get(opcode.wrapping_add(i)).copied();
+    let near = |i: usize| Some(next.wrapping_add(i64::from(byte(i)? as i8) as u64));
+    let far = |i: usize| relative(bytes, opcode.wrapping_add(i), next);
+
+    inst.operand = match decoded.rip_disp {
+        Some(disp) => Some(relative(bytes, disp, next)?),
+        None => None,
+    };
+    if decoded.movable {
+        inst.repeat = if rep { repeat(op, &inst) } else { None };
+        return Some(inst);
+    }
+    // Prefixes that mean something else on one make of processor than on
+    // another.
+    if lock || inst.operand_size && inst.rex & 8 == 0 {
+        return None;
+    }
+    inst.flow = match op {
+        0x70..=0x7f => Flow::Branch(op & 15, near(1)?),
+        0xe0..=0xe3 => Flow::Loop(op, near(1)?),
+        0xeb => Flow::Jump(near(1)?),
+        0xe9 => Flow::Jump(far(1)?),
+        0xe8 => Flow::Call(far(1)?),
+        0xc3 => Flow::Return(0),
+        0xc2 => Flow::Return(u16::from_le_bytes([byte(1)?, byte(2)?])),
+        0xff if inst.address_size && inst.operand.is_some() => return None,
+        0xff => match byte(1)? >> 3 & 7 {
+            2 => Flow::CallThrough,
+            4 => Flow::JumpThrough,
+            _ => return None,
+        },
+        0x0f => match (byte(1)?, byte(2)) {
+            (second @ 0x80..=0x8f, _) => Flow::Branch(second & 15, far(2)?),
+            // endbr64, endbr32
+            (0x1e, _) => Flow::Next,
+            // xgetbv, xtest, serialize, rdpkru, wrpkru, rdtscp, clzero, rdpru
+            (0x01, Some(0xd0 | 0xd6 | 0xe8 | 0xee | 0xef | 0xf9 | 0xfc | 0xfd)) => Flow::Next,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(inst)
+}
+
+fn relative(bytes: &[u8], place: usize, next: u64) -> Option<u64> {
+    let field = bytes.get(place..place.wrapping_add(4))?;
+    let value = i32::from_le_bytes(field.try_into().ok()?);
+    Some(next.wrapping_add(i64::from(value) as u64))
+}
+
+fn repeat(op: u8, inst: &Inst) -> Option<Repeat> {
+    let size = match (op & 1, inst.rex & 8, inst.operand_size) {
+        (0, ..) => 1,
+        (_, 8, _) => 8,
+        (_, _, true) => 2,
+        _ => 4,
+    };
+    let (source, destination, searches, loads) = match op {
+        0xa4 | 0xa5 => (true, true, false, false),
+        0xa6 | 0xa7 => (true, true, true, false),
+        0xaa | 0xab => (false, true, false, false),
+        0xac | 0xad => (true, false, false, true),
+        0xae | 0xaf => (false, true, true, false),
+        _ => return None,
+    };
+    (!inst.address_size).then_some(Repeat {
+        size,
+        source,
+        destination,
+        searches,
+        loads,
+    })
+}
