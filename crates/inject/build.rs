@@ -28,7 +28,12 @@ fn main() {
     assert!(status.success(), "the monitor does not build");
     let image = Path::new(&out).join("monitor-target/release/monitor");
     println!("cargo:rustc-env=MONITOR_IMAGE={}", image.display());
-    for dir in ["../monitor", "../patch/src", "../protocol/src"] {
+    for dir in [
+        "../monitor",
+        "../patch/src",
+        "../translate/src",
+        "../protocol/src",
+    ] {
         println!("cargo:rerun-if-changed={dir}");
     }
 }

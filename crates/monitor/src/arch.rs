@@ -110,6 +110,7 @@ pub extern "C" fn mw_fast() {
     naked_asm!(
         "mov gs:[{rsp}], rsp",
         "mov rsp, gs:[{stack}]",
+        "mov gs:[{rip}], rcx",
         "push rcx",
         "push rax",
         "push rdi",
@@ -123,7 +124,12 @@ pub extern "C" fn mw_fast() {
         "mov rsp, gs:[{rsp}]",
         "movabs r9, {not_here}",
         "cmp rax, r9",
-        "je 2f",
+        "jne 2f",
+        "movabs r9, {entry_word}",
+        "mov r9, [r9]",
+        "mov gs:[{rip}], r9",
+        "mov rax, r8",
+        "2:",
         // What functions may change must not depend on how this one went:
         // replay compares all registers where a thread was interrupted.
         "xor edx, edx",
@@ -147,15 +153,14 @@ pub extern "C" fn mw_fast() {
         "pxor xmm13, xmm13",
         "pxor xmm14, xmm14",
         "pxor xmm15, xmm15",
-        "jmp rcx",
-        "2:",
-        "mov rax, r8",
-        "jmp {entry}",
+        "jmp qword ptr gs:[{rip}]",
         rsp = const OFF_RSP,
         stack = const OFF_STACK,
         fast = sym crate::clock::fast,
         not_here = const crate::clock::NOT_HERE,
-        entry = sym mw_entry,
+        rip = const OFF_RIP,
+        // The first word of the Space is the entry's address.
+        entry_word = const protocol::layout::SPACE_BASE,
     )
 }
 
@@ -227,6 +232,40 @@ pub extern "C" fn mw_entry_interrupted() {
         stack = const OFF_STACK,
         slow = const OFF_SLOW,
         interrupted = const crate::call::INTERRUPTED,
+        common = sym entry_common,
+    )
+}
+
+/// Entry from translated code: all registers are as the program has them.
+#[unsafe(naked)]
+pub extern "C" fn mw_entry_translated() {
+    naked_asm!(
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push 0",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push {translated}",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        translated = const crate::call::TRANSLATED,
         common = sym entry_common,
     )
 }
@@ -625,6 +664,21 @@ pub fn xstate_mask() -> u64 {
 
 pub fn xstate_size() -> u32 {
     core::arch::x86_64::__cpuid_count(0xd, 0).ebx
+}
+
+/// Where a part of the register state is in its image, and how large; size 0 if
+/// there is no such part.
+pub fn xstate_part(number: u32) -> (u32, u32) {
+    if xstate_mask() & 1 << number == 0 {
+        return (0, 0);
+    }
+    match number {
+        0 | 1 => (0, 512),
+        _ => {
+            let answer = core::arch::x86_64::__cpuid_count(0xd, number);
+            (answer.ebx, answer.eax)
+        }
+    }
 }
 
 /// Stores the floating-point and vector state, with the low halves of the

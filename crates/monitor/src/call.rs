@@ -15,16 +15,27 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal, turn,
+    clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal,
+    stretch, turn,
 };
 
 /// In `Regs::slow`: the thread made no call, it was interrupted (in replay).
 pub const INTERRUPTED: u64 = 2;
+/// The same: it came from translated code.
+pub const TRANSLATED: u64 = 3;
 
 /// The program made a call: everything starts here.
 pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
+    if regs.slow == TRANSLATED {
+        if !stretch::has_arrived(thread, regs) {
+            thread.busy.store(0, Release);
+            return;
+        }
+        thread.saved_rcx.set(regs.rcx);
+        regs.slow = INTERRUPTED;
+    }
     if replay::is_on() {
         replay::arrived(thread, regs);
     }
@@ -64,7 +75,7 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
         if thread.pending.load(Acquire) == 0 {
             if replay::is_on() {
-                signal::expect_interruption(thread);
+                regs.rip = stretch::begin(thread, regs.rip);
             }
             return;
         }

@@ -7,7 +7,7 @@ use protocol::record::clock;
 
 use crate::state::{Thread, domain, space, thread};
 use crate::sys::nr;
-use crate::{log, mem, replay, signal, turn};
+use crate::{log, mem, replay, signal, stretch, turn};
 
 /// What `fast` returns when the call has to go the long way.
 pub const NOT_HERE: i64 = i64::MIN;
@@ -27,6 +27,10 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     } else {
         read(thread, number, first, second)
     };
+    if replay::is_on() && result.is_some() {
+        let resume = thread.saved_rip.get();
+        thread.saved_rip.set(stretch::begin(thread, resume));
+    }
     thread.busy.store(0, Release);
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     if result.is_some() && thread.pending.load(Acquire) != 0 {

@@ -23,6 +23,7 @@ mod log;
 mod mem;
 mod memory;
 mod patcher;
+mod place;
 mod player;
 mod process;
 mod recorder;
@@ -31,6 +32,7 @@ mod scratch;
 mod sharing;
 mod signal;
 mod state;
+mod stretch;
 mod sys;
 mod turn;
 

@@ -14,7 +14,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, log, mem, recorder, replay, signal, turn};
+use crate::{call, descriptors, log, mem, recorder, replay, signal, stretch, turn};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -125,6 +125,9 @@ pub fn first_thread() -> (&'static Thread, &'static Process) {
     space.fast_entry.set(arch::mw_fast as *const () as u64);
     space.xstate_mask.set(arch::xstate_mask());
     space.xstate_size.set(arch::xstate_size());
+    for (number, part) in (0..).zip(&space.xstate_parts) {
+        part.set(arch::xstate_part(number));
+    }
     // MXCSR as a fresh thread has it; all else is initial when zero.
     space.initial_xstate.0[3].set(0x1f80);
     space.threads.set(1);
@@ -148,15 +151,16 @@ pub fn settle_replay(thread: &Thread) {
 /// Leaves for the program from a place that is not the end of a call.
 pub fn go(thread: &Thread, regs: &Regs) -> ! {
     let place = regs_place(thread.this.get());
+    let mut regs = *regs;
     if replay::is_on() {
-        signal::expect_interruption(thread);
+        regs.rip = stretch::begin(thread, regs.rip);
     }
     thread.busy.store(0, Release);
     thread.regs_at.set(place as u64);
     // SAFETY: the top of this thread's monitor stack is for the registers;
     // what we use of the stack now lies below it.
     unsafe {
-        core::ptr::write(place, *regs);
+        core::ptr::write(place, regs);
         arch::leave_with(place)
     }
 }

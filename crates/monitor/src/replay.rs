@@ -18,6 +18,7 @@ use protocol::syscall::{Arg, Syscall};
 
 use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
+use crate::place::Place;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{log, mem, player, process, sharing};
@@ -715,26 +716,20 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
     Some((signal, info))
 }
 
-/// Where the thread was interrupted, if that is what the log has next for it:
-/// registers and digests.
-pub fn interruption(thread: &Thread) -> Option<([u64; 18], [u64; 3])> {
+/// Where the thread was interrupted, if that is what the log has next for it.
+/// Does not return if the log has ended: what the program did after its last
+/// event until it was killed is not known, and may have no end.
+pub fn interruption(thread: &Thread) -> Option<Place> {
     let process = thread.process();
-    let record = peek(process)?;
+    let Some(record) = peek(process) else {
+        end_of_log(thread)
+    };
     let interrupts = record.kind == kind::PREEMPT
         || record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::PREEMPTED;
     if !interrupts || process.log.thread.get() != thread.number.get() {
         return None;
     }
-    let mut registers = [0; 18];
-    let mut digests = [0; 3];
-    let from = record.blob(tag::REGISTERS)?.bytes;
-    let digest = record.blob(tag::DIGEST)?.bytes;
-    if from.len() != 144 || digest.len() != 24 {
-        return None;
-    }
-    mem::copy(registers.as_mut_ptr() as u64, from.as_ptr() as u64, 144);
-    mem::copy(digests.as_mut_ptr() as u64, digest.as_ptr() as u64, 24);
-    Some((registers, digests))
+    Place::of_record(&record)
 }
 
 /// The thread has arrived where it was interrupted: what came then comes now.

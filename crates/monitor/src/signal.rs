@@ -12,12 +12,13 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{IMAGE_BASE, PREEMPT_SIGNAL, SIGSYS};
-use protocol::record::{at, digest, kind, tag};
+use protocol::record::{at, kind, tag};
 use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
+use crate::place::{self, FLAGS, RAX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, log, mem, patcher, replay, sharing, sys, turn};
+use crate::{call, log, mem, patcher, replay, sharing, stretch, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -78,11 +79,6 @@ impl Clone for UContext {
     }
 }
 impl Copy for UContext {}
-
-const RSP: usize = 15;
-const RIP: usize = 16;
-const FLAGS: usize = 17;
-const RAX: usize = 13;
 
 fn in_monitor(rip: u64) -> bool {
     (IMAGE_BASE..space().image_end.get()).contains(&rip)
@@ -214,7 +210,7 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         return;
     }
     if signal == SIGTRAP && code == TRAP_PERF && replay::is_on() {
-        at_breakpoint(thread, context);
+        context.gregs[RIP] = stretch::at_breakpoint(thread, &context.gregs, context.fpstate);
         return;
     }
     if signal == SIGSEGV && code > 0 && sharing::on_fault(context.cr2, context.err & 2 != 0) {
@@ -387,7 +383,7 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         into_handler(thread, pending as i32, &info, context, false);
     } else if space().turns.get() != 0 && domain().word.load(Relaxed) == 2 {
         if let Some(entry) = log::other(thread, kind::PREEMPT, &[], 2) {
-            write_place(entry, context).commit();
+            place::write(entry, &context.gregs, context.fpstate).commit();
         }
         thread.interrupted_at.store(rip, Release);
         turn::pass(thread);
@@ -396,89 +392,6 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         context.gregs[RIP] = patcher::to_stub(rip);
     }
     thread.busy.store(0, Release);
-}
-
-/// Where exactly a thread was interrupted: registers, and digests of what
-/// they point to and of the vector registers.
-fn write_place<'a>(entry: log::Entry<'a>, context: &UContext) -> log::Entry<'a> {
-    entry
-        .words(tag::REGISTERS, &context.gregs)
-        .words(tag::DIGEST, &digests(context))
-}
-
-fn digests(context: &UContext) -> [u64; 3] {
-    let mut near = [0u64; 64];
-    let mut digests = [0u64; 3];
-    let address = near.as_mut_ptr() as u64;
-    if mem::copy(address, context.gregs[RSP], 512) {
-        digests[0] = digest(bytes_of(&near));
-    }
-    for (i, register) in context.gregs.iter().enumerate() {
-        let from = register & !7;
-        if i != FLAGS && !mem::is_ours(from, 64) && mem::copy(address, from, 64) {
-            digests[1] = digests[1].rotate_left(5) ^ digest(bytes_of(&near[..8]));
-        }
-    }
-    if context.fpstate != 0 && mem::copy(address, context.fpstate + 160, 256) {
-        digests[2] = digest(bytes_of(&near[..32]));
-    }
-    digests
-}
-
-/// In replay, on the way into the program: if the log says that the thread
-/// will be interrupted where no call is, the processor is told to stop there.
-pub fn expect_interruption(thread: &Thread) {
-    let Some((registers, _)) = replay::interruption(thread) else {
-        return;
-    };
-    disarm_breakpoint();
-    let mut attributes = [0u64; 17];
-    attributes[0] = 5 | 136 << 32; // PERF_TYPE_BREAKPOINT, size
-    attributes[2] = 1; // every time
-    // exclude_kernel, exclude_hv, remove_on_exec, sigtrap
-    attributes[5] = 1 << 5 | 1 << 6 | 1 << 36 | 1 << 37;
-    attributes[6] = 4 << 32; // HW_BREAKPOINT_X
-    attributes[7] = registers[RIP];
-    attributes[8] = 8;
-    const PERF_EVENT_OPEN: u64 = 298;
-    let attributes = attributes.as_ptr() as u64;
-    let fd = sys::call(PERF_EVENT_OPEN, attributes, 0, u64::MAX, u64::MAX, 0, 0);
-    if fd < 0 {
-        sys::die_number(b"no hardware breakpoint to be had, error", -fd as u64);
-    }
-    space().breakpoint.set(fd as i32 + 1);
-}
-
-fn disarm_breakpoint() {
-    let fd = space().breakpoint.replace(0);
-    if fd != 0 {
-        sys::call(sys::nr::CLOSE, fd as u64 - 1, 0, 0, 0, 0, 0);
-    }
-}
-
-/// The place was passed: is this the time?
-fn at_breakpoint(thread: &Thread, context: &mut UContext) {
-    let Some((registers, expected)) = replay::interruption(thread) else {
-        return;
-    };
-    const TRACE_BITS: u64 = 0x1_0100; // RF, TF
-    let equal = registers
-        .iter()
-        .zip(&context.gregs)
-        .enumerate()
-        .all(|(i, (then, now))| then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0);
-    if !equal || digests(context) != expected {
-        return;
-    }
-    disarm_breakpoint();
-    thread.slow_return.set(context.gregs[RIP]);
-    thread.saved_rcx.set(context.gregs[14]);
-    context.gregs[RIP] = arch::mw_entry_interrupted as *const () as u64;
-}
-
-fn bytes_of(words: &[u64]) -> &[u8] {
-    // SAFETY: u64s are made of bytes.
-    unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), core::mem::size_of_val(words)) }
 }
 
 fn write_signal(
@@ -495,7 +408,7 @@ fn write_signal(
     // The tail of a siginfo is not used by any signal.
     let entry = entry.blob(tag::SIGINFO, info.as_ptr() as u64, 48);
     match context {
-        Some(context) => write_place(entry, context).commit(),
+        Some(context) => place::write(entry, &context.gregs, context.fpstate).commit(),
         None => entry.commit(),
     }
 }
@@ -543,6 +456,9 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
         return;
     }
     into_handler(thread, signal, info, context, true);
+    if replay::is_on() {
+        context.gregs[RIP] = stretch::begin(thread, context.gregs[RIP]);
+    }
     thread.busy.store(was_busy, Release);
 }
 

@@ -127,12 +127,16 @@ pub struct Space {
     /// In replay: the heap's end.
     pub brk: Cell<u64>,
     pub breakpoint: Cell<i32>,
+    /// In replay: there is memory for translated code.
+    pub translates: Cell<u32>,
     /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
     pub player: Cell<u32>,
     pub arena_fd: Cell<i32>,
     pub image_end: Cell<u64>,
     pub xstate_mask: Cell<u64>,
     pub xstate_size: Cell<u32>,
+    /// Where in it each part is, and how large.
+    pub xstate_parts: [Cell<(u32, u32)>; 10],
     pub patch_count: Cell<u32>,
     pub pool_count: Cell<u32>,
     pub pool_current: Cell<u32>,

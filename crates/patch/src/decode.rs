@@ -18,6 +18,8 @@ pub struct Inst {
     pub movable: bool,
     /// Where in the instruction the 32-bit displacement is that counts from its own end.
     pub rip_disp: Option<usize>,
+    /// Where its ModRM byte is.
+    pub modrm: Option<usize>,
 }
 
 /// The longest instruction that the processor accepts.
@@ -119,7 +121,8 @@ pub fn decode(bytes: &[u8]) -> Option<Inst> {
     }
 
     let mut rip_disp = None;
-    if form & MODRM != 0 {
+    let modrm = (form & MODRM != 0).then_some(at.pos);
+    if modrm.is_some() {
         rip_disp = at.skip_operand()?;
         if rip_disp.is_some() && prefix.address_size {
             form |= FIXED;
@@ -132,6 +135,7 @@ pub fn decode(bytes: &[u8]) -> Option<Inst> {
         len,
         movable: form & FIXED == 0,
         rip_disp,
+        modrm,
     })
 }
 

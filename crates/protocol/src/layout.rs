@@ -24,6 +24,10 @@ pub const SLOTS_BASE: u64 = MONITOR_BASE + 0x2000_0000;
 pub const SLOT_SIZE: u64 = 0x2_0000;
 pub const SLOTS_MAX: u64 = 8192;
 
+/// In replay: translated code, and what is known of the stretch it is for.
+pub const TRANSLATION_BASE: u64 = MONITOR_BASE + 0x1_0000_0000;
+pub const TRANSLATION_SIZE: u64 = 0x200_0000;
+
 /// Where calls that may block put their results while other threads run.
 pub const SCRATCH_BASE: u64 = MONITOR_BASE + 0x4_0000_0000;
 pub const SCRATCH_SIZE: u64 = 0x11_0000;

@@ -23,6 +23,9 @@ pub enum Condition {
     Register(u8, u64),
     /// The word at this address, which can be read, has this value.
     Memory(u64, u64),
+    /// The low half of a vector register (one of the first sixteen) has this
+    /// value.
+    Vector(u8, u64),
 }
 
 /// Where to stop.
@@ -362,6 +365,12 @@ fn write_goal(w: &mut Writer<'_>, goal: &Goal<'_>) {
             Condition::Memory(address, value) => {
                 w.value(RCX, address);
                 w.bytes(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
+                add_to_rcx(w, value);
+            }
+            Condition::Vector(register, value) => {
+                let high = (register >> 3 & 1) << 2;
+                // movq rcx, register
+                w.bytes(&[0x66, 0x48 | high, 0x0f, 0x7e, 0xc1 | (register & 7) << 3]);
                 add_to_rcx(w, value);
             }
         }

@@ -32,8 +32,8 @@ pub struct Repeat {
     pub source: bool,
     /// Whether rdi moves.
     pub destination: bool,
-    /// Whether it ends by what it finds, too.
-    pub searches: bool,
+    /// Whether it ends by what it finds, too: goes on as long as ZF is this.
+    pub while_zero: Option<bool>,
     /// Whether each round changes rax.
     pub loads: bool,
 }
@@ -53,6 +53,7 @@ pub struct Inst {
     pub(crate) opcode: usize,
     /// Where the displacement of `operand` is.
     pub(crate) disp: usize,
+    pub(crate) modrm: Option<usize>,
     pub(crate) rex: u8,
     /// The prefix of fs or gs, 0 if none.
     pub(crate) segment: u8,
@@ -73,12 +74,13 @@ pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
         repeat: None,
         opcode: 0,
         disp: decoded.rip_disp.unwrap_or(0),
+        modrm: decoded.modrm,
         rex: 0,
         segment: 0,
         operand_size: false,
         address_size: false,
     };
-    let (mut lock, mut rep) = (false, false);
+    let (mut lock, mut rep) = (false, None);
     let mut op = *bytes.first()?;
     loop {
         match op {
@@ -86,7 +88,7 @@ pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
             0x66 => inst.operand_size = true,
             0x67 => inst.address_size = true,
             0xf0 => lock = true,
-            0xf2 | 0xf3 => rep = true,
+            0xf2 | 0xf3 => rep = Some(op),
             0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f => {}
             _ => break,
         }
@@ -106,7 +108,7 @@ pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
         None => None,
     };
     if decoded.movable {
-        inst.repeat = if rep { repeat(op, &inst) } else { None };
+        inst.repeat = rep.and_then(|prefix| repeat(op, prefix, &inst));
         return Some(inst);
     }
     // Prefixes that mean something else on one make of processor than on
@@ -141,13 +143,70 @@ pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
     Some(inst)
 }
 
+impl Inst {
+    /// The address of the operand in memory, given the general registers by
+    /// their numbers and the fs base. `code` is what the instruction was found
+    /// in. (Not right for the few whose index is a vector.)
+    #[must_use]
+    pub fn address(&self, code: &[u8], registers: &[u64; 16], fs: u64) -> Option<u64> {
+        let base = if self.segment == 0x64 { fs } else { 0 };
+        if let Some(operand) = self.operand {
+            return Some(base.wrapping_add(operand));
+        }
+        let modrm = self.modrm?;
+        let byte = |i: usize| code.get(modrm.wrapping_add(i)).copied();
+        let operand = byte(0)?;
+        let (mode, rm) = (operand >> 6, operand & 7);
+        if mode == 3 || self.segment == 0x65 {
+            return None;
+        }
+        let (base_high, index_high) = match code.get(self.opcode)? {
+            0xc4 | 0x62 => {
+                let bits = !code.get(self.opcode.wrapping_add(1))?;
+                (bits >> 5 & 1, bits >> 6 & 1)
+            }
+            0xc5 => (0, 0),
+            _ => (self.rex & 1, self.rex >> 1 & 1),
+        };
+        let register = |number: u8| registers.get(usize::from(number)).copied();
+        let mut address = base;
+        let (mut place, mut wide) = (1, mode == 2);
+        if rm == 4 {
+            let sib = byte(1)?;
+            place = 2;
+            let index = sib >> 3 & 7 | index_high << 3;
+            if index != 4 {
+                address = address.wrapping_add(register(index)? << (sib >> 6));
+            }
+            if sib & 7 == 5 && mode == 0 {
+                wide = true;
+            } else {
+                address = address.wrapping_add(register(sib & 7 | base_high << 3)?);
+            }
+        } else {
+            address = address.wrapping_add(register(rm | base_high << 3)?);
+        }
+        if wide {
+            let at = modrm.wrapping_add(place);
+            address = relative(code, at, address)?;
+        } else if mode == 1 {
+            address = address.wrapping_add(i64::from(byte(place)? as i8) as u64);
+        }
+        Some(if self.address_size {
+            address & 0xffff_ffff
+        } else {
+            address
+        })
+    }
+}
+
 fn relative(bytes: &[u8], place: usize, next: u64) -> Option<u64> {
     let field = bytes.get(place..place.wrapping_add(4))?;
     let value = i32::from_le_bytes(field.try_into().ok()?);
     Some(next.wrapping_add(i64::from(value) as u64))
 }
 
-fn repeat(op: u8, inst: &Inst) -> Option<Repeat> {
+fn repeat(op: u8, prefix: u8, inst: &Inst) -> Option<Repeat> {
     let size = match (op & 1, inst.rex & 8, inst.operand_size) {
         (0, ..) => 1,
         (_, 8, _) => 8,
@@ -166,7 +225,7 @@ fn repeat(op: u8, inst: &Inst) -> Option<Repeat> {
         size,
         source,
         destination,
-        searches,
+        while_zero: searches.then_some(prefix == 0xf3),
         loads,
     })
 }

@@ -1,0 +1,379 @@
+//! Where exactly a thread was interrupted: its registers, and enough of memory
+//! to tell one pass through a loop from the next.
+//!
+//! The same function looks in recording, at the interruption, and in replay,
+//! each time the thread comes by. It must see what makes progress, wherever
+//! that is: in registers, on the stack, in what the instructions around use,
+//! in what pointers lead to, in what *those* lead to. Memory that cannot be
+//! read is skipped, and the search for it given up after a few faults, because
+//! each costs microseconds.
+
+use protocol::record::{Record, digest, tag};
+use translate::{Condition, Flow};
+
+use crate::state::{Thread, space};
+use crate::{log, mem, sys};
+
+/// Where things are among the kernel's names for registers in a signal frame:
+/// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+pub const RAX: usize = 13;
+pub const RCX: usize = 14;
+pub const RSP: usize = 15;
+pub const RIP: usize = 16;
+pub const FLAGS: usize = 17;
+pub type Registers = [u64; 18];
+
+/// General registers by their numbers in instructions.
+const BY_NUMBER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
+
+pub fn by_number(registers: &Registers) -> [u64; 16] {
+    BY_NUMBER.map(|i| registers[i])
+}
+
+/// Flags that a trap leaves, not the program: RF and TF.
+const TRACE_BITS: u64 = 0x1_0100;
+
+// Digests, the cheap ones first.
+const STACK: usize = 0;
+const VECTORS: usize = 1;
+const OPERANDS: usize = 2;
+const POINTED: usize = 3;
+const BEHIND: usize = 4;
+const PARTS: usize = 5;
+
+const WITNESSES: usize = 16;
+const VECTOR_WORDS: usize = 16;
+/// In the log: the digests, low halves of the vector registers, witnesses.
+const WORDS: usize = PARTS + VECTOR_WORDS + 2 * WITNESSES;
+
+/// A place in a run.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub registers: Registers,
+    words: [u64; WORDS],
+}
+
+impl Place {
+    pub const NOWHERE: Place = Place {
+        registers: [0; 18],
+        words: [0; WORDS],
+    };
+
+    /// From the log.
+    pub fn of_record(record: &Record<'_>) -> Option<Place> {
+        let mut place = Place::NOWHERE;
+        let registers = record.blob(tag::REGISTERS)?.bytes;
+        let words = record.blob(tag::DIGEST)?.bytes;
+        if registers.len() != core::mem::size_of_val(&place.registers)
+            || words.len() != core::mem::size_of_val(&place.words)
+        {
+            return None;
+        }
+        for (to, from) in [
+            (place.registers.as_mut_ptr() as u64, registers),
+            (place.words.as_mut_ptr() as u64, words),
+        ] {
+            mem::copy(to, from.as_ptr() as u64, from.len() as u64);
+        }
+        Some(place)
+    }
+
+    /// What can be tried in a few instructions.
+    pub fn conditions(&self) -> impl Iterator<Item = Condition> {
+        let registers = (0u8..).zip(by_number(&self.registers));
+        let vectors = (0u8..).zip(self.words[PARTS..][..VECTOR_WORDS].iter());
+        registers
+            .map(|(number, value)| Condition::Register(number, value))
+            .chain(
+                self.words[PARTS + VECTOR_WORDS..]
+                    .chunks_exact(2)
+                    .filter(|pair| pair[0] != 0)
+                    .map(|pair| Condition::Memory(pair[0], pair[1])),
+            )
+            .chain(vectors.map(|(number, value)| Condition::Vector(number, *value)))
+    }
+
+    /// Whether registers and flags are those of this place.
+    pub fn has_equal_registers(&self, registers: &Registers) -> bool {
+        self.registers
+            .iter()
+            .zip(registers)
+            .enumerate()
+            .all(|(i, (then, now))| then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0)
+    }
+
+    /// Whether a thread with these registers, and with its vector registers in
+    /// an XSAVE image, is at this place.
+    pub fn is_here(&self, registers: &Registers, image: u64) -> bool {
+        if !self.has_equal_registers(registers) {
+            return false;
+        }
+        let mut look = Look::new(registers, image);
+        (0..PARTS).all(|part| look.part(part) == self.words[part])
+    }
+}
+
+/// Writes down where the thread is.
+pub fn write<'a>(entry: log::Entry<'a>, registers: &Registers, image: u64) -> log::Entry<'a> {
+    let mut look = Look::new(registers, image);
+    let mut words = [0; WORDS];
+    for (part, word) in words.iter_mut().enumerate().take(PARTS) {
+        *word = look.part(part);
+    }
+    words[PARTS..][..VECTOR_WORDS].copy_from_slice(&look.low_halves());
+    words[PARTS + VECTOR_WORDS..].copy_from_slice(look.witnesses.as_flattened());
+    entry
+        .words(tag::REGISTERS, registers)
+        .words(tag::DIGEST, &words)
+}
+
+/// The low halves of the vector registers in an XSAVE image.
+pub fn low_halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
+    Look::new(registers, image).low_halves()
+}
+
+/// How often memory may turn out not to be there before no more is looked for.
+const FAULTS_MAX: u32 = 6;
+/// How much code around is looked at.
+const INSTS_MAX: usize = 48;
+const PATHS_MAX: usize = 8;
+
+struct Look<'a> {
+    registers: &'a Registers,
+    image: u64,
+    faults: u32,
+    /// Addresses of operands that could be read, and what is there.
+    witnesses: [[u64; 2]; WITNESSES],
+    used: usize,
+}
+
+impl<'a> Look<'a> {
+    fn new(registers: &'a Registers, image: u64) -> Self {
+        Look {
+            registers,
+            image,
+            faults: 0,
+            witnesses: [[0; 2]; WITNESSES],
+            used: 0,
+        }
+    }
+
+    fn part(&mut self, part: usize) -> u64 {
+        match part {
+            STACK => self.stack(),
+            VECTORS => self.vectors(),
+            OPERANDS => self.operands(),
+            POINTED => self.pointed(),
+            BEHIND => self.behind(),
+            _ => 0,
+        }
+    }
+
+    /// Reads memory of the program that is likely to be there.
+    fn read<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
+        let plausible = (0x1_0000..0x7fff_ffff_0000).contains(&address);
+        if !plausible || self.faults == FAULTS_MAX || mem::is_ours(address, 8 * N as u64) {
+            return None;
+        }
+        let words = mem::read::<[u64; N]>(address);
+        self.faults += u32::from(words.is_none());
+        words
+    }
+
+    /// The stack, and what leaf functions keep below it.
+    fn stack(&mut self) -> u64 {
+        let mut sum = 0u64;
+        let from = self.registers[RSP].wrapping_sub(128);
+        for piece in 0..5 {
+            if let Some(words) = self.read::<16>(from.wrapping_add(128 * piece)) {
+                sum = sum.rotate_left(5) ^ hash(&words);
+            }
+        }
+        sum
+    }
+
+    /// Low halves of the vector registers.
+    fn low_halves(&self) -> [u64; VECTOR_WORDS] {
+        let mut halves = [0; VECTOR_WORDS];
+        let mut words = [0u64; 32];
+        if self.piece(1, 160, &mut words) {
+            halves = core::array::from_fn(|i| words[2 * i]);
+        }
+        halves
+    }
+
+    /// x87, SSE, AVX and AVX-512 registers. A part that is not in use counts
+    /// as zero, as it is.
+    fn vectors(&mut self) -> u64 {
+        // Where in each part of the image its registers are.
+        const PIECES: [(usize, u64); 11] = [
+            (0, 32),
+            (1, 160),
+            (2, 0),
+            (5, 0),
+            (6, 0),
+            (6, 256),
+            (7, 0),
+            (7, 256),
+            (7, 512),
+            (7, 768),
+            (9, 0),
+        ];
+        let mut sum = 0u64;
+        for (number, skip) in PIECES {
+            let mut words = [0u64; 32];
+            if self.piece(number, skip, &mut words) && words.iter().any(|word| *word != 0) {
+                sum = sum.rotate_left(7) ^ hash(&words) ^ number as u64 ^ skip;
+            }
+        }
+        sum
+    }
+
+    /// Reads a piece of a part of the image, if that is in use.
+    fn piece(&self, number: usize, skip: u64, into: &mut [u64; 32]) -> bool {
+        let (start, size) = space().xstate_parts[number].get();
+        let mut in_use = 0u64;
+        let header = (&raw mut in_use) as u64;
+        if self.image == 0 || size == 0 || !mem::copy(header, self.image + 512, 8) {
+            return false;
+        }
+        let end = match number {
+            0 => 160,
+            1 => 416,
+            _ => u64::from(size),
+        };
+        let len = end.saturating_sub(skip).min(256);
+        let from = self.image + u64::from(start) + skip;
+        in_use & 1 << number != 0 && mem::copy(into.as_mut_ptr() as u64, from, len)
+    }
+
+    /// What the instructions from here on use: with the registers as they are
+    /// now, so not always what they will use, but always the same.
+    fn operands(&mut self) -> u64 {
+        let general = by_number(self.registers);
+        let fs = fs_base();
+        let mut sum = 0u64;
+        let mut paths = [0u64; PATHS_MAX];
+        paths[0] = self.registers[RIP];
+        let (mut taken, mut known) = (0, 1);
+        let mut at = 0;
+        for _ in 0..INSTS_MAX {
+            if at == 0 {
+                if taken == known {
+                    break;
+                }
+                at = paths[taken];
+                taken += 1;
+            }
+            let mut code = [0u8; 15];
+            let len = self.fetch(at, &mut code);
+            let Some(inst) = translate::inst(&code[..len], at) else {
+                at = 0;
+                continue;
+            };
+            if let Some(address) = inst.address(&code[..inst.len], &general, fs)
+                && let Some(words) = self.read::<2>(address)
+            {
+                sum = sum.rotate_left(5) ^ hash(&words);
+                let seen = self.witnesses[..self.used].iter().any(|w| w[0] == address);
+                if self.used < WITNESSES && !seen {
+                    self.witnesses[self.used] = [address, words[0]];
+                    self.used += 1;
+                }
+            }
+            let next = at + inst.len as u64;
+            at = match inst.flow {
+                Flow::Next | Flow::CallThrough => next,
+                Flow::Branch(_, target) | Flow::Loop(_, target) | Flow::Call(target) => {
+                    if known < PATHS_MAX && !paths[..known].contains(&target) {
+                        paths[known] = target;
+                        known += 1;
+                    }
+                    next
+                }
+                Flow::Jump(target) if !paths[..known].contains(&target) => target,
+                Flow::Jump(_) | Flow::JumpThrough | Flow::Return(_) => 0,
+            };
+        }
+        sum
+    }
+
+    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
+        if mem::is_ours(address, 15) {
+            return 0;
+        }
+        let mut len = 15;
+        if address & 4095 > 4096 - 15 && mem::read::<u8>((address | 4095) + 1).is_none() {
+            len = 4096 - (address & 4095);
+        }
+        let to = into.as_mut_ptr() as u64;
+        if mem::copy(to, address, len) {
+            len as usize
+        } else {
+            0
+        }
+    }
+
+    /// What registers point to, and around.
+    fn pointed(&mut self) -> u64 {
+        let mut sum = 0u64;
+        for i in 0..RIP {
+            if i == RSP {
+                continue;
+            }
+            let from = (self.registers[i] & !7).wrapping_sub(64);
+            if let Some(words) = self.read::<32>(from) {
+                sum = sum.rotate_left(5) ^ hash(&words);
+            } else if let Some(words) = self.read::<8>(from.wrapping_add(64)) {
+                sum = sum.rotate_left(5) ^ hash(&words);
+            }
+        }
+        sum
+    }
+
+    /// What is behind the pointers on the stack, behind those that registers
+    /// point to, and the thread's own variables.
+    fn behind(&mut self) -> u64 {
+        let mut sum = 0u64;
+        let fs = fs_base();
+        if let Some(words) = self.read::<32>((fs & !7).wrapping_sub(256)) {
+            sum = hash(&words);
+        }
+        let further = self.registers[RSP].wrapping_add(128);
+        let pointers = self.registers.iter().take(RIP).copied();
+        for pointer in pointers.chain([further]) {
+            let words = self.read::<16>(pointer & !7);
+            for word in words.into_iter().flatten() {
+                if let Some(words) = self.read::<8>(word & !7) {
+                    sum = sum.rotate_left(5) ^ hash(&words);
+                }
+            }
+        }
+        sum
+    }
+}
+
+fn hash(words: &[u64]) -> u64 {
+    // SAFETY: u64s are made of bytes.
+    digest(unsafe {
+        core::slice::from_raw_parts(words.as_ptr().cast(), core::mem::size_of_val(words))
+    })
+}
+
+fn fs_base() -> u64 {
+    let mut fs = 0u64;
+    const ARCH_GET_FS: u64 = 0x1003;
+    let place = (&raw mut fs) as u64;
+    sys::call(sys::nr::ARCH_PRCTL, ARCH_GET_FS, place, 0, 0, 0, 0);
+    fs
+}
+
+/// The vector registers of a thread that came into the monitor, stored where
+/// they are stored when it is switched from.
+pub fn store_vectors(thread: &Thread, xmm: &[[u64; 2]; 16]) -> u64 {
+    let image = thread.xstate_area();
+    // SAFETY: 64-byte aligned, with room for everything; not in use while the
+    // thread runs.
+    unsafe { crate::arch::xsave(image, xmm, space().xstate_mask.get()) };
+    image
+}

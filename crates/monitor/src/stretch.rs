@@ -1,0 +1,463 @@
+//! In replay: brings a thread to where it was interrupted in the middle of
+//! computation.
+//!
+//! The log says at which instruction that was and how everything looked
+//! (`place`). First the processor is told to stop there, which costs nothing
+//! until it does, and microseconds each time. Where the thread comes by often,
+//! or the kernel allows no such thing to its user, it goes on in translated
+//! code (the `translate` crate), which tries the likely differences in a few
+//! instructions and comes back only when those are equal.
+//!
+//! Until the thread has arrived, no call, no signal and no fault of it can
+//! come: each would be in the log before the interruption. What cannot be
+//! translated is run where it is.
+
+use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
+use translate::{Cache, Condition, Exit, Goal, Options, Repeat, Source};
+
+use crate::arch::{self, Regs};
+use crate::place::{self, Place, RCX, RIP, Registers};
+use crate::state::{Thread, space};
+use crate::sys::{self, nr};
+use crate::{mem, patcher, replay};
+
+/// So often the processor stops at the place before the thread goes on in
+/// translated code.
+const STOPS_MAX: u32 = 32;
+/// So often the thread is looked at before it is decided which differences are
+/// likely.
+const LOOKS: u32 = 32;
+
+const CONDITIONS_MAX: usize = Goal::CONDITIONS_MAX;
+
+/// What is known of the way to the next interruption.
+struct Stretch {
+    place: Place,
+    /// Since the thread set out: how often the processor stopped, and how
+    /// often the thread was looked at.
+    stops: u32,
+    looks: u32,
+    /// What is tried in translated code, and how often each did not hold.
+    conditions: [Condition; CONDITIONS_MAX],
+    misses: [u32; CONDITIONS_MAX],
+    used: usize,
+    /// Whether they are in order, the likeliest to fail first.
+    sorted: bool,
+    /// The instruction repeats itself: the place may be between two rounds.
+    repeat: Option<Repeat>,
+    /// Rounds that are left when the one step that is under way is done.
+    rounds_left: u64,
+    /// Pages of code that were looked at: the address, + 1 if it must not be
+    /// translated.
+    pages: [u64; PAGES],
+    /// Code was translated since the thread set out.
+    translates: bool,
+}
+
+const PAGES: usize = 64;
+
+/// Room for the above; the cache comes behind.
+const STRETCH_ROOM: u64 = 0x2000;
+const _: () = assert!(core::mem::size_of::<Stretch>() as u64 <= STRETCH_ROOM);
+
+/// Memory is there, and what is in it makes sense.
+fn is_mapped() -> bool {
+    space().translates.get() != 0
+}
+
+fn map() -> bool {
+    if is_mapped() {
+        return true;
+    }
+    let flags =
+        sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
+    let (at, len) = (TRANSLATION_BASE, TRANSLATION_SIZE);
+    if sys::call(nr::MMAP, at, len, 7, flags, u64::MAX, 0) != at as i64 {
+        return false;
+    }
+    let fresh = Stretch {
+        place: Place::NOWHERE,
+        stops: 0,
+        looks: 0,
+        conditions: [Condition::Register(0, 0); CONDITIONS_MAX],
+        misses: [0; CONDITIONS_MAX],
+        used: 0,
+        sorted: false,
+        repeat: None,
+        rounds_left: 0,
+        pages: [0; PAGES],
+        translates: false,
+    };
+    // SAFETY: memory just mapped for it.
+    unsafe { core::ptr::write(at as *mut Stretch, fresh) };
+    space().translates.set(1);
+    true
+}
+
+fn parts() -> (&'static mut Stretch, Cache<'static>) {
+    let cache = TRANSLATION_BASE + STRETCH_ROOM;
+    let len = (TRANSLATION_SIZE - STRETCH_ROOM) as usize;
+    // SAFETY: mapped and filled by `map`. Replay has one thread in the kernel,
+    // and each way into this file asks once and hands both on, so nobody else
+    // has a reference; translated code runs only after those are gone.
+    let (stretch, memory) = unsafe {
+        (
+            &mut *(TRANSLATION_BASE as *mut Stretch),
+            core::slice::from_raw_parts_mut(cache as *mut u8, len),
+        )
+    };
+    match Cache::new(memory, cache) {
+        Some(cache) => (stretch, cache),
+        None => sys::die(b"the translation cache has a wrong size"),
+    }
+}
+
+/// The thread is about to go on in the program, at `rip`. If the log says that
+/// it will be interrupted where no call is, sees to that. Returns where it has
+/// to go on.
+pub fn begin(thread: &Thread, rip: u64) -> u64 {
+    let Some(place) = replay::interruption(thread) else {
+        return rip;
+    };
+    disarm();
+    if !map() {
+        sys::die(b"no memory for translated code");
+    }
+    let (stretch, mut cache) = parts();
+    stretch.begin(place);
+    if stretch.repeat.is_none() && arm(place.registers[RIP]) {
+        return rip;
+    }
+    stretch.go(&mut cache, rip).unwrap_or(rip)
+}
+
+/// The processor stopped at the place: is this the time? Returns where the
+/// thread goes on.
+pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 {
+    let rip = registers[RIP];
+    if !is_mapped() {
+        return rip;
+    }
+    let (stretch, mut cache) = parts();
+    if rip != stretch.place.registers[RIP] {
+        return rip;
+    }
+    if stretch.place.is_here(registers, image) {
+        disarm();
+        thread.slow_return.set(rip);
+        thread.saved_rcx.set(registers[RCX]);
+        return arch::mw_entry_interrupted as *const () as u64;
+    }
+    stretch.look(registers, &place::low_halves(registers, image));
+    stretch.stops += 1;
+    if stretch.stops < STOPS_MAX {
+        return rip;
+    }
+    stretch.go(&mut cache, rip).unwrap_or(rip)
+}
+
+/// Translated code came back: has the thread arrived? If not, it goes on.
+pub fn has_arrived(thread: &Thread, regs: &mut Regs) -> bool {
+    let (stretch, mut cache) = parts();
+    let exit = cache.exit();
+    let arrived = match exit {
+        Exit::Goal { resume } => {
+            regs.rip = resume;
+            stretch.at_place(&mut cache, thread, regs)
+        }
+        Exit::Stepped { target } => stretch.between_rounds(&mut cache, thread, regs, target),
+        Exit::Open { target, .. } | Exit::Counted { target } => {
+            stretch.go_on(&mut cache, regs, exit, target);
+            false
+        }
+    };
+    if arrived {
+        disarm();
+        regs.rip = stretch.place.registers[RIP];
+    }
+    arrived
+}
+
+impl Stretch {
+    fn begin(&mut self, place: Place) {
+        self.place = place;
+        self.stops = 0;
+        self.looks = 0;
+        self.misses = [0; CONDITIONS_MAX];
+        self.sorted = false;
+        self.pages = [0; PAGES];
+        self.translates = false;
+        let rip = place.registers[RIP];
+        let mut code = [0; 15];
+        let len = self.source().fetch(rip, &mut code);
+        self.repeat = translate::inst(&code[..len], rip).and_then(|inst| inst.repeat);
+        self.used = 0;
+        for condition in place.conditions() {
+            if self.used < CONDITIONS_MAX && self.is_of_use(&condition) {
+                self.conditions[self.used] = condition;
+                self.used += 1;
+            }
+        }
+    }
+
+    /// Whether a condition can be tried before the instruction at the place.
+    fn is_of_use(&self, condition: &Condition) -> bool {
+        match *condition {
+            // Registers that change from round to round.
+            Condition::Register(1 | 6 | 7, _) => self.repeat.is_none(),
+            Condition::Register(0, _) => !self.repeat.is_some_and(|repeat| repeat.loads),
+            Condition::Memory(address, _) => {
+                self.repeat.is_none() && mem::read::<u64>(address).is_some()
+            }
+            Condition::Register(..) | Condition::Vector(..) => true,
+        }
+    }
+
+    fn source(&mut self) -> Code<'_> {
+        Code {
+            pages: &mut self.pages,
+        }
+    }
+
+    /// Where translated code for `rip` is.
+    fn go(&mut self, cache: &mut Cache<'_>, rip: u64) -> Option<u64> {
+        if !self.translates {
+            // Whether code has stayed the same since the last time is not
+            // known.
+            cache.clear(arch::mw_entry_translated as *const () as u64);
+            self.translates = true;
+        }
+        self.resume(
+            cache,
+            Exit::Open {
+                target: rip,
+                site: None,
+            },
+        )
+    }
+
+    fn resume(&mut self, cache: &mut Cache<'_>, exit: Exit) -> Option<u64> {
+        let used = if self.sorted { self.used } else { 0 };
+        let options = Options {
+            goal: Some(Goal {
+                address: self.place.registers[RIP],
+                conditions: &self.conditions[..used],
+            }),
+            count: false,
+        };
+        let mut source = Code {
+            pages: &mut self.pages,
+        };
+        cache.resume(exit, &mut source, &options)
+    }
+
+    /// What cannot be translated is run where it is, and the processor stops
+    /// it at the place, if the kernel allows that.
+    fn go_on(&mut self, cache: &mut Cache<'_>, regs: &mut Regs, exit: Exit, target: u64) {
+        regs.rip = match self.resume(cache, exit) {
+            Some(go) => go,
+            None => {
+                arm(self.place.registers[RIP]);
+                target
+            }
+        };
+    }
+
+    /// The conditions hold. If this is not the time, `regs` say where to go on.
+    fn at_place(&mut self, cache: &mut Cache<'_>, thread: &Thread, regs: &mut Regs) -> bool {
+        let rip = self.place.registers[RIP];
+        if self.is_here(thread, regs) {
+            return true;
+        }
+        if let Some(repeat) = self.repeat
+            && let Some(rounds) = self.rounds_to_go(&repeat, regs)
+            && let Some(step) = cache.step(rip, &mut self.source())
+        {
+            self.rounds_left = self.place.registers[RCX];
+            regs.rcx = rounds;
+            regs.rip = step;
+            return false;
+        }
+        if !self.sorted {
+            let registers = registers_of(regs, rip);
+            self.look(&registers, &regs.xmm.map(|halves| halves[0]));
+            if self.sorted {
+                self.translates = false;
+                regs.rip = self.go(cache, rip).unwrap_or(rip);
+            }
+        }
+        false
+    }
+
+    fn is_here(&self, thread: &Thread, regs: &Regs) -> bool {
+        let registers = registers_of(regs, self.place.registers[RIP]);
+        // Dear, so not before the rest is equal.
+        self.place.has_equal_registers(&registers)
+            && self
+                .place
+                .is_here(&registers, place::store_vectors(thread, &regs.xmm))
+    }
+
+    /// How many rounds of a repeated instruction lead from these registers to
+    /// those of the place, if any do.
+    fn rounds_to_go(&self, repeat: &Repeat, regs: &Regs) -> Option<u64> {
+        const DIRECTION: u64 = 1 << 10;
+        let wanted = place::by_number(&self.place.registers);
+        let rounds = regs.rcx.checked_sub(wanted[1]).filter(|r| *r != 0)?;
+        let mut way = rounds.wrapping_mul(repeat.size);
+        if regs.flags & DIRECTION != 0 {
+            way = way.wrapping_neg();
+        }
+        let moved = |from: u64, moves: bool| from.wrapping_add(if moves { way } else { 0 });
+        (moved(regs.rsi, repeat.source) == wanted[6]
+            && moved(regs.rdi, repeat.destination) == wanted[7]
+            && wanted[1] != 0)
+            .then_some(rounds)
+    }
+
+    /// The rounds up to the place were made, or all of them.
+    fn between_rounds(
+        &mut self,
+        cache: &mut Cache<'_>,
+        thread: &Thread,
+        regs: &mut Regs,
+        next: u64,
+    ) -> bool {
+        const ZERO: u64 = 1 << 6;
+        let rip = self.place.registers[RIP];
+        let more = core::mem::take(&mut self.rounds_left);
+        let found = self
+            .repeat
+            .and_then(|repeat| repeat.while_zero)
+            .is_some_and(|zero| (regs.flags & ZERO != 0) != zero);
+        let is_over = more == 0 || regs.rcx != 0 || found;
+        regs.rcx = regs.rcx.wrapping_add(more);
+        if is_over {
+            let exit = Exit::Stepped { target: next };
+            self.go_on(cache, regs, exit, next);
+            return false;
+        }
+        if self.is_here(thread, regs) {
+            return true;
+        }
+        regs.rip = cache.step(rip, &mut self.source()).unwrap_or(rip);
+        false
+    }
+
+    /// Notes what differs from the place; after a while the likeliest
+    /// differences come first.
+    fn look(&mut self, registers: &Registers, halves: &[u64; 16]) {
+        if self.sorted {
+            return;
+        }
+        let general = place::by_number(registers);
+        let at = |list: &[u64; 16], number: u8| list[usize::from(number) & 15];
+        let used = self.used;
+        for (condition, misses) in self.conditions[..used].iter().zip(&mut self.misses) {
+            let holds = match *condition {
+                Condition::Register(number, value) => at(&general, number) == value,
+                Condition::Vector(number, value) => at(halves, number) == value,
+                Condition::Memory(address, value) => mem::read::<u64>(address) == Some(value),
+            };
+            *misses += u32::from(!holds);
+        }
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return;
+        }
+        self.sorted = true;
+        // Few, and no allocator: by insertion, which keeps the order of equals.
+        for i in 1..used {
+            let mut j = i;
+            while j > 0 && self.misses[j - 1] < self.misses[j] {
+                self.misses.swap(j - 1, j);
+                self.conditions.swap(j - 1, j);
+                j -= 1;
+            }
+        }
+    }
+}
+
+fn registers_of(regs: &Regs, rip: u64) -> Registers {
+    [
+        regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rdi,
+        regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rax, regs.rcx, regs.rsp, rip, regs.flags,
+    ]
+}
+
+/// The program's code.
+struct Code<'a> {
+    pages: &'a mut [u64; PAGES],
+}
+
+impl Source for Code<'_> {
+    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
+        let len = into.len() as u64;
+        let first = 4096 - (address & 4095);
+        if !self.can_run(address) {
+            return 0;
+        }
+        let len = if first < len && !self.can_run(address + first) {
+            first
+        } else {
+            len
+        };
+        if mem::copy(into.as_mut_ptr() as u64, address, len) {
+            len as usize
+        } else {
+            0
+        }
+    }
+}
+
+impl Code<'_> {
+    /// Whether code on this page can be run from a translation.
+    fn can_run(&mut self, address: u64) -> bool {
+        let page = address & !4095;
+        let place = &mut self.pages[(page >> 12) as usize % PAGES];
+        if *place & !1 != page || *place == 0 {
+            *place = page | u64::from(!is_constant(address));
+        }
+        *place & 1 == 0
+    }
+}
+
+/// Whether the code there stays as it is as long as no call is made. What can
+/// be written may change under the translation.
+fn is_constant(address: u64) -> bool {
+    let vdso = (&raw const crate::MW_VDSO) as u64;
+    let len = core::mem::size_of_val(&crate::MW_VDSO) as u64;
+    if (vdso..vdso + len).contains(&address) || patcher::in_stub(address) {
+        return true;
+    }
+    mem::read::<u8>(address).is_some_and(|byte| !mem::write(address, &byte))
+}
+
+/// Tells the processor to stop at `rip`. False if the kernel does not allow it.
+fn arm(rip: u64) -> bool {
+    if space().breakpoint.get() != 0 {
+        return true;
+    }
+    let mut attributes = [0u64; 17];
+    attributes[0] = 5 | 136 << 32; // PERF_TYPE_BREAKPOINT, size
+    attributes[2] = 1; // every time
+    // exclude_kernel, exclude_hv, remove_on_exec, sigtrap
+    attributes[5] = 1 << 5 | 1 << 6 | 1 << 36 | 1 << 37;
+    attributes[6] = 4 << 32; // HW_BREAKPOINT_X
+    attributes[7] = rip;
+    attributes[8] = 8;
+    const PERF_EVENT_OPEN: u64 = 298;
+    let attributes = attributes.as_ptr() as u64;
+    let fd = sys::call(PERF_EVENT_OPEN, attributes, 0, u64::MAX, u64::MAX, 0, 0);
+    if fd >= 0 {
+        space().breakpoint.set(fd as i32 + 1);
+    }
+    fd >= 0
+}
+
+fn disarm() {
+    let fd = space().breakpoint.replace(0);
+    if fd != 0 {
+        sys::call(nr::CLOSE, fd as u64 - 1, 0, 0, 0, 0, 0);
+    }
+}
