@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Budget, Session};
+use replay::{Arrival, Budget, Position, Session};
 
 /// All that can be seen of a process that stands still: registers, and the
 /// bytes of all its writable memory, mixed.
@@ -119,7 +119,7 @@ fn forks_and_execs() {
 fn a_small_budget_is_kept() {
     let scratch = Scratch::new("session-budget");
     let recorded = scratch.record(&[
-        "python3",
+        "/usr/bin/python3",
         "-c",
         "for i in range(200000):\n  if i % 500 == 0: open('/dev/null').close()",
     ]);
@@ -131,7 +131,11 @@ fn a_small_budget_is_kept() {
     });
     session.go_to_end().unwrap();
     let end = session.event();
-    assert!(session.checkpoints().len() <= 2);
+    assert!(
+        session.checkpoints().len() <= 2,
+        "{:?}",
+        session.checkpoints()
+    );
     for part in [3, 1, 2] {
         assert_eq!(session.go_to(end * part / 4).unwrap(), Arrival::There);
         assert_eq!(session.event(), end * part / 4);
@@ -156,4 +160,88 @@ fn sessions_are_independent() {
     assert!(look(&one) == here);
     other.go_to(one.event()).unwrap();
     assert!(look(&other) == here);
+}
+
+/// Registers of the thread that runs.
+fn registers(session: &Session) -> [u64; 27] {
+    let number = session.thread();
+    let threads = session.threads();
+    threads.iter().find(|t| t.number == number).unwrap().regs
+}
+
+/// Steps through the code between events, instruction by instruction; comes
+/// back to the places it saw, in any order, and backwards one by one.
+fn step_about(program: &str, process: &str) {
+    let scratch = Scratch::new("session-steps");
+    let recorded = scratch.record(&[program]);
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let number = recording.process_named(process).unwrap().number;
+    let mut session = Session::open(&recording, number).unwrap();
+    session.go_to_end().unwrap();
+    let end = session.event();
+    let mut seed = 7u64;
+    let mut random = |below: u64| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) % below
+    };
+    for _ in 0..6 {
+        let first = recording.process(number).unwrap().first_event;
+        let event = first + 1 + random(end - first - 2);
+        session.go_to(event).unwrap();
+        let mut places = vec![(session.position(), registers(&session))];
+        for _ in 0..300 {
+            if session.step(0..0).unwrap() != Arrival::Stepped {
+                break;
+            }
+            places.push((session.position(), registers(&session)));
+        }
+        assert!(places.len() > 20, "{event}: {}", places.len());
+        for pair in places.windows(2) {
+            assert!(pair[0].0 < pair[1].0, "{pair:x?}");
+        }
+        for _ in 0..12 {
+            let (position, regs) = &places[random(places.len() as u64) as usize];
+            assert_eq!(
+                session.go_to_position(*position).unwrap(),
+                Arrival::There,
+                "{position:x?}"
+            );
+            assert_eq!(session.position(), *position);
+            assert_eq!(registers(&session), *regs, "{position:x?}");
+        }
+        let from = places.len() - 1;
+        session.go_to_position(places[from].0).unwrap();
+        for back in (from.saturating_sub(25)..from).rev() {
+            assert!(session.step_back().unwrap());
+            let then = &places[back];
+            // Events have places of their own, one each.
+            for _ in 0..2 {
+                if session.position() == then.0 {
+                    break;
+                }
+                assert!(
+                    matches!(session.position(), Position::Event(_)),
+                    "{:x?} {then:x?}",
+                    session.position()
+                );
+                assert!(session.step_back().unwrap());
+            }
+            assert_eq!(session.position(), then.0);
+        }
+    }
+}
+
+#[test]
+fn steps_forwards_and_back() {
+    step_about(programs::built().join("files").to_str().unwrap(), "files-0");
+}
+
+#[test]
+fn steps_beside_threads_and_preemption() {
+    step_about(
+        programs::built().join("threads_mutex").to_str().unwrap(),
+        "threads_mutex-0",
+    );
 }

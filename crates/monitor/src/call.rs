@@ -15,8 +15,8 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, descriptors, ioctl, log, mem, memory, patcher, process, recorder, replay, signal,
-    stretch, turn,
+    clock, descriptors, ioctl, log, mem, memory, motion, patcher, process, recorder, replay,
+    signal, stretch, turn,
 };
 
 /// In `Regs::slow`: the thread made no call, it was interrupted (in replay).
@@ -29,7 +29,12 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
     if regs.slow == TRANSLATED {
-        if !stretch::has_arrived(thread, regs) {
+        let arrived = if motion::is_on() {
+            motion::came_back(thread, regs)
+        } else {
+            stretch::has_arrived(thread, regs)
+        };
+        if !arrived {
             thread.busy.store(0, Release);
             return;
         }
@@ -75,7 +80,7 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
         if thread.pending.load(Acquire) == 0 {
             if replay::is_on() {
-                regs.rip = stretch::begin(thread, regs.rip);
+                replay::set_out(thread, regs);
             }
             return;
         }

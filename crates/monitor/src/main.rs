@@ -22,6 +22,7 @@ mod ioctl;
 mod log;
 mod mem;
 mod memory;
+mod motion;
 mod patcher;
 mod place;
 mod player;

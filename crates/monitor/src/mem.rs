@@ -44,6 +44,13 @@ pub fn read_own<T: Copy + Plain>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast::<T>()) })
 }
 
+/// Reads a word of the monitor's own, at an address and offset.
+pub fn read_at(address: u64, offset: u64) -> u64 {
+    let mut word = 0u64;
+    copy((&raw mut word) as u64, address + offset, 8);
+    word
+}
+
 /// Writes a value into the program's memory.
 pub fn write<T: Copy + Plain>(address: u64, value: &T) -> bool {
     let len = core::mem::size_of::<T>() as u64;

@@ -61,6 +61,7 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
             start: 0,
             length: 0,
             traps: 0,
+            original: [0; patch::ORIGINAL_MAX],
         };
     }
     entry.traps = entry.traps.saturating_add(1);
@@ -78,6 +79,7 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
         entry.resume = stub.resume;
         entry.start = plan.patch_start;
         entry.length = plan.patch_len as u32;
+        entry.original = plan.original;
     }
     cell.set(entry);
     (entry.call != 0).then_some(entry.call)
@@ -251,18 +253,76 @@ pub fn to_program(rip: u64) -> u64 {
     if !in_stub(rip) {
         return rip;
     }
-    // The word before the place to go on is the site; relocated instructions
-    // follow it.
-    let site = mem::read::<u64>(rip - 8).unwrap_or(0);
-    match find(site).map(|i| space().patches[i].get()) {
-        Some(entry) if entry.resume == rip => site + 2,
-        Some(entry) if entry.call == rip => site,
-        _ => space()
-            .patches
-            .iter()
-            .map(core::cell::Cell::get)
-            .find(|e| e.call != 0 && (e.call == rip || e.resume == rip))
-            .map_or(rip, |e| if e.call == rip { e.site } else { e.site + 2 }),
+    entries()
+        .find_map(|entry| {
+            let parts = Parts::of(&entry);
+            if (parts.entry..entry.call).contains(&rip) {
+                Some(entry.start + (rip - parts.entry))
+            } else if (entry.call..entry.resume).contains(&rip) {
+                Some(entry.site)
+            } else if (entry.resume..=parts.back_jump).contains(&rip) {
+                Some(entry.site + 2 + (rip - entry.resume))
+            } else {
+                None
+            }
+        })
+        .unwrap_or(rip)
+}
+
+fn entries() -> impl Iterator<Item = Patched> {
+    let patches = space().patches.iter().map(core::cell::Cell::get);
+    patches.filter(|entry| entry.call != 0)
+}
+
+/// Where the parts of a stub are (see the `patch` crate).
+struct Parts {
+    entry: u64,
+    /// The jump back to the program.
+    back_jump: u64,
+}
+
+impl Parts {
+    fn of(entry: &Patched) -> Parts {
+        let end = entry.start + u64::from(entry.length);
+        Parts {
+            entry: entry.call - entry.site.saturating_sub(entry.start),
+            back_jump: entry.resume + end.saturating_sub(entry.site + 2),
+        }
+    }
+}
+
+/// Where the instruction that the program has at `rip` is run from, if it was
+/// moved to a stub.
+pub fn moved_to(rip: u64) -> u64 {
+    let entry = entries().find(|entry| entry.site == rip || is_inside(entry, rip));
+    match entry {
+        Some(entry) if rip == entry.site => entry.call,
+        Some(entry) if rip < entry.site => Parts::of(&entry).entry + (rip - entry.start),
+        Some(entry) => entry.resume + (rip - entry.site - 2),
+        None => rip,
+    }
+}
+
+/// Whether anything on a page was patched.
+pub fn is_on_page(page: u64) -> bool {
+    entries().any(|entry| {
+        let end = entry.start + u64::from(entry.length);
+        entry.start < page + 4096 && page < end
+    })
+}
+
+/// Puts the program's own bytes over patched ones: `bytes` are those at
+/// `address`.
+pub fn show_original(address: u64, bytes: &mut [u8]) {
+    for entry in entries().filter(is_in_place) {
+        let original = entry.original.iter().take(entry.length as usize);
+        for (i, byte) in (0..).zip(original) {
+            if let Some(at) = (entry.start + i).checked_sub(address)
+                && let Some(place) = bytes.get_mut(at as usize)
+            {
+                *place = *byte;
+            }
+        }
     }
 }
 

@@ -45,6 +45,12 @@ pub fn stop(thread: &Thread, why: u32) {
         player
             .event
             .store(thread.process().log.next_event.get(), Relaxed);
+        player.transfers.store(space().transfers.get(), Relaxed);
+        let rip = mem::read_at(
+            thread.regs_at.get(),
+            core::mem::offset_of!(Regs, rip) as u64,
+        );
+        player.rip.store(patcher::to_program(rip), Relaxed);
         player.thread.store(thread.number.get(), Relaxed);
         player.views.store(views, Relaxed);
         player.reason.store(why, Relaxed);

@@ -14,7 +14,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, log, mem, recorder, replay, signal, stretch, turn};
+use crate::{call, descriptors, log, mem, recorder, replay, signal, turn};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -153,7 +153,7 @@ pub fn go(thread: &Thread, regs: &Regs) -> ! {
     let place = regs_place(thread.this.get());
     let mut regs = *regs;
     if replay::is_on() {
-        regs.rip = stretch::begin(thread, regs.rip);
+        replay::set_out(thread, &mut regs);
     }
     thread.busy.store(0, Release);
     thread.regs_at.set(place as u64);

@@ -21,7 +21,7 @@ use crate::capture::{self, Message};
 use crate::place::Place;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{log, mem, player, process, sharing};
+use crate::{log, mem, motion, player, process, sharing, stretch};
 
 /// Whether this process replays.
 #[inline]
@@ -549,6 +549,7 @@ pub fn arrived(thread: &Thread, regs: &Regs) {
     let interrupted = regs.slow == crate::call::INTERRUPTED;
     thread.regs_at.set((&raw const *regs) as u64);
     thread.waits.set(0);
+    motion::end();
     thread.call.set(if interrupted {
         0
     } else {
@@ -732,6 +733,24 @@ pub fn interruption(thread: &Thread) -> Option<Place> {
     Place::of_record(&record)
 }
 
+/// Where the thread faults, if that is what the log has next for it.
+pub fn fault_to_come(thread: &Thread) -> Option<Place> {
+    let process = thread.process();
+    let record = peek(process)?;
+    let faults = record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::FAULT;
+    if !faults || process.log.thread.get() != thread.number.get() {
+        return None;
+    }
+    Place::of_record(&record)
+}
+
+/// The thread leaves for the program.
+pub fn set_out(thread: &Thread, regs: &mut Regs) {
+    if !motion::begin(thread, regs) {
+        regs.rip = stretch::begin(thread, regs.rip);
+    }
+}
+
 /// The thread has arrived where it was interrupted: what came then comes now.
 pub fn interrupted(thread: &Thread, regs: &mut Regs) {
     let process = thread.process();
@@ -837,6 +856,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         diverge(thread, difference::MEMORY, 0, at, args[0]);
     }
     crate::memory::forget_code(number, args, result);
+    motion::code_changed();
     result
 }
 
@@ -911,6 +931,7 @@ pub fn patched(thread: &Thread, stub: u64) {
         diverge(thread, difference::MEMORY, 1, record.values[1], stub);
     }
     consume_silent(thread.process());
+    motion::code_changed();
 }
 
 /// Whether a player stops in this process: it is the last of its path.

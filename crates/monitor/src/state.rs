@@ -90,6 +90,8 @@ pub struct Patched {
     pub start: u64,
     pub length: u32,
     pub traps: u32,
+    /// What the program had at `start`.
+    pub original: [u8; patch::ORIGINAL_MAX],
 }
 
 pub const POOLS_MAX: usize = 256;
@@ -129,6 +131,10 @@ pub struct Space {
     pub breakpoint: Cell<i32>,
     /// In replay: there is memory for translated code.
     pub translates: Cell<u32>,
+    /// In replay: motion between events is possible.
+    pub moves: Cell<u32>,
+    /// And how many control transfers were taken since the last event.
+    pub transfers: Cell<u64>,
     /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
     pub player: Cell<u32>,
     pub arena_fd: Cell<i32>,

@@ -54,7 +54,7 @@ struct Stretch {
     translates: bool,
 }
 
-const PAGES: usize = 64;
+pub const PAGES: usize = 64;
 
 /// Room for the above; the cache comes behind.
 const STRETCH_ROOM: u64 = 0x2000;
@@ -378,7 +378,7 @@ impl Stretch {
     }
 }
 
-fn registers_of(regs: &Regs, rip: u64) -> Registers {
+pub fn registers_of(regs: &Regs, rip: u64) -> Registers {
     [
         regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rdi,
         regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rax, regs.rcx, regs.rsp, rip, regs.flags,
@@ -386,8 +386,8 @@ fn registers_of(regs: &Regs, rip: u64) -> Registers {
 }
 
 /// The program's code.
-struct Code<'a> {
-    pages: &'a mut [u64; PAGES],
+pub struct Code<'a> {
+    pub pages: &'a mut [u64; PAGES],
 }
 
 impl Source for Code<'_> {

@@ -28,6 +28,10 @@ pub const SLOTS_MAX: u64 = 8192;
 pub const TRANSLATION_BASE: u64 = MONITOR_BASE + 0x1_0000_0000;
 pub const TRANSLATION_SIZE: u64 = 0x200_0000;
 
+/// The same, for motion between events.
+pub const MOTION_BASE: u64 = MONITOR_BASE + 0x1_1000_0000;
+pub const MOTION_SIZE: u64 = 0x400_0000;
+
 /// Where calls that may block put their results while other threads run.
 pub const SCRATCH_BASE: u64 = MONITOR_BASE + 0x4_0000_0000;
 pub const SCRATCH_SIZE: u64 = 0x11_0000;

@@ -77,6 +77,12 @@ pub mod reason {
     pub const END: u32 = 2;
     /// What happened is not what happened then: see its [`Stream`].
     pub const DIVERGED: u32 = 3;
+    /// Before the instruction at one of its breakpoints.
+    pub const BREAKPOINT: u32 = 4;
+    /// At the place between two events that it was to run to.
+    pub const GOAL: u32 = 5;
+    /// The instruction, or the range of them, has been executed.
+    pub const STEPPED: u32 = 6;
 }
 
 /// A replaying process that is led by somebody: it runs until it shall stop,
@@ -100,9 +106,45 @@ pub struct Player {
     pub until: AtomicU64,
     /// The event it is about to do.
     pub event: AtomicU64,
+    /// Since the event before: how many control transfers were taken. (Known
+    /// if it was run with `motion`.)
+    pub transfers: AtomicU64,
+    /// Where it is: an address of the program.
+    pub rip: AtomicU64,
+    /// 1 = it may be stopped between events, too, by what follows.
+    pub motion: AtomicU32,
+    /// 1 = after one instruction, or as many as begin in `range`.
+    pub step: AtomicU32,
+    pub range: [AtomicU64; 2],
+    /// Before event `goal_event`, when `goal_transfers` were taken since the
+    /// one before, at `goal_rip`.
+    pub goal_event: AtomicU64,
+    pub goal_transfers: AtomicU64,
+    pub goal_rip: AtomicU64,
+    /// Counts changes of the breakpoints.
+    pub version: AtomicU32,
+    pub breakpoint_count: AtomicU32,
+    pub breakpoints: [AtomicU64; BREAKPOINTS],
 }
 
-pub const PLAYERS: usize = 4096;
+impl Player {
+    /// The addresses it has breakpoints at.
+    pub fn all_breakpoints(&self) -> impl Iterator<Item = u64> {
+        use core::sync::atomic::Ordering::Relaxed;
+        let count = self.breakpoint_count.load(Relaxed) as usize;
+        self.breakpoints
+            .iter()
+            .take(count)
+            .map(|address| address.load(Relaxed))
+    }
+
+    pub fn has_breakpoint(&self, address: u64) -> bool {
+        self.all_breakpoints().any(|found| found == address)
+    }
+}
+
+pub const BREAKPOINTS: usize = 256;
+pub const PLAYERS: usize = 512;
 
 /// Where a player shows its threads, in its own memory.
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;

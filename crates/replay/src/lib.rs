@@ -12,9 +12,9 @@ mod session;
 mod stream;
 mod turns;
 
-pub use player::ThreadState;
+pub use player::{Inside, ThreadState};
 pub use run::{Difference, Outcome, Verdict, verify};
-pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Region, Session};
+pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Position, Region, Session};
 
 /// Why nothing could be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,8 @@ pub enum Error {
     Died { pid: i32 },
     #[error("processes that share memory wrote more than replay has room for")]
     JournalFull,
+    #[error("a checkpoint can be taken at an event, not between two")]
+    NotAtAnEvent,
     #[error("there is no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
     #[error(transparent)]

@@ -46,6 +46,35 @@ pub enum Stop {
     End,
     /// It came to something else than the recording.
     Diverged,
+    /// Before the instruction at a breakpoint.
+    Breakpoint,
+    /// At the place between events that it was to run to.
+    Goal,
+    /// What was to be stepped over has been executed.
+    Stepped,
+}
+
+/// How a player is to move between events. By default it cannot be stopped
+/// there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Motion {
+    /// It stops before the instructions at these addresses.
+    pub breakpoints: Vec<u64>,
+    /// It stops at this place.
+    pub goal: Option<Inside>,
+    /// It stops after one instruction, or as many as begin in the range.
+    pub step: Option<std::ops::Range<u64>>,
+}
+
+/// A place between two events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inside {
+    /// The event that comes next.
+    pub event: u64,
+    /// How many control transfers were taken since the one before.
+    pub transfers: u64,
+    /// As a goal, 0 is the first instruction after those.
+    pub address: u64,
 }
 
 /// A process at a place in a [`ReplayFile`].
@@ -140,6 +169,9 @@ impl Player {
         match self.at(file).reason.load(Relaxed) {
             reason::END => Stop::End,
             reason::DIVERGED => Stop::Diverged,
+            reason::BREAKPOINT => Stop::Breakpoint,
+            reason::GOAL => Stop::Goal,
+            reason::STEPPED => Stop::Stepped,
             _ => Stop::Event,
         }
     }
@@ -150,6 +182,21 @@ impl Player {
         place.until.store(event, Relaxed);
         place.state.store(state::RUNNING, Release);
         self.order(file, command::RUN)
+    }
+
+    /// The place it stands at.
+    pub fn inside(&self, file: &ReplayFile) -> Inside {
+        let place = self.at(file);
+        Inside {
+            event: place.event.load(Relaxed),
+            transfers: place.transfers.load(Relaxed),
+            address: place.rip.load(Relaxed),
+        }
+    }
+
+    /// Says how it is to move from now on.
+    pub fn set_motion(&self, file: &ReplayFile, motion: &Motion) {
+        set_motion(self.at(file), motion);
     }
 
     /// Has it stop at the next event it comes to.
@@ -211,6 +258,7 @@ impl Player {
         let place = place_in(file, to);
         place.command.store(command::NONE, Relaxed);
         place.until.store(0, Relaxed);
+        set_motion(place, &Motion::default());
         place.state.store(state::RUNNING, Release);
         self.at(file).fork_to.store(to as u32, Relaxed);
         self.order(file, command::FORK)?;
@@ -275,6 +323,40 @@ impl Drop for Player {
             }
         }
     }
+}
+
+fn set_motion(place: &Place, motion: &Motion) {
+    /// So that no two lists of breakpoints are taken for the same.
+    static VERSION: AtomicU32 = AtomicU32::new(0);
+    if !place
+        .all_breakpoints()
+        .eq(motion.breakpoints.iter().copied())
+    {
+        for (to, address) in place.breakpoints.iter().zip(&motion.breakpoints) {
+            to.store(*address, Relaxed);
+        }
+        let count = motion.breakpoints.len().min(place.breakpoints.len());
+        place.breakpoint_count.store(count as u32, Relaxed);
+        place
+            .version
+            .store(VERSION.fetch_add(1, Relaxed) + 1, Release);
+    }
+    let nowhere = Inside {
+        event: u64::MAX,
+        transfers: u64::MAX,
+        address: u64::MAX,
+    };
+    let goal = motion.goal.unwrap_or(nowhere);
+    place.goal_event.store(goal.event, Relaxed);
+    place.goal_transfers.store(goal.transfers, Relaxed);
+    place.goal_rip.store(goal.address, Relaxed);
+    let range = motion.step.clone().unwrap_or(0..0);
+    place.range[0].store(range.start, Relaxed);
+    place.range[1].store(range.end, Relaxed);
+    let steps = motion.step.is_some();
+    place.step.store(u32::from(steps), Relaxed);
+    let moves = *motion != Motion::default();
+    place.motion.store(u32::from(moves), Release);
 }
 
 fn place_in(file: &ReplayFile, place: usize) -> &Place {

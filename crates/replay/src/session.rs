@@ -24,7 +24,7 @@ use recording::process::Began;
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{self, Shared};
-use crate::player::{Player, Stop, ThreadState};
+use crate::player::{Inside, Motion, Player, Stop, ThreadState};
 use crate::run::{Difference, difference_of};
 use crate::stream::{Stream, streams_of};
 
@@ -69,11 +69,55 @@ pub struct CheckpointInfo {
     pub kept: bool,
 }
 
+/// A place in the run of a process. Places are in the order in which the
+/// process comes to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// About to do this event.
+    Event(u64),
+    /// Between two events.
+    Inside(Inside),
+}
+
+impl Position {
+    /// The event that comes next.
+    pub fn event(&self) -> u64 {
+        match self {
+            Position::Event(event) => *event,
+            Position::Inside(inside) => inside.event,
+        }
+    }
+
+    fn key(&self) -> (u64, u64, u64) {
+        match self {
+            Position::Event(event) => (*event, u64::MAX, 0),
+            // Without control transfers, addresses only rise.
+            Position::Inside(inside) => (inside.event, inside.transfers, inside.address),
+        }
+    }
+}
+
+impl PartialOrd for Position {
+    fn partial_cmp(&self, other: &Position) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Position {
+    fn cmp(&self, other: &Position) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
 /// Where a process came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Before the event it was to go to.
+    /// At the place it was to go to.
     There,
+    /// Before the instruction at a breakpoint.
+    Breakpoint,
+    /// What was to be stepped over has been executed.
+    Stepped,
     /// Its log ends before.
     End,
     /// Somebody asked for it to stop (see [`Session::interrupter`]).
@@ -113,6 +157,7 @@ struct Track {
     free: Vec<usize>,
     /// The stream that is watched, in the file's table.
     watched: usize,
+    first_event: u64,
 }
 
 /// See the module.
@@ -212,6 +257,231 @@ impl<'r> Session<'r> {
                 process: self.process,
             }),
         }
+    }
+
+    /// The place the process stands at.
+    pub fn position(&self) -> Position {
+        self.here().map_or(Position::Event(0), Track::position)
+    }
+
+    /// Goes to a place, forwards or back.
+    pub fn go_to_position(&mut self, position: Position) -> Result<Arrival, Error> {
+        let goal = match position {
+            Position::Event(event) => return self.go_to(event),
+            Position::Inside(goal) => goal,
+        };
+        if self.position() == position {
+            return Ok(Arrival::There);
+        }
+        // The stretch is run from its beginning, so that all is counted; the
+        // event before it may be the end of another image.
+        let is_before = matches!(self.position(), Position::Inside(now)
+            if now.event == goal.event && self.position() < position);
+        let first = self
+            .streams
+            .get(self.image_at(goal.event))
+            .map_or(0, |s| s.first_event);
+        if !is_before && goal.event > first {
+            match self.go_to(goal.event - 1)? {
+                Arrival::There => {}
+                other => return Ok(other),
+            }
+        }
+        let motion = Motion {
+            goal: Some(goal),
+            ..Motion::default()
+        };
+        self.advance(&motion, Position::Event(goal.event))
+    }
+
+    /// Runs on until it comes to one of the addresses, or to `limit`.
+    pub fn run(&mut self, breakpoints: &[u64], limit: Position) -> Result<Arrival, Error> {
+        let motion = Motion {
+            breakpoints: breakpoints.to_vec(),
+            goal: match limit {
+                Position::Inside(goal) => Some(goal),
+                Position::Event(_) => None,
+            },
+            step: None,
+        };
+        self.advance(&motion, limit)
+    }
+
+    /// Executes one instruction, or as many as begin in `range`. An event may
+    /// be part of it.
+    pub fn step(&mut self, range: std::ops::Range<u64>) -> Result<Arrival, Error> {
+        let motion = Motion {
+            step: Some(range),
+            ..Motion::default()
+        };
+        self.advance(&motion, Position::Event(u64::MAX))
+    }
+
+    fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
+        let (budget, interrupt) = (self.budget, Arc::clone(&self.interrupt));
+        interrupt.store(false, Relaxed);
+        loop {
+            let next_id = &mut self.next_id;
+            let Some(track) = self.tracks.get_mut(&self.at) else {
+                return Err(Error::NoLog {
+                    process: self.process,
+                });
+            };
+            let arrival = track.advance(motion, limit, budget, &interrupt, next_id)?;
+            // An exec leads to the next image.
+            let more = self.at + 1 < self.streams.len();
+            let event = track.event();
+            if arrival != Arrival::End || !more || event >= limit.event() {
+                return Ok(arrival);
+            }
+            self.track(self.at + 1)?;
+            self.at += 1;
+            let (budget, next_id) = (self.budget, &mut self.next_id);
+            if let Some(track) = self.tracks.get_mut(&self.at) {
+                let first = track.first_event;
+                track.go_to(first, budget, &interrupt, next_id)?;
+            }
+            if motion.step.is_some() {
+                return Ok(Arrival::Stepped);
+            }
+        }
+    }
+
+    /// Goes back to the last place before here at which the process came to
+    /// one of the addresses and `wanted` says so. False: there is none, and it
+    /// stands where it stood.
+    pub fn run_back(
+        &mut self,
+        breakpoints: &[u64],
+        mut wanted: impl FnMut(&Session<'r>) -> bool,
+    ) -> Result<bool, Error> {
+        let here = self.position();
+        let mut limit = here;
+        loop {
+            // From the last checkpoint before the limit to the limit.
+            let before = self
+                .checkpoints()
+                .into_iter()
+                .map(|c| c.event)
+                .filter(|event| Position::Event(*event) < limit)
+                .max();
+            let from = before.unwrap_or(self.first_event());
+            self.go_to(from)?;
+            let start = self.position();
+            let mut last = None;
+            while self.position() < limit {
+                match self.run(breakpoints, limit)? {
+                    Arrival::Breakpoint if self.position() < limit => {
+                        if wanted(self) {
+                            last = Some(self.position());
+                        }
+                    }
+                    Arrival::Interrupted => {
+                        self.go_to_position(here)?;
+                        return Ok(false);
+                    }
+                    _ => break,
+                }
+            }
+            if let Some(found) = last {
+                self.go_to_position(found)?;
+                return Ok(true);
+            }
+            if from <= self.first_event() || start >= limit {
+                self.go_to_position(here)?;
+                return Ok(false);
+            }
+            limit = start;
+        }
+    }
+
+    /// Goes back by one instruction. False: this is the beginning.
+    pub fn step_back(&mut self) -> Result<bool, Error> {
+        let here = self.position();
+        let event = here.event();
+        let first = self
+            .streams
+            .get(self.image_at(event))
+            .map_or(0, |s| s.first_event);
+        if event <= first {
+            return Ok(false);
+        }
+        // The stretch that ends here, from its beginning or from the last
+        // control transfer on.
+        let transfers = match here {
+            Position::Inside(inside) => Some(inside.transfers),
+            Position::Event(_) => None,
+        };
+        let last = match transfers {
+            // The first instruction of the stretch: the event is before it.
+            Some(count) => self.last_before(here, event, count)?,
+            None => self.last_of(event)?,
+        };
+        match last {
+            Some(position) => self.go_to_position(position)?,
+            None => self.go_to(event - 1)?,
+        };
+        Ok(true)
+    }
+
+    /// The last place before `here` that has `count` control transfers, or one
+    /// less.
+    fn last_before(
+        &mut self,
+        here: Position,
+        event: u64,
+        count: u64,
+    ) -> Result<Option<Position>, Error> {
+        for count in [Some(count), count.checked_sub(1)].into_iter().flatten() {
+            let start = Inside {
+                event,
+                transfers: count,
+                address: 0,
+            };
+            self.go_to_position(Position::Inside(start))?;
+            let mut last = None;
+            while self.position() < here {
+                last = Some(self.position());
+                if self.step(0..0)? != Arrival::Stepped || self.position().event() != event {
+                    break;
+                }
+            }
+            if last.is_some() {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last place in the stretch before an event.
+    fn last_of(&mut self, event: u64) -> Result<Option<Position>, Error> {
+        let far = Inside {
+            event,
+            transfers: u64::MAX - 1,
+            address: u64::MAX,
+        };
+        self.go_to_position(Position::Inside(Inside {
+            transfers: 0,
+            address: 0,
+            ..far
+        }))?;
+        if self.position() == Position::Event(event) {
+            return Ok(None);
+        }
+        // How many control transfers there are is known at its end.
+        let motion = Motion {
+            goal: Some(far),
+            ..Motion::default()
+        };
+        self.advance(&motion, Position::Event(event))?;
+        let count = self
+            .here()
+            .map_or(0, |track| track.current.inside(&track.file).transfers);
+        self.last_before(Position::Event(event), event, count)
+    }
+
+    fn first_event(&self) -> u64 {
+        self.streams.first().map_or(0, |s| s.first_event)
     }
 
     /// Goes to the end of the process's log.
@@ -363,6 +633,7 @@ impl Track {
             checkpoints: Vec::new(),
             free: (1..PLAYERS).rev().collect(),
             watched: path.last().copied().unwrap_or(0),
+            first_event: stream.first_event,
         };
         track.leave_copy(false, next_id)?;
         Ok(track)
@@ -372,6 +643,14 @@ impl Track {
         self.current.event(&self.file)
     }
 
+    fn position(&self) -> Position {
+        let inside = self.current.inside(&self.file);
+        match self.current.stop(&self.file) {
+            Stop::Breakpoint | Stop::Goal | Stop::Stepped => Position::Inside(inside),
+            Stop::Event | Stop::End | Stop::Diverged => Position::Event(inside.event),
+        }
+    }
+
     fn take_place(&mut self) -> Result<usize, Error> {
         self.free.pop().ok_or(Error::TooMany(PLAYERS))
     }
@@ -379,6 +658,10 @@ impl Track {
     fn leave_copy(&mut self, kept: bool, next_id: &mut u32) -> Result<CheckpointId, Error> {
         let event = self.event();
         let at = self.checkpoints.partition_point(|c| c.event < event);
+        if let Position::Inside(_) = self.position() {
+            // Named places are at events: the one that comes next is behind.
+            return Err(Error::NotAtAnEvent);
+        }
         if let Some(there) = self.checkpoints.get_mut(at)
             && there.event == event
         {
@@ -462,12 +745,15 @@ impl Track {
             self.free.push(old.place);
             self.cost = cost;
         }
-        self.run_to(event, budget, interrupt, next_id)
+        let limit = Position::Event(event);
+        self.advance(&Motion::default(), limit, budget, interrupt, next_id)
     }
 
-    fn run_to(
+    /// Runs on to `limit` at most, or until the motion says to stop.
+    fn advance(
         &mut self,
-        event: u64,
+        motion: &Motion,
+        limit: Position,
         budget: Budget,
         interrupt: &AtomicBool,
         next_id: &mut u32,
@@ -476,23 +762,29 @@ impl Track {
             match self.current.stop(&self.file) {
                 Stop::End => return Ok(Arrival::End),
                 Stop::Diverged => return Ok(Arrival::Diverged(self.difference())),
-                Stop::Event if self.event() >= event => return Ok(Arrival::There),
-                Stop::Event if interrupt.load(Relaxed) => return Ok(Arrival::Interrupted),
-                Stop::Event => {}
+                _ if self.position() >= limit => return Ok(Arrival::There),
+                _ if interrupt.load(Relaxed) => return Ok(Arrival::Interrupted),
+                _ => {}
             }
             let begun = Instant::now();
-            self.current.run(&self.file, event)?;
-            let mut limit = begun + STRIDE;
-            while !self.current.wait(&self.file, Some(limit))? {
+            self.current.set_motion(&self.file, motion);
+            self.current.run(&self.file, limit.event())?;
+            let mut next = begun + STRIDE;
+            while !self.current.wait(&self.file, Some(next))? {
                 // Time for a copy, or to look up: at the next event.
                 self.current.halt(&self.file);
-                limit = Instant::now() + STRIDE;
+                next = Instant::now() + STRIDE;
             }
             self.cost += begun.elapsed();
-            let reached = self.current.stop(&self.file);
-            if reached == Stop::Event && self.event() < event && !interrupt.load(Relaxed) {
-                self.leave_copy(false, next_id)?;
-                self.thin(budget);
+            match self.current.stop(&self.file) {
+                Stop::Breakpoint => return Ok(Arrival::Breakpoint),
+                Stop::Goal => return Ok(Arrival::There),
+                Stop::Stepped => return Ok(Arrival::Stepped),
+                Stop::Event if self.event() < limit.event() && !interrupt.load(Relaxed) => {
+                    self.leave_copy(false, next_id)?;
+                    self.thin(budget);
+                }
+                _ => {}
             }
         }
     }

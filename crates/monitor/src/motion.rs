@@ -1,0 +1,403 @@
+//! In replay, led by somebody: motion between two events, instruction by
+//! instruction if that is wanted.
+//!
+//! The code of a stretch is run from translations (the `translate` crate) that
+//! count the control transfers it takes. So a place in a stretch has an exact
+//! name, how many were taken since the event before and the address, and can
+//! be come back to. Breakpoints are addresses that are not translated: the
+//! thread comes back here instead of passing them. No byte of the program
+//! changes.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use protocol::layout::{MOTION_BASE, MOTION_SIZE};
+use protocol::replay::{Player, reason};
+use translate::{Cache, Exit, Flow, Options, Source};
+
+use crate::arch::{self, Regs};
+use crate::place::{Place, RIP};
+use crate::state::{Thread, space};
+use crate::stretch::{Code, PAGES, registers_of};
+use crate::sys::{self, nr};
+use crate::{patcher, place, player, replay};
+
+/// More than any stretch takes.
+const NO_LIMIT: u64 = 1 << 62;
+
+struct Motion {
+    /// The thread is in a stretch that is run from translations.
+    is_on: bool,
+    /// How many control transfers may be taken.
+    allowed: u64,
+    /// Where the log says the stretch ends, if not at a call: an interruption,
+    /// or a fault of the program's own.
+    place: Option<Place>,
+    is_fault: bool,
+    /// Addresses that are not translated, and for which state of the player's
+    /// list and which end that was.
+    refused: [u64; REFUSED],
+    refused_len: usize,
+    version: u32,
+    place_rip: u64,
+    goal_rip: u64,
+    /// Translations may be run no more.
+    stale: bool,
+    /// One instruction is under way, and that is all that was asked for.
+    one: bool,
+    pages: [u64; PAGES],
+    patched: [u64; PAGES],
+}
+
+const REFUSED: usize = protocol::replay::BREAKPOINTS + 2;
+const ROOM: u64 = 0x4000;
+const _: () = assert!(core::mem::size_of::<Motion>() as u64 <= ROOM);
+
+fn map() {
+    if space().moves.get() != 0 {
+        return;
+    }
+    let flags =
+        sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE | sys::MAP_NORESERVE;
+    let (at, len) = (MOTION_BASE, MOTION_SIZE);
+    if sys::call(nr::MMAP, at, len, 7, flags, u64::MAX, 0) != at as i64 {
+        sys::die(b"no memory for translated code");
+    }
+    let fresh = Motion {
+        is_on: false,
+        allowed: 0,
+        place: None,
+        is_fault: false,
+        refused: [0; REFUSED],
+        refused_len: 0,
+        version: u32::MAX,
+        place_rip: 0,
+        goal_rip: 0,
+        stale: true,
+        one: false,
+        pages: [0; PAGES],
+        patched: [0; PAGES],
+    };
+    // SAFETY: memory just mapped for it.
+    unsafe { core::ptr::write(at as *mut Motion, fresh) };
+    space().moves.set(1);
+}
+
+fn parts() -> (&'static mut Motion, Cache<'static>) {
+    let cache = MOTION_BASE + ROOM;
+    let len = (MOTION_SIZE - ROOM) as usize;
+    // SAFETY: mapped and filled by `map`. Replay has one thread in the kernel,
+    // and each way into this file asks once and hands both on, so nobody else
+    // has a reference; translated code runs only after those are gone.
+    let (motion, memory) = unsafe {
+        (
+            &mut *(MOTION_BASE as *mut Motion),
+            core::slice::from_raw_parts_mut(cache as *mut u8, len),
+        )
+    };
+    match Cache::new(memory, cache) {
+        Some(cache) => (motion, cache),
+        None => sys::die(b"the translation cache has a wrong size"),
+    }
+}
+
+/// Whether the running thread came from this kind of translated code.
+pub fn is_on() -> bool {
+    space().moves.get() != 0 && parts().0.is_on
+}
+
+/// Code may have changed: a call about memory was made, or a site patched.
+pub fn code_changed() {
+    if space().moves.get() != 0 {
+        parts().0.stale = true;
+    }
+}
+
+/// The stretch is over: an event comes.
+pub fn end() {
+    if space().moves.get() != 0 {
+        parts().0.is_on = false;
+    }
+}
+
+/// A thread is about to go on in the program: if somebody wants to stop it
+/// before its next event, sees to that. Returns whether that is so; then
+/// `regs` say where it goes on.
+pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
+    let wanted = player::this().is_some_and(|player| {
+        player.motion.load(Relaxed) != 0 && replay::is_watched(thread.process())
+    });
+    if !wanted {
+        return false;
+    }
+    map();
+    let (motion, mut cache) = parts();
+    motion.is_on = true;
+    space().transfers.set(0);
+    motion.one = false;
+    motion.place = replay::interruption(thread);
+    motion.is_fault = false;
+    if motion.place.is_none() {
+        motion.place = replay::fault_to_come(thread);
+        motion.is_fault = motion.place.is_some();
+    }
+    thread.regs_at.set((&raw const *regs) as u64);
+    thread.call.set(0);
+    // The program's own code is run, as it was before sites were patched.
+    regs.rip = patcher::to_program(regs.rip);
+    let stepped = player::this().is_some_and(|player| is_step_over(player, regs.rip));
+    if stepped {
+        player::stop(thread, reason::STEPPED);
+    }
+    if motion.go_on(&mut cache, thread, regs, None, stepped) {
+        thread.slow_return.set(regs.rip);
+        thread.saved_rcx.set(regs.rcx);
+        regs.rip = arch::mw_entry_interrupted as *const () as u64;
+    }
+    true
+}
+
+/// Translated code came back. Returns whether the thread has arrived where it
+/// was interrupted; if not, `regs` say where it goes on.
+pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
+    let (motion, mut cache) = parts();
+    let exit = cache.exit();
+    let taken = motion.allowed.wrapping_sub(cache.count());
+    space().transfers.set(space().transfers.get() + taken);
+    motion.allowed = cache.count();
+    let target = match exit {
+        Exit::Open { target, .. } | Exit::Counted { target } | Exit::Stepped { target } => target,
+        Exit::Goal { resume } => resume,
+    };
+    regs.rip = target;
+    thread.regs_at.set((&raw const *regs) as u64);
+    thread.call.set(0);
+    let mut stopped = false;
+    if core::mem::take(&mut motion.one) {
+        let asked = player::this().is_some_and(|p| is_step_over(p, target));
+        if asked {
+            player::stop(thread, reason::STEPPED);
+            stopped = true;
+        }
+    }
+    motion.go_on(&mut cache, thread, regs, Some(exit), stopped)
+}
+
+/// Whether the step that was asked for is done when the thread is at `pc`.
+fn is_step_over(player: &Player, pc: u64) -> bool {
+    let [from, to] = &player.range;
+    player.step.load(Relaxed) != 0 && !(from.load(Relaxed)..to.load(Relaxed)).contains(&pc)
+}
+
+impl Motion {
+    /// Finds out what is next for a thread at `regs.rip`, an address of the
+    /// program; `passed`: what stops there has been seen to. Returns whether
+    /// this is where it was interrupted.
+    fn go_on(
+        &mut self,
+        cache: &mut Cache<'_>,
+        thread: &Thread,
+        regs: &mut Regs,
+        mut exit: Option<Exit>,
+        mut passed: bool,
+    ) -> bool {
+        loop {
+            let Some(player) = player::this().filter(|p| p.motion.load(Relaxed) != 0) else {
+                // From here on it runs by itself.
+                self.is_on = false;
+                let pc = patcher::moved_to(regs.rip);
+                regs.rip = crate::stretch::begin(thread, pc);
+                return false;
+            };
+            let pc = regs.rip;
+            let goal = self.goal(thread, player, pc);
+            self.refuse(cache, player, goal);
+            if let Some(place) = self.place.filter(|place| place.registers[RIP] == pc) {
+                let registers = registers_of(regs, pc);
+                let is_here = place.has_equal_registers(&registers)
+                    && (self.is_fault
+                        || place.is_here(&registers, place::store_vectors(thread, &regs.xmm)));
+                if is_here {
+                    // A fault comes by itself, where the program's code is.
+                    self.is_on = false;
+                    return !self.is_fault;
+                }
+            }
+            if !passed && goal == Some(pc) {
+                player::stop(thread, reason::GOAL);
+                passed = true;
+                continue;
+            }
+            if !passed && player.has_breakpoint(pc) {
+                player::stop(thread, reason::BREAKPOINT);
+                passed = true;
+                continue;
+            }
+            let steps = player.step.load(Relaxed) != 0;
+            let held = self.is_refused(pc);
+            let way = if steps || held {
+                self.one_instruction(cache, pc)
+            } else {
+                self.allow(cache, self.limit(thread, player));
+                let exit = exit.take().unwrap_or(Exit::Open {
+                    target: pc,
+                    site: None,
+                });
+                self.run(cache, exit)
+            };
+            self.one = steps && way.is_some();
+            // What cannot be translated is run where it is: a call, mostly.
+            regs.rip = way.unwrap_or_else(|| patcher::moved_to(pc));
+            return false;
+        }
+    }
+
+    /// The address to stop at, if the thread is between the control transfers
+    /// where it is to stop.
+    fn goal(&self, thread: &Thread, player: &Player, pc: u64) -> Option<u64> {
+        let here = player.goal_event.load(Relaxed) == thread.process().log.next_event.get()
+            && player.goal_transfers.load(Relaxed) == space().transfers.get();
+        let pc = match player.goal_rip.load(Relaxed) {
+            0 => pc,
+            rip => rip,
+        };
+        here.then_some(pc)
+    }
+
+    /// How many control transfers may be taken before the thread must be
+    /// looked at.
+    fn limit(&self, thread: &Thread, player: &Player) -> u64 {
+        if player.goal_event.load(Relaxed) != thread.process().log.next_event.get() {
+            return NO_LIMIT;
+        }
+        let goal = player.goal_transfers.load(Relaxed);
+        goal.checked_sub(space().transfers.get())
+            .filter(|left| *left != 0)
+            .unwrap_or(NO_LIMIT)
+    }
+
+    fn allow(&mut self, cache: &mut Cache<'_>, count: u64) {
+        self.allowed = count;
+        cache.set_count(count);
+    }
+
+    /// Sees to it that nothing runs past an address where it is to stop.
+    fn refuse(&mut self, cache: &mut Cache<'_>, player: &Player, goal: Option<u64>) {
+        let place_rip = self.place.map_or(0, |place| place.registers[RIP]);
+        let goal_rip = goal.unwrap_or(0);
+        let version = player.version.load(Acquire);
+        if self.stale
+            || version != self.version
+            || place_rip != self.place_rip
+            || goal_rip != self.goal_rip
+        {
+            self.stale = false;
+            self.version = version;
+            self.place_rip = place_rip;
+            self.goal_rip = goal_rip;
+            self.refused_len = 0;
+            self.pages = [0; PAGES];
+            self.patched = [0; PAGES];
+            for address in player.all_breakpoints().chain([place_rip, goal_rip]) {
+                if address != 0 && self.refused_len < REFUSED {
+                    self.refused[self.refused_len] = address;
+                    self.refused_len += 1;
+                }
+            }
+            cache.clear(arch::mw_entry_translated as *const () as u64);
+        }
+    }
+
+    fn is_refused(&self, pc: u64) -> bool {
+        self.refused[..self.refused_len].contains(&pc)
+    }
+
+    fn run(&mut self, cache: &mut Cache<'_>, exit: Exit) -> Option<u64> {
+        let mut source = Guarded {
+            code: Code {
+                pages: &mut self.pages,
+            },
+            refused: &self.refused[..self.refused_len],
+            passes: 0,
+            also: 0,
+            patched: &mut self.patched,
+        };
+        let options = Options {
+            goal: None,
+            count: true,
+        };
+        cache.resume(exit, &mut source, &options)
+    }
+
+    /// Where the one instruction at `pc` is executed, whatever stops there.
+    fn one_instruction(&mut self, cache: &mut Cache<'_>, pc: u64) -> Option<u64> {
+        let mut source = Guarded {
+            code: Code {
+                pages: &mut self.pages,
+            },
+            refused: &[],
+            passes: 0,
+            also: 0,
+            patched: &mut self.patched,
+        };
+        let mut bytes = [0; 15];
+        let len = source.fetch(pc, &mut bytes);
+        let inst = translate::inst(bytes.get(..len)?, pc)?;
+        if inst.flow == Flow::Next {
+            self.allowed = cache.count();
+            return cache.step(pc, &mut source);
+        }
+        // A block of it alone; it must not stay.
+        source.also = pc.wrapping_add(inst.len as u64);
+        source.passes = pc;
+        source.refused = &self.refused[..self.refused_len];
+        cache.clear(arch::mw_entry_translated as *const () as u64);
+        let options = Options {
+            goal: None,
+            count: true,
+        };
+        let way = cache.enter(pc, &mut source, &options);
+        self.stale = true;
+        self.allow(cache, 1);
+        way
+    }
+}
+
+/// The program's code, but for addresses where it is to stop.
+struct Guarded<'a> {
+    code: Code<'a>,
+    refused: &'a [u64],
+    /// This one may be passed nevertheless.
+    passes: u64,
+    /// And this one not.
+    also: u64,
+    /// Pages that were asked about: the address, + 1 if something was patched
+    /// there.
+    patched: &'a mut [u64; PAGES],
+}
+
+impl Guarded<'_> {
+    /// Whether something was patched on the page of an address.
+    fn is_patched(&mut self, address: u64) -> bool {
+        let page = address & !4095;
+        let place = &mut self.patched[(page >> 12) as usize % PAGES];
+        if *place & !1 != page {
+            *place = page | u64::from(patcher::is_on_page(page));
+        }
+        *place & 1 != 0
+    }
+}
+
+impl Source for Guarded<'_> {
+    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
+        let is_refused = self.refused.contains(&address) || address == self.also && address != 0;
+        if is_refused && address != self.passes {
+            return 0;
+        }
+        let len = self.code.fetch(address, into);
+        let last = address + len as u64;
+        if len != 0 && (self.is_patched(address) || self.is_patched(last)) {
+            patcher::show_original(address, &mut into[..len]);
+        }
+        len
+    }
+}
