@@ -61,7 +61,9 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     if waits && site != 0 && deliver_before(thread, regs, site) {
         return leave(thread, regs);
     }
-    if space().turns.get() != 0 {
+    if replay::is_on() {
+        replay::offer(thread);
+    } else if space().turns.get() != 0 {
         turn::offer(thread);
     }
     perform(thread, regs, site);

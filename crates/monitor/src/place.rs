@@ -12,7 +12,7 @@ use protocol::record::{Record, digest, tag};
 use translate::{Condition, Flow};
 
 use crate::state::{Thread, space};
-use crate::{log, mem, sys};
+use crate::{log, mem, patcher, sys};
 
 /// Where things are among the kernel's names for registers in a signal frame:
 /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
@@ -172,7 +172,8 @@ impl<'a> Look<'a> {
     /// Reads memory of the program that is likely to be there.
     fn read<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let plausible = (0x1_0000..0x7fff_ffff_0000).contains(&address);
-        if !plausible || self.faults == FAULTS_MAX || mem::is_ours(address, 8 * N as u64) {
+        let ours = mem::is_ours(address, 8 * N as u64) || patcher::in_stub(address);
+        if !plausible || ours || self.faults == FAULTS_MAX {
             return None;
         }
         let words = mem::read::<[u64; N]>(address);

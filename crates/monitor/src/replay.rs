@@ -767,6 +767,19 @@ pub fn interrupted(thread: &Thread, regs: &mut Regs) {
     }
 }
 
+/// A call is about to be made: others run first, if they did then.
+pub fn offer(thread: &Thread) {
+    let process = thread.process();
+    let passes = peek(process).is_some_and(|record| {
+        record.kind == kind::PREEMPT && record.blob(tag::REGISTERS).is_none()
+    });
+    if passes && process.log.thread.get() == thread.number.get() {
+        player::stop_if_due(thread);
+        consume(process);
+        next_for(thread);
+    }
+}
+
 /// Calls that change the address space: done again.
 pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let record = next_for(thread);

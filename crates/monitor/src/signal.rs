@@ -640,8 +640,9 @@ fn into_handler(
     context.gregs[RIP] = action.handler;
     context.gregs[FLAGS] &= !0x1_0500; // RF, DF, TF
     // The handler begins with the state a fresh thread has.
-    mem::write(from + 512, &0u64);
-    mem::write(from + 24, &0x1f80u32);
+    let (unused, mxcsr) = (0u64, 0x1f80u32);
+    mem::copy(from + 512, (&raw const unused) as u64, 8);
+    mem::copy(from + 24, (&raw const mxcsr) as u64, 4);
 }
 
 /// Delivers what waits, if anything, at the edge of a call. `call_not_made`:

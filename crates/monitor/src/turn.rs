@@ -167,6 +167,8 @@ pub fn offer(thread: &Thread) {
                 || arch::ticks().wrapping_sub(domain.since.load(Relaxed)) > SLICE_TICKS)
     };
     if wanted {
+        // What the thread did up to here came before what others do now.
+        log::done(log::other(thread, kind::PREEMPT, &[], 0));
         pass(thread);
     }
 }

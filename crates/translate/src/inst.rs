@@ -146,7 +146,8 @@ pub fn inst(bytes: &[u8], at: u64) -> Option<Inst> {
 impl Inst {
     /// The address of the operand in memory, given the general registers by
     /// their numbers and the fs base. `code` is what the instruction was found
-    /// in. (Not right for the few whose index is a vector.)
+    /// in. Not known for EVEX with a short displacement, whose unit depends on
+    /// the instruction; not right for the few whose index is a vector.
     #[must_use]
     pub fn address(&self, code: &[u8], registers: &[u64; 16], fs: u64) -> Option<u64> {
         let base = if self.segment == 0x64 { fs } else { 0 };
@@ -157,10 +158,11 @@ impl Inst {
         let byte = |i: usize| code.get(modrm.wrapping_add(i)).copied();
         let operand = byte(0)?;
         let (mode, rm) = (operand >> 6, operand & 7);
-        if mode == 3 || self.segment == 0x65 {
+        let first = *code.get(self.opcode)?;
+        if mode == 3 || self.segment == 0x65 || first == 0x62 && mode == 1 {
             return None;
         }
-        let (base_high, index_high) = match code.get(self.opcode)? {
+        let (base_high, index_high) = match first {
             0xc4 | 0x62 => {
                 let bits = !code.get(self.opcode.wrapping_add(1))?;
                 (bits >> 5 & 1, bits >> 6 & 1)
@@ -169,7 +171,7 @@ impl Inst {
             _ => (self.rex & 1, self.rex >> 1 & 1),
         };
         let register = |number: u8| registers.get(usize::from(number)).copied();
-        let mut address = base;
+        let mut address = 0u64;
         let (mut place, mut wide) = (1, mode == 2);
         if rm == 4 {
             let sib = byte(1)?;
@@ -192,11 +194,10 @@ impl Inst {
         } else if mode == 1 {
             address = address.wrapping_add(i64::from(byte(place)? as i8) as u64);
         }
-        Some(if self.address_size {
-            address & 0xffff_ffff
-        } else {
-            address
-        })
+        if self.address_size {
+            address &= 0xffff_ffff;
+        }
+        Some(base.wrapping_add(address))
     }
 }
 

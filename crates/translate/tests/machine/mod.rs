@@ -75,6 +75,8 @@ impl State {
         self.vectors[1] = 0;
         self.vectors[2] = 0;
         self.vectors[0] &= 0xffff_ffff;
+        // Which bits of MXCSR there are.
+        self.vectors[3] &= 0xffff_ffff;
         if in_use & 4 == 0 {
             self.vectors[72..].fill(0);
         }
@@ -236,7 +238,7 @@ impl Source for Own {
                 iov_len: 15.min(4096 - (address & 4095) as usize),
             },
             libc::iovec {
-                iov_base: ((address | 4095) + 1) as *mut _,
+                iov_base: (address | 4095).wrapping_add(1) as *mut _,
                 iov_len: 15usize.saturating_sub(4096 - (address & 4095) as usize),
             },
         ];
@@ -261,11 +263,15 @@ pub const CACHE: usize = 24 << 20;
 
 impl Machine {
     pub fn new() -> Machine {
+        Machine::with_cache(CACHE)
+    }
+
+    pub fn with_cache(len: usize) -> Machine {
         static ALONE: Mutex<()> = Mutex::new(());
         catch_faults();
         Machine {
             _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-            cache: Memory::new(CACHE),
+            cache: Memory::new(len),
             stack: Memory::new(STACK),
         }
     }
