@@ -75,7 +75,15 @@ impl Captures {
         }
         let id = self.next.fetch_add(1, AcqRel);
         let mut copy = File::create_new(recording::captured_path(&self.dir, id))?;
-        copy_contents(file, &mut copy)?;
+        // Both read all of a large file: at the same time.
+        let (copied, sites) = std::thread::scope(|scope| {
+            let sites = scope.spawn(|| sites::find(file));
+            let copied = copy_contents(file, &mut copy);
+            let sites = sites.join();
+            (copied, sites.unwrap_or_else(|_| Ok(Sites::default())))
+        });
+        copied?;
+        let sites = sites?;
         let info = FileInfo {
             id,
             path: name.as_os_str().as_encoded_bytes().to_vec(),
@@ -89,7 +97,6 @@ impl Captures {
             mode: meta.mode(),
         };
         writer.file(&info).map_err(io::Error::other)?;
-        let sites = sites::find(file)?;
         let place = free_place(control, key);
         let kept = keep_sites(control, place, &sites, &mut sites_used);
         if !kept || !sites.doubtful.is_empty() {

@@ -293,6 +293,11 @@ programs! {
     rdtsc: |r| {
         r.has_many(1000, "reads of the counter", |e| e.call() == "tsc");
     },
+    counter_traps: |r| {
+        r.has_many(50, "reads of the counter", |e| e.call() == "tsc");
+        r.has_many(3, "its own traps", |e| e.delivers("SIGILL"));
+        r.has("an alarm", |e| e.delivers("SIGALRM"));
+    },
     misc_calls: |r| {
         r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));
         r.has("an unknown call", |e| e.failed("syscall_9999", "ENOSYS"));
