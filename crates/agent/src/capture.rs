@@ -8,17 +8,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::record::counter_site;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
-use recording::{FileInfo, Writer};
+use recording::{FileInfo, Note, Writer};
+
+use crate::sites::{self, Sites};
 
 /// The captured files of one recording.
 pub struct Captures {
     dir: PathBuf,
     next: AtomicU64,
-    /// One at a time: the same library is asked for by many at once.
-    lock: Mutex<()>,
+    /// One at a time: the same library is asked for by many at once. Holds how
+    /// many of the arena's counter sites are in use.
+    lock: Mutex<usize>,
+}
+
+/// A file that has been captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured {
+    pub id: u64,
+    /// Its place in the arena's table; none if there was no room.
+    pub place: Option<usize>,
 }
 
 impl Captures {
@@ -26,19 +38,19 @@ impl Captures {
         Captures {
             dir: dir.to_path_buf(),
             next: AtomicU64::new(1),
-            lock: Mutex::new(()),
+            lock: Mutex::new(0),
         }
     }
 
-    /// The id of the copy of an open file, made now if there is none. None: it
-    /// is not a regular file.
+    /// The copy of an open file, made now if there is none. None: it is not a
+    /// regular file.
     pub fn capture(
         &self,
         control: &Control,
         writer: &Writer,
         file: &File,
         name: &Path,
-    ) -> io::Result<Option<u64>> {
+    ) -> io::Result<Option<Captured>> {
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Ok(None);
@@ -50,16 +62,28 @@ impl Captures {
             meta.ctime_nsec() as u64,
         ];
         let key = file_key(meta.dev(), meta.ino(), meta.size(), times);
-        let _guard = self
+        let mut sites_used = self
             .lock
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(id) = find_captured(&control.captured, key) {
-            return Ok(Some(id));
+        if let Some(place) = find_captured(&control.captured, key) {
+            let id = control.captured.get(place).map(|c| c.id.load(Acquire));
+            return Ok(id.map(|id| Captured {
+                id,
+                place: Some(place),
+            }));
         }
         let id = self.next.fetch_add(1, AcqRel);
         let mut copy = File::create_new(recording::captured_path(&self.dir, id))?;
-        copy_contents(file, &mut copy)?;
+        // Both read all of a large file: at the same time.
+        let (copied, sites) = std::thread::scope(|scope| {
+            let sites = scope.spawn(|| sites::find(file));
+            let copied = copy_contents(file, &mut copy);
+            let sites = sites.join();
+            (copied, sites.unwrap_or_else(|_| Ok(Sites::default())))
+        });
+        copied?;
+        let sites = sites?;
         let info = FileInfo {
             id,
             path: name.as_os_str().as_encoded_bytes().to_vec(),
@@ -73,23 +97,60 @@ impl Captures {
             mode: meta.mode(),
         };
         writer.file(&info).map_err(io::Error::other)?;
-        remember(control, key, id);
-        Ok(Some(id))
+        let place = free_place(control, key);
+        let kept = keep_sites(control, place, &sites, &mut sites_used);
+        if !kept || !sites.doubtful.is_empty() {
+            let left = if kept {
+                sites.doubtful.len()
+            } else {
+                sites.doubtful.len() + sites.confirmed.len()
+            };
+            let note = Note {
+                process: 0,
+                kind: "counter".to_string(),
+                text: format!(
+                    "{}: {left} instructions that may read the time-stamp counter stay as they are",
+                    name.display()
+                ),
+            };
+            writer.note(&note).map_err(io::Error::other)?;
+        }
+        if let Some(entry) = place.and_then(|place| control.captured.get(place)) {
+            entry.id.store(id, Release);
+            entry.key.store(key, Release);
+        }
+        Ok(Some(Captured { id, place }))
     }
 }
 
-fn remember(control: &Control, key: u64, id: u64) {
-    for step in 0..CAPTURED_PROBES {
-        let at = (key as usize).wrapping_add(step) & (CAPTURED_MAX - 1);
-        if let Some(place) = control.captured.get(at)
-            && place.key.load(Acquire) == 0
-        {
-            place.id.store(id, Release);
-            place.key.store(key, Release);
-            return;
-        }
+/// Where a file goes in the table. None: the table is full around there, and
+/// the file is captured again next time.
+fn free_place(control: &Control, key: u64) -> Option<usize> {
+    (0..CAPTURED_PROBES)
+        .map(|step| (key as usize).wrapping_add(step) & (CAPTURED_MAX - 1))
+        .find(|at| {
+            let entry = control.captured.get(*at);
+            entry.is_some_and(|entry| entry.key.load(Acquire) == 0)
+        })
+}
+
+/// Tells the monitors where in a file the counter is read. False: there is no
+/// room for that.
+fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut usize) -> bool {
+    let count = sites.confirmed.len();
+    if count == 0 {
+        return true;
     }
-    // The table is full around here: the file is captured again next time.
+    let end = used.saturating_add(count);
+    let (Some(place), Some(room)) = (place, control.counter_sites.get(*used..end)) else {
+        return false;
+    };
+    for (word, site) in room.iter().zip(&sites.confirmed) {
+        word.store(counter_site::word(site.offset, site.len), Relaxed);
+    }
+    control.set_counter_sites_of(place, *used, count);
+    *used = end;
+    true
 }
 
 /// Shares the blocks if the file system can, else copies.

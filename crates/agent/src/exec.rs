@@ -77,10 +77,7 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         cwd: std::fs::read_link(format!("/proc/{pid}/cwd"))
             .map(|p| p.as_os_str().as_bytes().to_vec())
             .unwrap_or_default(),
-        maps: maps
-            .iter()
-            .map(|map| describe(shared, &stop, map))
-            .collect(),
+        maps: describe_all(shared, &stop, &maps, place),
         regs: registers(stop.regs()),
         auxv: auxv.clone(),
         time: ticks(),
@@ -127,9 +124,38 @@ fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {
     items
 }
 
-fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
+/// Describes what is mapped, and tells the monitor in which of it instructions
+/// are to be replaced.
+fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot) -> Vec<Mapping> {
+    const PROT_EXEC: u32 = 4;
+    let mut places = slot.code.iter();
+    let described = maps.iter().map(|map| {
+        let (mapping, place) = describe(shared, stop, map);
+        let has_sites = |place: &usize| !shared.arena.control().counter_sites_of(*place).is_empty();
+        if map.prot & PROT_EXEC != 0
+            && !map.shared
+            && let Some(place) = place.filter(has_sites)
+            && let Some(code) = places.next()
+        {
+            code.start.store(map.start, Relaxed);
+            code.offset.store(map.offset, Relaxed);
+            code.prot.store(u64::from(map.prot), Relaxed);
+            code.place.store(place as u64, Relaxed);
+            code.len.store(map.end - map.start, Relaxed);
+        }
+        mapping
+    });
+    let described = described.collect();
+    for unused in places {
+        unused.len.store(0, Relaxed);
+    }
+    described
+}
+
+/// A mapping, and its file's place among those captured.
+fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Mapping, Option<usize>) {
     let pid = stop.pid();
-    let file = map.path(pid).and_then(|path| {
+    let captured = map.path(pid).and_then(|path| {
         let file = File::open(&path).ok()?;
         let name = Path::new(&map.name);
         shared
@@ -140,6 +166,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
     // What no file holds has to be kept itself: the stack, as far as it is
     // used, and data, whose last page the kernel has cleared behind the end
     // of the segment. The kernel's own pages are replaced by ours.
+    let file = captured.map(|captured| captured.id);
     let data = file.is_none() || map.prot & 2 != 0;
     let own = data && map.prot & 1 != 0 && !map.name.starts_with("[v");
     let from = if map.name == "[stack]" {
@@ -152,7 +179,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
     } else {
         None
     };
-    Mapping {
+    let mapping = Mapping {
         start: map.start,
         end: map.end,
         prot: map.prot,
@@ -161,7 +188,8 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> Mapping {
         file,
         name: map.name.clone().into_bytes(),
         contents,
-    }
+    };
+    (mapping, captured.and_then(|captured| captured.place))
 }
 
 fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {

@@ -17,6 +17,7 @@ mod exec;
 mod reaper;
 mod record;
 mod service;
+mod sites;
 mod store;
 
 pub use record::{Ended, OnFull, Options, record};

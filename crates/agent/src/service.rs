@@ -133,7 +133,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
                 let text = format!("{} was mapped but could not be copied", name.display());
                 shared.note(process, "uncaptured", &text);
             }
-            answer(request, id.unwrap_or(0));
+            answer(request, id.map_or(0, |captured| captured.id));
         }
         request_kind::EXEC => {
             if arg(1) != 0 {

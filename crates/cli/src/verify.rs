@@ -36,6 +36,7 @@ pub struct Cmd {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let recording = self.recording.open()?;
+        warn_of_another_cpu(&recording);
         let only = match &self.process {
             None => None,
             Some(name) => {
@@ -60,6 +61,15 @@ impl Cmd {
             }
         }
         Ok(ExitCode::from(u8::from(!equal)))
+    }
+}
+
+/// Programs choose their ways by what the processor says it can do (`cpuid`),
+/// which replay cannot change.
+fn warn_of_another_cpu(recording: &Recording) {
+    let then = &recording.manifest().cpu;
+    if let Some(now) = recording::cpu_model().filter(|now| now != then) {
+        eprintln!("mw: recorded on another kind of CPU ({then}; this is {now}): it may differ");
     }
 }
 

@@ -290,9 +290,13 @@ programs! {
         r.has("a sleep in two halves", |e| e.kind() == "sleep" && e.phase() == "end");
         r.calls(&["getrandom"]);
     },
-    #[ignore = "the program is not allowed to make reading the counter fault (PR_SET_TSC)"]
     rdtsc: |r| {
-        r.has("rdtsc", |e| e.call().starts_with("rdtsc") || e.call() == "tsc");
+        r.has_many(1000, "reads of the counter", |e| e.call() == "tsc");
+    },
+    counter_traps: |r| {
+        r.has_many(50, "reads of the counter", |e| e.call() == "tsc");
+        r.has_many(3, "its own traps", |e| e.delivers("SIGILL"));
+        r.has("an alarm", |e| e.delivers("SIGALRM"));
     },
     misc_calls: |r| {
         r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));

@@ -651,6 +651,22 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() >> protocol::shared::TICK_SHIFT }
 }
 
+/// The time-stamp counter.
+#[inline(always)]
+pub fn counter() -> u64 {
+    // SAFETY: as in `ticks`.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The same with the auxiliary value that comes with it. For programs that
+/// have used the instruction themselves: not every processor has it.
+pub fn counter_with_auxiliary() -> (u64, u32) {
+    let mut auxiliary = 0;
+    // SAFETY: writes to `auxiliary` only.
+    let counter = unsafe { core::arch::x86_64::__rdtscp(&raw mut auxiliary) };
+    (counter, auxiliary)
+}
+
 /// Which parts of the register state the kernel lets programs use.
 pub fn xstate_mask() -> u64 {
     let (low, high): (u32, u32);

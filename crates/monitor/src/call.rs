@@ -15,11 +15,12 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, descriptors, ioctl, log, mem, memory, motion, patcher, process, recorder, replay,
-    signal, stretch, turn,
+    clock, counter, descriptors, ioctl, log, mem, memory, motion, patcher, process, recorder,
+    replay, signal, stretch, turn,
 };
 
-/// In `Regs::slow`: the thread made no call, it was interrupted (in replay).
+/// In `Regs::slow`: the thread made no call, it was interrupted (in replay) or
+/// is to read the time-stamp counter.
 pub const INTERRUPTED: u64 = 2;
 /// The same: it came from translated code.
 pub const TRANSLATED: u64 = 3;
@@ -46,7 +47,11 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     }
     if regs.slow == INTERRUPTED {
         regs.rcx = thread.saved_rcx.get();
-        replay::interrupted(thread, regs);
+        if thread.reads_counter.replace(0) != 0 {
+            counter::read(thread, regs);
+        } else {
+            replay::interrupted(thread, regs);
+        }
         return leave(thread, regs);
     }
     let site = if regs.slow != 0 {
@@ -197,6 +202,7 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
         nr::PRCTL if is_refused_prctl(args[0]) => -sys::EINVAL,
+        nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
         _ => unsafe { arch::syscall(number, args) },
@@ -209,7 +215,7 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
 /// replayed: seccomp, syscall user dispatch, the layout of memory, the
 /// auxiliary vector.
 fn is_refused_prctl(option: u64) -> bool {
-    matches!(option as u32, 22 | 26 | 35 | 59 | 0x4155_5856)
+    matches!(option as u32, 22 | 35 | 59 | 0x4155_5856)
 }
 
 /// A call that cannot block.

@@ -299,6 +299,21 @@ pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, stamp: bool) {
     Entry { process }.commit();
 }
 
+/// The program reads the time-stamp counter: what it shall see of it.
+pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
+    let read = || match with_auxiliary {
+        true => arch::counter_with_auxiliary(),
+        false => (arch::counter(), 0),
+    };
+    let mut seen = None;
+    done(begin(thread, thread.process(), true, |memory, head, _| {
+        let (counter, auxiliary) = read();
+        let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
+        seen = Some((value, auxiliary));
+    }));
+    seen.unwrap_or_else(read)
+}
+
 /// Ends a record of which nothing but the head is wanted.
 pub fn done(entry: Option<Entry<'_>>) {
     if let Some(entry) = entry {

@@ -11,7 +11,7 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
-use crate::{arch, call, mem, patcher, recorder, replay, turn};
+use crate::{arch, call, counter, mem, patcher, recorder, replay, turn};
 
 const PROT_WRITE: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
@@ -25,8 +25,9 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         return replay::memory(thread, row, &args);
     }
     let mut more = Blobs::new();
+    let mut file = None;
     let result = match number {
-        nr::MMAP => mmap(thread, args, &mut more),
+        nr::MMAP => mmap(thread, args, &mut more, &mut file),
         nr::MUNMAP if mem::is_ours(args[0], args[1]) => -sys::EINVAL,
         nr::MREMAP
             if mem::is_ours(args[0], args[1].max(1))
@@ -46,6 +47,16 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     };
     forget_code(number, &args, result);
     call::finish_call(thread, row, &args, result, &more);
+    match number {
+        nr::MMAP if result > 0 => {
+            if let Some(place) = file.filter(|_| args[3] & 3 == sys::MAP_PRIVATE) {
+                counter::mapped(result as u64, args[1], args[5], place);
+                counter::replace(thread, result as u64, args[1], args[2]);
+            }
+        }
+        nr::MPROTECT if result == 0 => counter::replace(thread, args[0], args[1], args[2]),
+        _ => {}
+    }
     result
 }
 
@@ -55,19 +66,28 @@ pub fn forget_code(number: u64, args: &[u64; 6], result: i64) {
         return;
     }
     match number {
-        nr::MUNMAP => patcher::forget(args[0], args[1]),
+        nr::MUNMAP => {
+            patcher::forget(args[0], args[1]);
+            counter::forget(args[0], args[1]);
+        }
         nr::MREMAP => {
             patcher::forget(args[0], args[1]);
             patcher::forget(result as u64, args[2]);
+            if result as u64 != args[0] {
+                counter::forget(result as u64, args[2]);
+            }
+            counter::moved(args[0], args[1], result as u64);
         }
         nr::MMAP if args[3] & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0 => {
             patcher::forget(result as u64, args[1]);
+            counter::forget(result as u64, args[1]);
         }
         _ => {}
     }
 }
 
-fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
+/// `file`: the place of the file among those captured.
+fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usize>) -> i64 {
     let [address, len, protection, flags, fd, _] = args;
     let fixed = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
     if fixed && mem::is_ours(address, len) {
@@ -86,7 +106,8 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
             more.words(tag::OBJECT, &[key]);
             space().maps_files.set(1);
         }
-        let id = recorder::capture(thread, fd & 0xffff_ffff);
+        let id;
+        (id, *file) = recorder::capture(thread, fd & 0xffff_ffff);
         if id != 0 {
             more.words(tag::FILE, &[id]);
         }

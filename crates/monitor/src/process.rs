@@ -14,7 +14,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, log, mem, recorder, replay, signal, turn};
+use crate::{call, counter, descriptors, log, mem, recorder, replay, signal, turn};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -109,6 +109,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         &[how, 0, 0, u64::from(process.pid.get()), u64::from(image), 0],
         0,
     ));
+    counter::begin(thread, exec);
     let mut regs = Regs::ZERO;
     regs.rip = exec.entry.load(Relaxed);
     regs.rsp = exec.stack.load(Relaxed);
@@ -197,6 +198,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.holds_turn.set(0);
     thread.interrupted_at.store(0, Relaxed);
     thread.begins.set(0);
+    thread.reads_counter.set(0);
 }
 
 /// A slot whose thread is gone, or a new one.
@@ -403,6 +405,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     };
     prepare(child, home, slot, number);
     child.mask.set(thread.mask.get());
+    child.counter_faults.set(thread.counter_faults.get());
     child.maker.set(thread.number.get());
     child.start.set(regs.rip);
     if what.flags & CLONE_CHILD_CLEARTID != 0 {

@@ -142,12 +142,17 @@ pub fn note(thread: &Thread, nr: u64, aloud: u64, text: &[u8]) {
     }
 }
 
-/// The id of the captured copy of what a descriptor refers to. 0: none.
-pub fn capture(thread: &Thread, fd: u64) -> u64 {
-    let Some(stat) = sys::fstat(fd) else { return 0 };
+/// The captured copy of what a descriptor refers to: its id (0: there is none)
+/// and its place in the table.
+pub fn capture(thread: &Thread, fd: u64) -> (u64, Option<usize>) {
+    let Some(stat) = sys::fstat(fd) else {
+        return (0, None);
+    };
     let key = file_key(stat.device, stat.inode, stat.size, stat.times);
-    if let Some(id) = find_captured(&control().captured, key) {
-        return id;
+    let table = &control().captured;
+    if let Some(place) = find_captured(table, key) {
+        return (table[place].id.load(Acquire), Some(place));
     }
-    ask(thread, request_kind::CAPTURE, &[fd, key], b"").unwrap_or(0)
+    let id = ask(thread, request_kind::CAPTURE, &[fd, key], b"").unwrap_or(0);
+    (id, find_captured(table, key))
 }

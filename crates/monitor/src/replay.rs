@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::{Record, begin, clock, kind, tag};
-use protocol::replay::{Mark, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason};
+use protocol::replay::{Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason};
 use protocol::shared::mode;
 use protocol::syscall::{Arg, Syscall};
 
@@ -21,7 +21,7 @@ use crate::capture::{self, Message};
 use crate::place::Place;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{log, mem, motion, player, process, sharing, stretch};
+use crate::{counter, log, mem, motion, player, process, sharing, stretch};
 
 /// Whether this process replays.
 #[inline]
@@ -308,6 +308,7 @@ pub fn init(image_len: u64) -> ! {
     thread.tid.set(record.values[3] as u32);
     process.pid.set(record.values[3] as u32);
     consume(process);
+    counter::replace_again(thread);
     crate::signal::deliver(thread, &mut regs, protocol::record::at::CALL_EXIT);
     process::go(thread, &regs)
 }
@@ -870,7 +871,30 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     }
     crate::memory::forget_code(number, args, result);
     motion::code_changed();
+    counter::replace_again(thread);
     result
+}
+
+/// The instructions that were replaced in code that was mapped just now: its
+/// protection, and their words.
+pub fn sites_here(thread: &Thread) -> Option<(u64, &'static [u8])> {
+    let process = thread.process();
+    let record = peek(process)?;
+    if record.kind != kind::SITES || process.log.thread.get() != thread.number.get() {
+        return None;
+    }
+    consume_silent(process);
+    Some((record.values[0], record.blob(tag::CODE)?.bytes))
+}
+
+/// What the thread read from the time-stamp counter: value and auxiliary.
+pub fn read_counter(thread: &Thread) -> (u64, u32) {
+    let record = next_for(thread);
+    if record.kind != kind::TSC {
+        diverge_call(thread, &record, NO_CALL);
+    }
+    consume(thread.process());
+    (record.values[0], record.values[1] as u32)
 }
 
 fn process_of(thread: &Thread) -> &'static Process {

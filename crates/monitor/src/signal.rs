@@ -16,9 +16,9 @@ use protocol::record::{at, kind, tag};
 use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
-use crate::place::{self, FLAGS, RAX, RIP, RSP};
+use crate::place::{self, FLAGS, RAX, RCX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, log, mem, patcher, replay, sharing, stretch, sys, turn};
+use crate::{call, counter, log, mem, patcher, replay, sharing, stretch, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -34,8 +34,11 @@ const SS_ONSTACK: u64 = 1;
 const SS_DISABLE: u64 = 2;
 const SS_AUTODISARM: u64 = 1 << 31;
 
+const SIGILL: i32 = 4;
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
+const SI_KERNEL: u64 = 0x80;
+const GENERAL_PROTECTION: u64 = 13;
 const TRAP_PERF: i32 = 6;
 
 const fn bit(signal: i32) -> u64 {
@@ -224,6 +227,10 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         if in_monitor(rip) {
             sys::die_number(b"fault at", rip);
         }
+        if signal == SIGILL && counter::is_read(rip) {
+            read_counter(thread, context);
+            return;
+        }
         fault(thread, signal, info, context);
         return;
     }
@@ -360,6 +367,23 @@ fn trap(thread: &Thread, context: &mut UContext) {
     }
 }
 
+/// The thread is at what was an instruction that reads the counter.
+fn read_counter(thread: &Thread, context: &mut UContext) {
+    if thread.counter_faults.get() != 0 {
+        // As the processor would have it: a general protection fault.
+        let mut info = [0; 16];
+        info[0] = SIGSEGV as u64;
+        info[1] = SI_KERNEL;
+        (context.trapno, context.err, context.cr2) = (GENERAL_PROTECTION, 0, 0);
+        fault(thread, SIGSEGV, &info, context);
+        return;
+    }
+    thread.reads_counter.set(1);
+    thread.slow_return.set(context.gregs[RIP]);
+    thread.saved_rcx.set(context.gregs[RCX]);
+    context.gregs[RIP] = arch::mw_entry_interrupted as *const () as u64;
+}
+
 /// Asked to give up the turn, or to take a signal that waits.
 fn preempt(thread: &Thread, context: &mut UContext) {
     let rip = context.gregs[RIP];
@@ -437,7 +461,8 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
         if replay::is_on() {
             replay::end_of_log(thread);
         }
-        if signal == 5 {
+        // These two would not happen again by themselves.
+        if signal == SIGTRAP || counter::is_read(context.gregs[RIP]) {
             die_of(thread, signal);
         }
         // Let it happen again, for real: core dump and status are then as

@@ -137,6 +137,8 @@ pub struct Space {
     pub transfers: Cell<u64>,
     /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
     pub player: Cell<u32>,
+    /// The table of instructions that read the counter is mapped.
+    pub has_counters: Cell<u32>,
     pub arena_fd: Cell<i32>,
     pub image_end: Cell<u64>,
     pub xstate_mask: Cell<u64>,
@@ -223,6 +225,10 @@ pub struct Thread {
     pub holds_turn: Cell<u32>,
     pub interrupted_at: AtomicU64,
     pub clock_reads: Cell<u32>,
+    /// The thread trapped because it is to read the time-stamp counter.
+    pub reads_counter: Cell<u32>,
+    /// The program asked that reading it be a fault.
+    pub counter_faults: Cell<u32>,
     /// Where the call came from that the thread is in.
     pub call_site: Cell<u64>,
     /// In replay: where the thread's stack was left, its fs base, who made it

@@ -12,7 +12,12 @@
 //! there yet ([`Error::Incomplete`]) from one that cannot be
 //! ([`Error::Corrupt`]), and never panics on any input.
 
+use crate::shared::TICK_SHIFT;
 use crate::syscall::SYSCALLS_END;
+
+/// What a log time leaves out of the counter.
+const COUNTER_LOW: u64 = (1 << TICK_SHIFT) - 1;
+const _: () = assert!(COUNTER_LOW == 15, "it goes into half a byte");
 
 /// Kinds of records. The low four bits of the first byte.
 pub mod kind {
@@ -44,7 +49,9 @@ pub mod kind {
     /// A process, or a new image of it, begins. Values: [`super::begin`],
     /// parent's number, the parent's event, kernel's id, image number, thread.
     pub const BEGIN: u8 = 10;
-    /// The program read the time-stamp counter. Values: value, auxiliary, length of the instruction.
+    /// The program read the time-stamp counter. What is otherwise the number of
+    /// blobs is the low bits of the value, whose others are the time. Values:
+    /// value, auxiliary, length of the instruction.
     pub const TSC: u8 = 11;
     /// The monitor took memory for stubs. Not an event. Values: address,
     /// length.
@@ -57,9 +64,14 @@ pub mod kind {
     /// call ([`super::clock`]); the value counts from the last one read.
     pub const CLOCK: u8 = 14;
 
+    /// Instructions that read the time-stamp counter were replaced in code
+    /// that was just mapped. Not an event. Values: the code's `PROT_` bits.
+    /// Blobs: [`super::counter_site`]s.
+    pub const SITES: u8 = 15;
+
     /// Whether a record of this kind is an event with a number.
     pub const fn is_event(kind: u8) -> bool {
-        !matches!(kind, THREAD | PATCH | TURN | STUBS)
+        !matches!(kind, THREAD | PATCH | TURN | STUBS | SITES)
     }
 }
 
@@ -98,6 +110,23 @@ pub mod clock {
     }
 }
 
+/// An instruction that reads the time-stamp counter, as one word: where it is
+/// (an address, or an offset in a file), and its length.
+pub mod counter_site {
+    const LEN_SHIFT: u32 = 56;
+
+    pub const fn word(place: u64, len: u64) -> u64 {
+        place | len << LEN_SHIFT
+    }
+    pub const fn place(word: u64) -> u64 {
+        word & ((1 << LEN_SHIFT) - 1)
+    }
+    /// 2 (`rdtsc`) or 3 (`rdtscp`).
+    pub const fn len(word: u64) -> u64 {
+        word >> LEN_SHIFT
+    }
+}
+
 /// How a process began (value 0 of [`kind::BEGIN`]).
 pub mod begin {
     pub const FIRST: u64 = 0;
@@ -132,7 +161,7 @@ pub mod tag {
     pub const CHILD: u8 = 0x19;
     /// Identity of a descriptor: device, inode, mode (u64 each).
     pub const IDENTITY: u8 = 0x1a;
-    /// Original bytes of a patched site.
+    /// Original bytes of a patched site; the sites of [`super::kind::SITES`].
     pub const CODE: u8 = 0x1b;
     /// The path a descriptor-made name resolves to.
     pub const PATH: u8 = 0x1c;
@@ -336,6 +365,21 @@ impl Memory {
         let last = &mut self.clocks[usize::from(how) % clock::COUNT];
         head.signed(value.wrapping_sub(*last) as i64);
         *last = value;
+    }
+
+    /// A read of the counter itself, `rdtscp` if there is an auxiliary value.
+    /// Returns what the program shall see: the counters of two cores may
+    /// differ by a hair, but the log's time does not go back.
+    #[inline]
+    pub fn counter(&mut self, head: &mut Head<'_>, counter: u64, auxiliary: Option<u32>) -> u64 {
+        let low = counter & COUNTER_LOW;
+        head.byte(kind::TSC | (low as u8) << 4);
+        let delta = self.elapsed(counter >> TICK_SHIFT);
+        head.varint(delta << 1 | u64::from(auxiliary.is_some()));
+        if let Some(auxiliary) = auxiliary {
+            head.varint(auxiliary.into());
+        }
+        self.time << TICK_SHIFT | low
     }
 
     pub fn other(&mut self, head: &mut Head<'_>, kind: u8, time: u64, values: &[u64], blobs: u8) {
@@ -546,6 +590,18 @@ impl Memory {
                 record.values[..3].copy_from_slice(&[u64::from(how), id, value]);
                 record.value_count = 3;
             }
+            kind::TSC => {
+                record.blob_count = 0;
+                let delta = input.varint()?;
+                record.time = delta >> 1;
+                record.values[0] = u64::from(first >> 4);
+                record.values[2] = 2;
+                if delta & 1 != 0 {
+                    record.values[1] = input.varint()?;
+                    record.values[2] = 3;
+                }
+                record.value_count = 3;
+            }
             kind::THREAD
             | kind::SIGNAL
             | kind::PREEMPT
@@ -553,9 +609,9 @@ impl Memory {
             | kind::PATCH
             | kind::TURN
             | kind::BEGIN
-            | kind::TSC
             | kind::STUBS
-            | kind::CEASE => {
+            | kind::CEASE
+            | kind::SITES => {
                 record.time = input.varint()?;
                 let count = usize::from(input.byte()?);
                 if count > VALUES_MAX {
@@ -577,6 +633,9 @@ impl Memory {
         // All there: now it may be remembered.
         self.time = self.time.wrapping_add(record.time);
         record.time = self.time;
+        if record.kind == kind::TSC {
+            record.values[0] |= self.time << TICK_SHIFT;
+        }
         if record.kind == kind::CLOCK {
             let last = &mut self.clocks[record.values[0] as usize % clock::COUNT];
             *last = last.wrapping_add(record.values[2]);
@@ -663,6 +722,15 @@ mod tests {
             writer.other(h, kind::SIGNAL, 1501, &[11, u64::MAX], 0)
         }));
 
+        let counter = 1510 << TICK_SHIFT | 9;
+        log.extend(head(|h| {
+            assert_eq!(writer.counter(h, counter, None), counter);
+        }));
+        // Another core is behind: the log's time stays.
+        log.extend(head(|h| {
+            assert_eq!(writer.counter(h, counter - 32, Some(0x1003)), counter);
+        }));
+
         let mut at = 0;
         let mut next = || {
             let (record, len) = reader.read(&log[at..]).unwrap();
@@ -684,6 +752,13 @@ mod tests {
         }
         let r = next();
         assert_eq!((r.values[0], r.values[1]), (11, u64::MAX));
+        for values in [[counter, 0, 2], [counter, 0x1003, 3]] {
+            let r = next();
+            assert_eq!(
+                (r.kind, r.time, &r.values[..3]),
+                (kind::TSC, 1510, &values[..])
+            );
+        }
         assert_eq!(at, log.len());
     }
 
@@ -732,7 +807,7 @@ mod tests {
             memory.forget(0);
             if let Ok((record, len)) = memory.read(&bytes) {
                 assert!(len <= bytes.len());
-                let blobs = if record.kind == kind::CLOCK {
+                let blobs = if matches!(record.kind, kind::CLOCK | kind::TSC) {
                     0
                 } else {
                     bytes[0] >> 4

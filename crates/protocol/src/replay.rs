@@ -149,6 +149,46 @@ pub const PLAYERS: usize = 512;
 /// Where a player shows its threads, in its own memory.
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
 
+/// Where a process keeps which of its instructions the monitor has replaced
+/// because they read the time-stamp counter: a [`CounterTable`], if it has
+/// replaced any. `rdtsc` (0f 31) is shown as `ud2` (0f 0b), `rdtscp` (0f 01 f9)
+/// as `ud2` and `nop` (0f 0b 90) to whoever looks at the code.
+pub const COUNTERS_BASE: u64 = crate::layout::SPACE_BASE + crate::layout::SPACE_MAX;
+
+pub const COUNTER_SITES: usize = 16384;
+
+#[repr(C)]
+pub struct CounterTable {
+    /// How many of `sites` have been used.
+    pub count: AtomicU64,
+    pub sites: [CounterSite; COUNTER_SITES],
+}
+
+/// An instruction that reads the time-stamp counter.
+#[repr(C)]
+pub struct CounterSite {
+    pub address: AtomicU64,
+    /// 2 (`rdtsc`) or 3 (`rdtscp`).
+    pub len: AtomicU32,
+    /// See [`site`].
+    pub state: AtomicU32,
+}
+
+const _: () = assert!(
+    COUNTERS_BASE + core::mem::size_of::<CounterTable>() as u64 + 4096 < crate::layout::SLOTS_BASE
+);
+
+/// States of a [`CounterSite`].
+pub mod site {
+    /// None, or none any more.
+    pub const FREE: u32 = 0;
+    /// In memory that is not executable.
+    pub const WAITING: u32 = 1;
+    pub const REPLACED: u32 = 2;
+    /// Replaced a moment ago: only the monitor sees this.
+    pub const FRESH: u32 = 3;
+}
+
 /// A thread of a player that stands still.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

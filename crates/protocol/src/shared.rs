@@ -107,7 +107,26 @@ pub struct ExecSlot {
     pub sigmask: AtomicU64,
     pub ignored: AtomicU64,
     pub reserved: [AtomicU64; 3],
+    /// Code with instructions to be replaced before the first one runs.
+    pub code: [ExecCode; EXEC_CODE],
 }
+
+/// Code that a fresh image has mapped privately from a file with
+/// [`Control::counter_sites`]. All zero = none.
+#[repr(C)]
+pub struct ExecCode {
+    pub start: AtomicU64,
+    pub len: AtomicU64,
+    /// Where in the file it begins.
+    pub offset: AtomicU64,
+    /// `PROT_` bits.
+    pub prot: AtomicU64,
+    /// The file's place in [`Control::captured`].
+    pub place: AtomicU64,
+}
+
+/// The executable and its interpreter have few pieces of code.
+pub const EXEC_CODE: usize = 8;
 
 pub const EXEC_SLOTS: usize = 256;
 
@@ -160,14 +179,14 @@ pub fn file_key(device: u64, inode: u64, size: u64, times: [u64; 4]) -> u64 {
     key.max(1)
 }
 
-/// The id of a captured file, if it is in the table.
-pub fn find_captured(table: &[CapturedFile; CAPTURED_MAX], key: u64) -> Option<u64> {
+/// The place of a captured file in the table, if it is there.
+pub fn find_captured(table: &[CapturedFile; CAPTURED_MAX], key: u64) -> Option<usize> {
     use core::sync::atomic::Ordering::Acquire;
     for step in 0..CAPTURED_PROBES {
-        let place = &table[(key as usize).wrapping_add(step) & (CAPTURED_MAX - 1)];
-        match place.key.load(Acquire) {
+        let place = (key as usize).wrapping_add(step) & (CAPTURED_MAX - 1);
+        match table[place].key.load(Acquire) {
             0 => return None,
-            found if found == key => return Some(place.id.load(Acquire)),
+            found if found == key => return Some(place),
             _ => {}
         }
     }
@@ -229,6 +248,35 @@ pub struct Control {
     pub captured: [CapturedFile; CAPTURED_MAX],
     pub shared: [SharedObject; SHARED_MAX],
     pub chunk_state: [AtomicU32; CHUNKS_MAX],
+    /// Of each captured file: which of `counter_sites` are in it. First and
+    /// number, see [`Control::counter_sites_of`].
+    pub file_sites: [AtomicU64; CAPTURED_MAX],
+    /// Instructions that read the time-stamp counter, by offset in their file
+    /// ([`crate::record::counter_site`]).
+    pub counter_sites: [AtomicU64; COUNTER_SITES_MAX],
+}
+
+pub const COUNTER_SITES_MAX: usize = 65536;
+
+impl Control {
+    /// The instructions of the captured file at `place` that read the counter.
+    pub fn counter_sites_of(&self, place: usize) -> &[AtomicU64] {
+        let range =
+            self.file_sites[place & (CAPTURED_MAX - 1)].load(core::sync::atomic::Ordering::Acquire);
+        let (first, count) = ((range >> 32) as usize, range as u32 as usize);
+        first
+            .checked_add(count)
+            .and_then(|end| self.counter_sites.get(first..end))
+            .unwrap_or(&[])
+    }
+
+    /// The other way: says which they are.
+    pub fn set_counter_sites_of(&self, place: usize, first: usize, count: usize) {
+        self.file_sites[place & (CAPTURED_MAX - 1)].store(
+            (first as u64) << 32 | count as u64,
+            core::sync::atomic::Ordering::Release,
+        );
+    }
 }
 
 const _: () = assert!(core::mem::size_of::<Control>() as u64 <= IMAGE_OFFSET);

@@ -285,6 +285,7 @@ fn kind_name(kind: u8) -> &'static str {
         kind::TSC => "tsc",
         kind::STUBS => "stubs",
         kind::CEASE => "cease",
+        kind::SITES => "sites",
         _ => "unknown",
     }
 }

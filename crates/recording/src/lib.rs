@@ -39,7 +39,7 @@ pub use error::{OpenError, WriteError};
 pub use event::{Event, Phase};
 pub use journal::Damage;
 pub use log::{Log, LogEnd};
-pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary};
+pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary, cpu_model};
 pub use process::{Exit, Life, Process, thread_name};
 pub use recording::{Image, Recording};
 pub use timeline::Timeline;

@@ -83,7 +83,8 @@ impl Manifest {
     }
 }
 
-fn cpu_model() -> Option<String> {
+/// The model of this machine's CPU, as the manifest has it.
+pub fn cpu_model() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|l| l.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_string())

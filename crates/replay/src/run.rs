@@ -162,6 +162,9 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
     let (expected, found) = (entry.expected.load(Relaxed), entry.found.load(Relaxed));
     let index = entry.index.load(Relaxed);
     let name = |nr: u64| {
+        if nr == protocol::replay::NO_CALL {
+            return "a read of the time-stamp counter".to_string();
+        }
         protocol::table::syscall(nr).map_or(format!("system call {nr}"), |row| row.name.to_string())
     };
     match entry.difference.load(Relaxed) {
@@ -172,6 +175,7 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
                 protocol::record::kind::START => format!("{} begins", name(wanted)),
                 protocol::record::kind::END => format!("{} returns", name(wanted)),
                 protocol::record::kind::CLOCK => format!("{} (a clock)", name(wanted)),
+                protocol::record::kind::TSC => name(protocol::replay::NO_CALL),
                 protocol::record::kind::SIGNAL => "a signal".to_string(),
                 protocol::record::kind::PREEMPT => "a preemption".to_string(),
                 other => format!("a record of kind {other}"),

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use inject::Image;
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
-use protocol::record::begin;
-use protocol::replay::PLAYERS;
+use protocol::record::{begin, counter_site};
+use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, PLAYERS, site};
 use recording::Recording;
 use recording::process::Began;
 
@@ -522,6 +522,48 @@ impl<'r> Session<'r> {
     pub fn read(&self, address: u64, out: &mut [u8]) -> usize {
         self.here()
             .map_or(0, |track| track.current.read(address, out))
+    }
+
+    /// The same for code: instructions that the monitor replaced because they
+    /// read the time-stamp counter are as the program has them.
+    pub fn read_code(&self, address: u64, out: &mut [u8]) -> usize {
+        let got = self.read(address, out);
+        for site in self.counter_sites() {
+            let original: &[u8] = match counter_site::len(site) {
+                2 => &[0x0f, 0x31],
+                _ => &[0x0f, 0x01, 0xf9],
+            };
+            for (at, byte) in (counter_site::place(site)..).zip(original) {
+                let into = at.wrapping_sub(address) as usize;
+                if let Some(place) = out.get_mut(..got).and_then(|out| out.get_mut(into)) {
+                    *place = *byte;
+                }
+            }
+        }
+        got
+    }
+
+    /// The instructions that the monitor has replaced now, each as a
+    /// [`counter_site`].
+    pub fn counter_sites(&self) -> Vec<u64> {
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        let mut count = [0; 8];
+        if self.read(COUNTERS_BASE, &mut count) != count.len() {
+            return Vec::new();
+        }
+        let count = (word(&count) as usize).min(COUNTER_SITES);
+        let mut table = vec![0; count * size_of::<CounterSite>()];
+        let got = self.read(COUNTERS_BASE + 8, &mut table);
+        table.truncate(got);
+        table
+            .chunks_exact(size_of::<CounterSite>())
+            .filter_map(|entry| {
+                let (address, rest) = entry.split_at_checked(8)?;
+                let rest = word(rest);
+                let (len, state) = (rest & 0xffff_ffff, (rest >> 32) as u32);
+                (state == site::REPLACED).then(|| counter_site::word(word(address), len))
+            })
+            .collect()
     }
 
     /// What is mapped, the monitor's own memory left out.

@@ -1,0 +1,263 @@
+//! Reading the time-stamp counter.
+//!
+//! `rdtsc` and `rdtscp` do not trap, and to make the kernel let them trap would
+//! hit the monitor and the kernel's own clock functions too. So these
+//! instructions are replaced by `ud2` in the program's code when it is mapped;
+//! the recorder has found where they are. SIGILL at such a place is ours: it
+//! leads here as a trapped call leads to `call::dispatch`.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use protocol::record::{at, counter_site, kind, tag};
+use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, CounterTable, difference, site};
+use protocol::shared::ExecSlot;
+
+use crate::arch::Regs;
+use crate::state::{Thread, control, space};
+use crate::sys::{self, nr};
+use crate::{log, mem, replay, signal, turn};
+
+const PROT_READ: u64 = 1;
+const PROT_WRITE: u64 = 2;
+const PROT_EXEC: u64 = 4;
+
+/// What stands in the place of `rdtsc`, and of `rdtscp`.
+const INSTEAD: [u8; 3] = [0x0f, 0x0b, 0x90]; // ud2, nop
+/// How much of it traps.
+const TRAP_LEN: u64 = 2;
+
+fn table() -> Option<&'static CounterTable> {
+    // SAFETY: `add` maps it before it says so; it is made of atomics, valid
+    // when zero, and never unmapped.
+    (space().has_counters.get() != 0).then(|| unsafe { &*(COUNTERS_BASE as *const CounterTable) })
+}
+
+fn sites() -> &'static [CounterSite] {
+    table().map_or(&[], |table| {
+        let count = (table.count.load(Relaxed) as usize).min(COUNTER_SITES);
+        &table.sites[..count]
+    })
+}
+
+/// Those in a range that are in a state.
+fn sites_in(start: u64, len: u64, state: u32) -> impl Iterator<Item = &'static CounterSite> {
+    let end = start.saturating_add(len);
+    sites().iter().filter(move |s| {
+        let address = s.address.load(Relaxed);
+        s.state.load(Relaxed) == state && start <= address && address < end
+    })
+}
+
+/// The length of the instruction that was replaced at an address.
+fn replaced_at(address: u64) -> Option<u64> {
+    sites_in(address, 1, site::REPLACED)
+        .next()
+        .map(|s| u64::from(s.len.load(Relaxed)))
+}
+
+/// Whether a thread that got SIGILL here was to read the counter.
+pub fn is_read(address: u64) -> bool {
+    replaced_at(address).is_some() && mem::read::<[u8; 2]>(address) == Some([0x0f, 0x0b])
+}
+
+/// Remembers an instruction that is to be replaced when its code may run.
+fn add(address: u64, len: u64) {
+    if space().has_counters.get() == 0 {
+        let size = (core::mem::size_of::<CounterTable>() as u64 + 4095) & !4095;
+        if !sys::map_anonymous(COUNTERS_BASE, size) {
+            return;
+        }
+        space().has_counters.set(1);
+    }
+    let Some(table) = table() else { return };
+    let count = table.count.load(Relaxed) as usize;
+    let free = sites().iter().find(|s| s.state.load(Relaxed) == site::FREE);
+    let place = free.or_else(|| table.sites.get(count));
+    if let Some(place) = place {
+        place.address.store(address, Relaxed);
+        place.len.store(len as u32, Relaxed);
+        place.state.store(site::WAITING, Relaxed);
+        if free.is_none() {
+            table.count.store(count as u64 + 1, Relaxed);
+        }
+    }
+}
+
+/// A fresh image: what of its code reads the counter.
+pub fn begin(thread: &Thread, exec: &ExecSlot) {
+    for code in &exec.code {
+        let len = code.len.load(Relaxed);
+        if len != 0 {
+            let start = code.start.load(Relaxed);
+            let place = code.place.load(Relaxed) as usize;
+            mapped(start, len, code.offset.load(Relaxed), place);
+            replace(thread, start, len, code.prot.load(Relaxed));
+        }
+    }
+}
+
+/// A file was mapped, for this process alone.
+pub fn mapped(start: u64, len: u64, offset: u64, place: usize) {
+    for word in control().counter_sites_of(place) {
+        let word = word.load(Acquire);
+        let into = counter_site::place(word).wrapping_sub(offset);
+        let size = counter_site::len(word);
+        if into < len && into + size <= len {
+            add(start + into, size);
+        }
+    }
+}
+
+/// Replaces what waits in code that may run from now on.
+pub fn replace(thread: &Thread, start: u64, len: u64, prot: u64) {
+    if prot & PROT_EXEC == 0 || !exchange(start, len, prot) {
+        return;
+    }
+    let fresh = || sites_in(start, len, site::FRESH);
+    if let Some(mut entry) = log::other(thread, kind::SITES, &[prot], 1) {
+        entry = entry.blob_begin(tag::CODE, 8 * fresh().count() as u64);
+        for s in fresh() {
+            let len = u64::from(s.len.load(Relaxed));
+            let word = counter_site::word(s.address.load(Relaxed), len);
+            entry = entry.piece((&raw const word) as u64, 8);
+        }
+        entry.commit();
+    }
+    for s in fresh() {
+        s.state.store(site::REPLACED, Relaxed);
+    }
+}
+
+/// Writes the instructions; those that were written are then fresh. False:
+/// there are none.
+fn exchange(start: u64, len: u64, prot: u64) -> bool {
+    let waiting = || sites_in(start, len, site::WAITING);
+    let (mut from, mut to) = (u64::MAX, 0);
+    for s in waiting() {
+        let address = s.address.load(Relaxed);
+        let len = u64::from(s.len.load(Relaxed));
+        // The program may have changed its copy before it ran it.
+        let here = mem::read::<[u8; 2]>(address);
+        let is_there = match len {
+            2 => here == Some([0x0f, 0x31]),
+            _ => here == Some([0x0f, 0x01]) && mem::read::<u8>(address + 2) == Some(0xf9),
+        };
+        if is_there {
+            from = from.min(address & !4095);
+            to = to.max((address + len + 4095) & !4095);
+        } else {
+            s.state.store(site::FREE, Relaxed);
+        }
+    }
+    if from >= to {
+        return false;
+    }
+    // It stays executable meanwhile: where that is forbidden, so is what comes
+    // after it, and nothing has been changed yet.
+    let protect = |prot| sys::call(nr::MPROTECT, from, to - from, prot, 0, 0, 0) == 0;
+    let is_writable = prot & PROT_WRITE != 0;
+    if !is_writable && !protect(prot | PROT_READ | PROT_WRITE) {
+        return false;
+    }
+    for s in waiting() {
+        let len = u64::from(s.len.load(Relaxed));
+        mem::copy(s.address.load(Relaxed), INSTEAD.as_ptr() as u64, len);
+        s.state.store(site::FRESH, Relaxed);
+    }
+    is_writable || protect(prot)
+}
+
+/// In replay: what was replaced here then is replaced now.
+pub fn replace_again(thread: &Thread) {
+    while let Some((prot, words)) = replay::sites_here(thread) {
+        let (mut from, mut to) = (u64::MAX, 0);
+        let mut count = 0;
+        for word in words.as_chunks::<8>().0 {
+            let word = u64::from_le_bytes(*word);
+            let address = counter_site::place(word);
+            add(address, counter_site::len(word));
+            from = from.min(address);
+            to = to.max(address + 1);
+            count += 1;
+        }
+        exchange(from, to.saturating_sub(from), prot);
+        let fresh = || sites_in(from, to - from, site::FRESH);
+        if fresh().count() != count {
+            replay::diverge(thread, difference::MEMORY, 2, from, to);
+        }
+        for s in fresh() {
+            s.state.store(site::REPLACED, Relaxed);
+        }
+    }
+}
+
+/// Code was unmapped or replaced.
+pub fn forget(start: u64, len: u64) {
+    for state in [site::WAITING, site::REPLACED] {
+        for s in sites_in(start, len, state) {
+            s.state.store(site::FREE, Relaxed);
+        }
+    }
+}
+
+/// Code is at another address now.
+pub fn moved(from: u64, len: u64, to: u64) {
+    for state in [site::WAITING, site::REPLACED] {
+        for s in sites_in(from, len, state) {
+            let into = s.address.load(Relaxed) - from;
+            s.address.store(to + into, Relaxed);
+        }
+    }
+}
+
+/// The thread is at an instruction that reads the counter (`regs.rip`).
+pub fn read(thread: &Thread, regs: &mut Regs) {
+    let address = regs.rip;
+    let len = replaced_at(address).unwrap_or(TRAP_LEN);
+    thread.call_site.set(address);
+    if thread.pending.load(Acquire) != 0 || replay::is_on() {
+        signal::deliver(thread, regs, at::CALL_ENTRY);
+        if regs.rip != address {
+            return;
+        }
+    }
+    if space().turns.get() != 0 {
+        turn::offer(thread);
+    }
+    let (value, auxiliary) = if replay::is_on() {
+        replay::read_counter(thread)
+    } else {
+        log::counter(thread, len > TRAP_LEN)
+    };
+    regs.rax = value & 0xffff_ffff;
+    regs.rdx = value >> 32;
+    if len > TRAP_LEN {
+        regs.rcx = u64::from(auxiliary);
+    }
+    regs.rip = address + TRAP_LEN;
+    signal::deliver(thread, regs, at::CALL_EXIT);
+}
+
+const PR_GET_TSC: u64 = 25;
+const PR_SET_TSC: u64 = 26;
+const PR_TSC_ENABLE: u32 = 1;
+const PR_TSC_SIGSEGV: u32 = 2;
+
+/// The program may ask that reading the counter be a fault. None: this is
+/// about something else.
+pub fn prctl(thread: &Thread, args: &[u64; 6]) -> Option<i64> {
+    let faults = &thread.counter_faults;
+    match (args[0] & 0xffff_ffff, args[1] as u32) {
+        (PR_GET_TSC, _) => {
+            let now = PR_TSC_ENABLE + faults.get();
+            let written = mem::write(args[1], &now);
+            Some(if written { 0 } else { -sys::EFAULT })
+        }
+        (PR_SET_TSC, how @ (PR_TSC_ENABLE | PR_TSC_SIGSEGV)) => {
+            faults.set(how - PR_TSC_ENABLE);
+            Some(0)
+        }
+        (PR_SET_TSC, _) => Some(-sys::EINVAL),
+        _ => None,
+    }
+}
