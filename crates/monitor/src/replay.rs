@@ -680,6 +680,10 @@ pub fn expect(
 /// out.
 pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
     let process = thread.process();
+    let taken = thread.clock_taken.replace(0);
+    if taken != 0 {
+        return Some(taken as i64 - 1);
+    }
     let record = peek(process)?;
     if record.kind != kind::CLOCK
         || process.log.thread.get() != thread.number.get()
@@ -708,6 +712,20 @@ pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Opti
     };
     consume(process);
     Some(result)
+}
+
+/// Whether a signal reached the thread at the end of the clock read that it
+/// just did the short way. Then it takes the long way with the same result,
+/// which leads into handlers.
+pub fn signal_follows(thread: &Thread, result: i64) -> bool {
+    let process = thread.process();
+    let follows = peek(process).is_some_and(|record| {
+        record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::CALL_EXIT
+    }) && process.log.thread.get() == thread.number.get();
+    if follows {
+        thread.clock_taken.set(result as u64 + 1);
+    }
+    follows
 }
 
 /// The signal that reached the thread here, if one did: its number and what

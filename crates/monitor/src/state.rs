@@ -217,6 +217,9 @@ pub struct Thread {
     pub holds_turn: Cell<u32>,
     pub interrupted_at: AtomicU64,
     pub clock_reads: Cell<u32>,
+    /// In replay: one more than the result of a clock read that was done but
+    /// has to be seen again, the long way. 0 = none.
+    pub clock_taken: Cell<u64>,
     /// Where the call came from that the thread is in.
     pub call_site: Cell<u64>,
     /// In replay: where the thread's stack was left, its fs base, who made it

@@ -173,7 +173,11 @@ impl Work<'_> {
     }
 
     fn verdicts(&self, unit: &Unit) -> Result<Vec<Verdict>, Error> {
-        let outlines = || unit.members.iter().filter_map(|i| self.plan.outlines.get(*i));
+        let outlines = || {
+            unit.members
+                .iter()
+                .filter_map(|i| self.plan.outlines.get(*i))
+        };
         let none = |outcome: Outcome| {
             let verdicts = outlines().map(|outline| Verdict {
                 outcome: outcome.clone(),

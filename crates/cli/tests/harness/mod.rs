@@ -16,6 +16,7 @@ pub mod scratch;
 pub mod servers;
 pub mod sound;
 pub mod terminal;
+pub mod verified;
 
 pub use event::Event;
 pub use recorded::{Outcome, Recorded};
