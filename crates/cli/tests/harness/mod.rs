@@ -11,6 +11,7 @@ pub mod event;
 pub mod processes;
 pub mod programs;
 pub mod recorded;
+pub mod rewrite;
 pub mod running;
 pub mod scratch;
 pub mod servers;
