@@ -102,13 +102,16 @@ impl Cmd {
     }
 }
 
-struct Columns {
-    event: usize,
-    wall: bool,
+/// How a line of the listing is laid out.
+pub struct Columns {
+    /// Width of an event's name.
+    pub event: usize,
+    /// The time of day instead of the time since the start.
+    pub wall: bool,
 }
 
 impl Columns {
-    fn line(
+    pub fn line(
         &self,
         recording: &Recording,
         renderer: &Renderer<'_>,
@@ -212,7 +215,7 @@ fn select_processes<'r>(
 }
 
 /// There is no process of that name: what there is instead.
-fn unknown_process(recording: &Recording, name: &str) -> Failure {
+pub fn unknown_process(recording: &Recording, name: &str) -> Failure {
     let names = || {
         recording
             .processes()

@@ -34,7 +34,6 @@ impl Failure {
     }
 
     /// An exit status other than [`TROUBLE`].
-    #[allow(dead_code, reason = "`mw record` ends with the shell's own statuses")]
     pub fn status(mut self, status: u8) -> Failure {
         self.status = status;
         self

@@ -6,6 +6,7 @@ mod info;
 mod output;
 mod ps;
 mod record;
+mod replay;
 mod select;
 mod suggest;
 mod syscalls;
@@ -33,6 +34,7 @@ enum Command {
     Events(events::Cmd),
     Info(info::Cmd),
     Verify(verify::Cmd),
+    Replay(replay::Cmd),
     Syscalls(syscalls::Cmd),
 }
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Events(cmd) => cmd.run(),
         Command::Info(cmd) => cmd.run(),
         Command::Verify(cmd) => cmd.run(),
+        Command::Replay(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
     };
     result.unwrap_or_else(Failure::report)

@@ -1,10 +1,10 @@
 //! Standard output: buffered, coloured on a terminal only.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 /// Where a command prints what it was asked for.
 pub struct Output {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Box<dyn Write>>,
     colours: bool,
     width: Option<usize>,
 }
@@ -51,7 +51,16 @@ impl Output {
                 .then(terminal_size::terminal_size)
                 .flatten()
                 .map(|(width, _)| usize::from(width.0)),
-            out: BufWriter::with_capacity(64 * 1024, stdout.lock()),
+            out: BufWriter::with_capacity(64 * 1024, Box::new(stdout.lock())),
+        }
+    }
+
+    /// Standard error instead, for what was not asked for.
+    pub fn to_stderr() -> Output {
+        Output {
+            colours: false,
+            width: None,
+            out: BufWriter::new(Box::new(io::stderr().lock())),
         }
     }
 

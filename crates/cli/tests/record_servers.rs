@@ -1,5 +1,5 @@
-//! Records real servers, as Debian packages them, under load, and stops them
-//! as an administrator would.
+//! Records real servers, as Debian packages them, under load, stops them as an
+//! administrator would, and replays them.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -36,8 +36,8 @@ fn native_status(command: &[String], port: u16) -> i32 {
 }
 
 /// Records a server while `load` uses it, ends it with SIGTERM, and checks
-/// that it ended as it does when it is not recorded and that the recording is
-/// sound. `command` makes the command for a port and a directory of its own.
+/// that it ended as it does when it is not recorded, that the recording is
+/// sound and that it replays. `command` makes the command for a port and a directory of its own.
 fn record(
     scratch: &Scratch,
     command: impl Fn(u16, &Path) -> Vec<String>,
@@ -59,6 +59,7 @@ fn record(
     let outcome = &recorded.outcome;
     assert_eq!(outcome.code(), native, "{}", outcome.stderr);
     recorded.is_sound();
+    recorded.replays();
     recorded.has("the SIGTERM", |e| e.delivers("SIGTERM"));
     recorded
 }

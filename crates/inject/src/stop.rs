@@ -216,23 +216,28 @@ impl ExecStop {
     fn wait_trap(&self) -> nix::Result<()> {
         let pid = Pid::from_raw(self.pid);
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        // Signals and stops that come meanwhile are sent again when the call
+        // has been made: sooner, they would keep coming before it.
+        let mut held = Vec::new();
         loop {
             match waitpid(pid, Some(flags)) {
                 Err(nix::Error::EINTR) => {}
                 Err(error) => return Err(error),
-                Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => return Ok(()),
+                Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => break,
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
                     return Err(nix::Error::ESRCH);
                 }
-                // A signal or a stop that came meanwhile: it is sent again
-                // when the process is on its way.
                 Ok(WaitStatus::Stopped(_, signal)) => {
-                    let _ = nix::sys::signal::kill(pid, signal);
+                    held.push(signal);
                     ptrace::cont(pid, None)?;
                 }
                 Ok(_) => ptrace::cont(pid, None)?,
             }
         }
+        for signal in held {
+            let _ = nix::sys::signal::kill(pid, signal);
+        }
+        Ok(())
     }
 
     /// The auxiliary vector: its address on the stack, and its pairs.

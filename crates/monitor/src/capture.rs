@@ -488,9 +488,16 @@ pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], b
     }
 }
 
-/// What no argument says but people and causality need: a socket's addresses.
+/// What no argument says but replay, people or causality need: which way a
+/// pipe was spliced, a socket's addresses.
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
+    if number == nr::VMSPLICE && result > 0 && is_read_only(args[0]) {
+        // From the reading end of a pipe it goes the other way.
+        let (iov, count, len) = (args[1], args[2], result as u64);
+        blobs.push(tag::PIECE, Piece::Vector { iov, count, len });
+        return;
+    }
     let fd = match number {
         nr::ACCEPT | nr::ACCEPT4 if result >= 0 => result as u64,
         // 115: EINPROGRESS
@@ -508,6 +515,13 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
     if number != nr::CONNECT {
         socket_address(nr::GETPEERNAME, fd, tag::PEER, peer.as_ptr() as u64, blobs);
     }
+}
+
+fn is_read_only(fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    const O_ACCMODE: i64 = 3;
+    let flags = sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0);
+    flags >= 0 && flags & O_ACCMODE == 0
 }
 
 fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) {

@@ -26,6 +26,7 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
         None
     } else {
         read(thread, number, first, second)
+            .filter(|result| !replay::is_on() || !replay::signal_follows(thread, *result))
     };
     if replay::is_on() && result.is_some() {
         let resume = thread.saved_rip.get();

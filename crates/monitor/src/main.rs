@@ -17,6 +17,7 @@ mod arch;
 mod call;
 mod capture;
 mod clock;
+mod confine;
 mod counter;
 mod descriptors;
 mod ioctl;

@@ -89,16 +89,22 @@ pub fn stop(thread: &Thread, why: u32) {
     }
 }
 
+/// `CLONE_PARENT`, and SIGCHLD at its end.
+pub const FORK_FLAGS: u64 = 0x8000 | 17;
+
 /// Makes a copy of this process, a child of whoever leads it, and not to
 /// outlive that one.
 pub fn fork() -> i64 {
-    const CLONE_PARENT: u64 = 0x8000;
-    const SIGCHLD: u64 = 17;
     const PR_SET_PDEATHSIG: u64 = 1;
     const SIGKILL: u64 = 9;
-    let pid = sys::call(nr::CLONE, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0, 0);
+    let pid = sys::call(nr::CLONE, FORK_FLAGS, 0, 0, 0, 0, 0);
     if pid == 0 {
         sys::call(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+        // Whoever leads it may have gone just before.
+        let leader = i64::from(replay::header().leader.load(Relaxed));
+        while sys::call(nr::GETPPID, 0, 0, 0, 0, 0, 0) != leader {
+            sys::call(nr::EXIT_GROUP, 1, 0, 0, 0, 0, 0);
+        }
         process::watch_calls();
     }
     pid

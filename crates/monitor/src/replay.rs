@@ -12,16 +12,18 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::{Record, begin, clock, kind, tag};
-use protocol::replay::{Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason};
+use protocol::replay::{
+    EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason,
+};
 use protocol::shared::mode;
-use protocol::syscall::{Arg, Syscall};
+use protocol::syscall::{Arg, Syscall, Type};
 
 use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
 use crate::place::Place;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{counter, log, mem, motion, player, process, sharing, stretch};
+use crate::{confine, counter, log, mem, motion, player, process, sharing, stretch};
 
 /// Whether this process replays.
 #[inline]
@@ -65,6 +67,10 @@ fn attach(process: &Process, index: u32) {
     log.has_next.set(0);
     process.number.set(stream.process.load(Relaxed));
     process.image.set(stream.image.load(Relaxed));
+    stream
+        .event
+        .store(stream.first_event.load(Relaxed), Relaxed);
+    stream.pid.store(sys::getpid(), Release);
 }
 
 /// Reads on to the next record that says something to the program. None: the
@@ -136,8 +142,10 @@ fn next_for(thread: &Thread) -> Record<'static> {
 
 /// The record was used up.
 fn consume(process: &Process) {
+    let next = process.log.next_event.get() + 1;
     process.log.has_next.set(0);
-    process.log.next_event.set(process.log.next_event.get() + 1);
+    process.log.next_event.set(next);
+    stream_of(process).event.store(next, Relaxed);
 }
 
 fn consume_silent(process: &Process) {
@@ -289,6 +297,7 @@ pub fn init(image_len: u64) -> ! {
             sys::call(nr::MPROTECT, start, end - start, prot, 0, 0, 0);
         }
     }
+    confine::begin();
     space().player.set(header.player.load(Relaxed));
     let (thread, process) = process::first_thread();
     attach(process, header.stream.load(Relaxed));
@@ -320,31 +329,19 @@ fn map_anonymous(start: u64, len: u64, prot: u64) -> bool {
 
 /// Maps a captured file; never shared, so that the copy stays as it is.
 fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
-    let mut path = [0u8; protocol::replay::PATH_MAX + 24];
-    let mut end = 0;
-    'words: for word in &header().files {
-        for byte in word.load(Relaxed).to_le_bytes() {
-            if byte == 0 {
-                break 'words;
-            }
-            path[end] = byte;
-            end += 1;
-        }
-    }
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
+    let mut path = [0u8; 21];
+    let mut at = path.len() - 1;
     let mut rest = id;
     loop {
         at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
+        path[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
             break;
         }
     }
-    path[end..end + digits.len() - at].copy_from_slice(&digits[at..]);
-    const OPEN: u64 = 2;
-    let fd = sys::call(OPEN, path.as_ptr() as u64, 0o2000000, 0, 0, 0, 0);
+    let (dir, path) = (FILES_FD as u64, path[at..].as_ptr() as u64);
+    let fd = sys::call(nr::OPENAT, dir, path, confine::OPEN_FLAGS, 0, 0, 0);
     if fd < 0 {
         return false;
     }
@@ -495,6 +492,11 @@ fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
             _ => {}
         }
     }
+    if u64::from(row.nr) == nr::VMSPLICE
+        && let Some(blob) = record.blob(tag::PIECE)
+    {
+        scatter(args[1], args[2], blob.bytes);
+    }
     // The lengths last: they say where names and control bytes went.
     if let (Some(i), Some(head)) = (message, record.blob(tag::HEADER)) {
         let header = args[i % 6];
@@ -581,8 +583,17 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     }
     write_through(args, &record);
     let result = record.result;
+    count_output(thread, row, result);
     consume(thread.process());
     result
+}
+
+/// What was written or sent was compared before: here it is counted.
+fn count_output(thread: &Thread, row: &Syscall, result: i64) {
+    if matches!(row.kind, Type::Send) && result > 0 {
+        let output = &stream_of(thread.process()).output;
+        output.store(output.load(Relaxed) + result as u64, Relaxed);
+    }
 }
 
 /// Lets those run who ran before this thread's next record.
@@ -614,6 +625,7 @@ pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     apply(row, args, &record);
     write_through(args, &record);
     let result = record.result;
+    count_output(thread, row, result);
     consume(thread.process());
     result
 }
@@ -647,6 +659,10 @@ pub fn expect(
                 diverge(thread, difference::ARGUMENT, i as u32, *expected, *found);
             }
         }
+        if number == nr::EXIT_GROUP || number == nr::EXIT && thread.number.get() == 0 {
+            let exit = &stream_of(thread.process()).exit;
+            exit.store(EXITED | args[0] & 0xff, Relaxed);
+        }
     }
     if let Some(result) = result
         && record.result != result
@@ -666,6 +682,10 @@ pub fn expect(
 /// out.
 pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
     let process = thread.process();
+    let taken = thread.clock_taken.replace(0);
+    if taken != 0 {
+        return Some(taken as i64 - 1);
+    }
     let record = peek(process)?;
     if record.kind != kind::CLOCK
         || process.log.thread.get() != thread.number.get()
@@ -696,6 +716,20 @@ pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Opti
     Some(result)
 }
 
+/// Whether a signal reached the thread at the end of the clock read that it
+/// just did the short way. Then it takes the long way with the same result,
+/// which leads into handlers.
+pub fn signal_follows(thread: &Thread, result: i64) -> bool {
+    let process = thread.process();
+    let follows = peek(process).is_some_and(|record| {
+        record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::CALL_EXIT
+    }) && process.log.thread.get() == thread.number.get();
+    if follows {
+        thread.clock_taken.set(result as u64 + 1);
+    }
+    follows
+}
+
 /// The signal that reached the thread here, if one did: its number and what
 /// came with it.
 pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
@@ -714,6 +748,11 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
         mem::copy(info.as_mut_ptr() as u64, blob.bytes.as_ptr() as u64, len);
     }
     let signal = record.values[0] as i32;
+    let stream = stream_of(process);
+    stream.signal.store(signal as u32, Relaxed);
+    stream
+        .signal_event
+        .store(process.log.next_event.get(), Relaxed);
     consume(process);
     Some((signal, info))
 }

@@ -208,6 +208,12 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         trap(thread, context);
         return;
     }
+    if signal == SIGSYS && code == crate::confine::SYS_SECCOMP && replay::is_on() {
+        sys::die_number(
+            b"replay made a call that it must not make:",
+            info[3] << 32 >> 32,
+        );
+    }
     if signal == PREEMPT_SIGNAL {
         preempt(thread, context);
         return;

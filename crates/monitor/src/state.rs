@@ -229,6 +229,9 @@ pub struct Thread {
     pub reads_counter: Cell<u32>,
     /// The program asked that reading it be a fault.
     pub counter_faults: Cell<u32>,
+    /// In replay: one more than the result of a clock read that was done but
+    /// has to be seen again, the long way. 0 = none.
+    pub clock_taken: Cell<u64>,
     /// Where the call came from that the thread is in.
     pub call_site: Cell<u64>,
     /// In replay: where the thread's stack was left, its fs base, who made it

@@ -44,6 +44,7 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const FCNTL: u64 = 72;
     pub const GETTIMEOFDAY: u64 = 96;
+    pub const GETPPID: u64 = 110;
     pub const RT_SIGPENDING: u64 = 127;
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
@@ -52,7 +53,11 @@ pub mod nr {
     pub const GETTID: u64 = 186;
     pub const TIME: u64 = 201;
     pub const FUTEX: u64 = 202;
+    pub const OPENAT: u64 = 257;
+    pub const SECCOMP: u64 = 317;
+    pub const PERF_EVENT_OPEN: u64 = 298;
     pub const SET_TID_ADDRESS: u64 = 218;
+    pub const RESTART_SYSCALL: u64 = 219;
     pub const TIMER_CREATE: u64 = 222;
     pub const TIMER_SETTIME: u64 = 223;
     pub const CLOCK_GETTIME: u64 = 228;
@@ -64,6 +69,7 @@ pub mod nr {
     pub const PPOLL: u64 = 271;
     pub const DUP2: u64 = 33;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const VMSPLICE: u64 = 278;
     pub const ACCEPT4: u64 = 288;
     pub const DUP3: u64 = 292;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;

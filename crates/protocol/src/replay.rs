@@ -20,7 +20,9 @@ pub const REPLAY_BIT: u64 = 1 << 63;
 
 pub const STREAMS_MAX: usize = 8192;
 pub const MAPS_MAX: usize = 512;
-pub const PATH_MAX: usize = 4096;
+/// The descriptor of the directory that holds the captured files: the only
+/// place where a replaying process opens anything.
+pub const FILES_FD: i32 = crate::layout::ARENA_FD - 1;
 /// Of how many forks one may be the result.
 pub const PATH_STREAMS: usize = 1024;
 
@@ -228,13 +230,27 @@ pub struct Stream {
     pub difference: AtomicU32,
     pub thread: AtomicU32,
     pub index: AtomicU32,
+    /// The event that comes next: stored at each one, so that whoever waits
+    /// sees that it goes on.
     pub event: AtomicU64,
+    /// The kernel's id of the process that replays it; 0 = not begun.
+    pub pid: AtomicU32,
+    /// The last signal that reached the program, and the event that was.
+    pub signal: AtomicU32,
+    pub signal_event: AtomicU64,
+    /// [`EXITED`] and the status it ended itself with.
+    pub exit: AtomicU64,
+    /// Bytes that it sent or wrote.
+    pub output: AtomicU64,
     pub expected: AtomicU64,
     pub found: AtomicU64,
     pub expected_nr: AtomicU64,
     pub found_nr: AtomicU64,
     pub rip: AtomicU64,
 }
+
+/// In [`Stream::exit`]: the process ended itself, with the status below.
+pub const EXITED: u64 = 1 << 32;
 
 #[repr(C)]
 pub struct Mark {
@@ -301,7 +317,9 @@ pub struct Replay {
     /// Streams that a player follows: when it comes to a fork of one of them,
     /// it goes on as the child. The last is the one it stops in.
     pub path_len: AtomicU32,
-    pub reserved: AtomicU32,
+    /// The kernel's id of the replayer: what is forked when it has gone ends
+    /// at once.
+    pub leader: AtomicU32,
     pub path: [AtomicU32; PATH_STREAMS],
     /// Counts the processes that have read what they begin from.
     pub begun: AtomicU32,
@@ -314,8 +332,6 @@ pub struct Replay {
     pub image_len: AtomicU64,
     pub sigmask: AtomicU64,
     pub ignored: AtomicU64,
-    /// Where the captured files are, NUL-terminated, a slash at the end.
-    pub files: [AtomicU64; PATH_MAX / 8],
     pub map: [StartMap; MAPS_MAX],
     pub table: [Stream; STREAMS_MAX],
     pub players: [Player; PLAYERS],

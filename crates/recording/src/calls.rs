@@ -13,6 +13,7 @@ pub mod nr {
     pub const READ: u64 = 0;
     pub const WRITE: u64 = 1;
     pub const OPEN: u64 = 2;
+    pub const MMAP: u64 = 9;
     pub const CLOSE: u64 = 3;
     pub const IOCTL: u64 = 16;
     pub const PIPE: u64 = 22;

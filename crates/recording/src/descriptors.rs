@@ -52,6 +52,21 @@ pub enum Target {
     Unknown,
 }
 
+/// The descriptors that a program is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// Descriptor 0.
+    Input,
+    /// Descriptor 1.
+    Output,
+    /// Descriptor 2.
+    Error,
+}
+
+impl Standard {
+    const ALL: [Standard; 3] = [Standard::Input, Standard::Output, Standard::Error];
+}
+
 /// One descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
@@ -63,6 +78,8 @@ pub struct Descriptor {
     pub mode: u32,
     /// Inode, 0 if unknown.
     pub inode: u64,
+    /// It is one of those that the program was started with, or a copy.
+    pub standard: Option<Standard>,
 }
 
 impl Descriptor {
@@ -72,6 +89,7 @@ impl Descriptor {
             cloexec,
             mode: 0,
             inode: 0,
+            standard: None,
         }
     }
 
@@ -403,7 +421,13 @@ impl Descriptors {
             (None, Some(path)) => Target::Path(self.absolute(dir, text(path.bytes))),
             (None, None) => Target::Unknown,
         };
-        self.set(event.result.unwrap_or(-1), Descriptor::new(target, cloexec));
+        let again = event
+            .argument(path_arg)
+            .and_then(|path| descriptor_of(text(path.bytes)))
+            .and_then(|fd| self.get(fd)?.standard);
+        let mut descriptor = Descriptor::new(target, cloexec);
+        descriptor.standard = again;
+        self.set(event.result.unwrap_or(-1), descriptor);
     }
 
     fn anonymous(&mut self, event: &Event<'_>, name: &'static str, flags: u64) {
@@ -531,6 +555,33 @@ pub fn rights(mut control: &[u8]) -> Vec<i32> {
     found
 }
 
+/// What the first process has before it does anything.
+fn standard() -> BTreeMap<i32, Descriptor> {
+    (0..)
+        .zip(Standard::ALL)
+        .map(|(fd, standard)| {
+            let mut descriptor = Descriptor::new(Target::Unknown, false);
+            descriptor.standard = Some(standard);
+            (fd, descriptor)
+        })
+        .collect()
+}
+
+/// The standard descriptor that a path stands for, by its number.
+fn descriptor_of(path: &[u8]) -> Option<i32> {
+    match path {
+        b"/dev/stdin" => Some(0),
+        b"/dev/stdout" => Some(1),
+        b"/dev/stderr" => Some(2),
+        _ => {
+            let digits = path
+                .strip_prefix(b"/dev/fd/")
+                .or_else(|| path.strip_prefix(b"/proc/self/fd/"))?;
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        }
+    }
+}
+
 /// The descriptors that processes are born with.
 pub struct Births<'r> {
     recording: &'r Recording,
@@ -580,7 +631,7 @@ impl<'r> Births<'r> {
                     .process(eldest)
                     .and_then(|process| self.recording.images_of(process).next());
                 Descriptors {
-                    table: Arc::default(),
+                    table: Arc::new(standard()),
                     cwd: Arc::new(image.map(|image| image.cwd.clone()).unwrap_or_default()),
                 }
             });

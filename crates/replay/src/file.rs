@@ -8,11 +8,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use inject::Image;
-use protocol::replay::{
-    DATA_OFFSET, MAPS_MAX, PATH_MAX, PATH_STREAMS, REPLAY_OFFSET, Replay, STREAMS_MAX,
-};
+use protocol::layout::{MONITOR_BASE, MONITOR_END};
+use protocol::replay::{DATA_OFFSET, MAPS_MAX, PATH_STREAMS, REPLAY_OFFSET, Replay, STREAMS_MAX};
 use protocol::shared::{ARENA_MAGIC, Control, IMAGE_OFFSET, mode};
-use recording::{ImageStart, Recording};
+use recording::{ImageStart, Mapping, Recording};
 
 use crate::Error;
 use crate::stream::Stream;
@@ -23,6 +22,8 @@ const JOURNAL_MAX: u64 = 8 << 30;
 /// The file, mapped.
 pub struct ReplayFile {
     file: File,
+    /// The directory of the captured files.
+    captured: File,
     base: *mut u8,
     len: usize,
     /// Where data of one run goes (behind the logs).
@@ -30,10 +31,23 @@ pub struct ReplayFile {
 }
 
 impl ReplayFile {
-    pub fn create(image: &Image, streams: &[Stream], files: &str) -> Result<ReplayFile, Error> {
+    pub fn create(
+        image: &Image,
+        streams: &[Stream],
+        recording: &Recording,
+    ) -> Result<ReplayFile, Error> {
         if streams.len() > STREAMS_MAX {
             return Err(Error::TooMany(streams.len()));
         }
+        let files = recording.dir().join(recording::FILES);
+        let captured = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(&files)
+            .map_err(|source| Error::Captured {
+                path: files,
+                source,
+            })?;
         let dir = std::env::temp_dir();
         let fail = |source| Error::File {
             path: dir.display().to_string(),
@@ -74,6 +88,7 @@ impl ReplayFile {
         }
         let mut it = ReplayFile {
             file,
+            captured,
             base: base.cast(),
             len: len as usize,
             free: DATA_OFFSET,
@@ -83,7 +98,7 @@ impl ReplayFile {
         control.version.store(protocol::FORMAT_VERSION, Relaxed);
         control.mode.store(mode::REPLAY, Relaxed);
         control.magic.store(ARENA_MAGIC, Release);
-        it.put_path(files);
+        it.header().leader.store(std::process::id(), Relaxed);
         it.header().journal.offset.store(journal, Relaxed);
         it.header().journal.capacity.store(JOURNAL_MAX, Relaxed);
         for (index, stream) in streams.iter().enumerate() {
@@ -94,12 +109,6 @@ impl ReplayFile {
             .image_len
             .store(image.bytes.len() as u64, Relaxed);
         Ok(it)
-    }
-
-    /// Where the captured files of a recording are, as `create` wants it.
-    pub fn files_of(recording: &Recording) -> String {
-        let dir = std::fs::canonicalize(recording.dir()).unwrap_or_else(|_| recording.dir().into());
-        format!("{}/", dir.join(recording::FILES).display())
     }
 
     /// Says in which domains processes share memory.
@@ -138,6 +147,11 @@ impl ReplayFile {
         &self.file
     }
 
+    /// The directory that holds the captured files.
+    pub fn captured(&self) -> &File {
+        &self.captured
+    }
+
     pub fn header(&self) -> &Replay {
         // SAFETY: inside the mapping, aligned, made of atomics.
         unsafe { &*self.base.add(REPLAY_OFFSET as usize).cast::<Replay>() }
@@ -168,18 +182,6 @@ impl ReplayFile {
         Ok(offset)
     }
 
-    fn put_path(&self, files: &str) {
-        let mut bytes = files.as_bytes().to_vec();
-        bytes.truncate(PATH_MAX - 1);
-        bytes.resize(PATH_MAX, 0);
-        for (word, chunk) in self.header().files.iter().zip(bytes.chunks_exact(8)) {
-            word.store(
-                u64::from_le_bytes(chunk.try_into().unwrap_or([0; 8])),
-                Relaxed,
-            );
-        }
-    }
-
     fn put_stream(&mut self, index: usize, stream: &Stream) -> std::io::Result<()> {
         let offset = self.put(&stream.bytes)?;
         let marks: Vec<u8> = stream
@@ -206,13 +208,14 @@ impl ReplayFile {
     }
 
     /// Sets the beginning of a run: the stream and the image's memory.
-    pub fn set_start(
-        &mut self,
-        index: usize,
-        start: &ImageStart,
-        vdso: u64,
-    ) -> std::io::Result<()> {
+    pub fn set_start(&mut self, index: usize, start: &ImageStart, vdso: u64) -> Result<(), Error> {
         const STACK: u64 = 8 << 20;
+        let damaged = Error::BadImage {
+            process: start.process,
+        };
+        if start.maps.len() > MAPS_MAX || !start.maps.iter().all(is_possible) {
+            return Err(damaged);
+        }
         let kept = self.free;
         let rsp = start.regs.get(19).copied().unwrap_or(0);
         let mut count = 0;
@@ -231,9 +234,12 @@ impl ReplayFile {
                 show_vdso(&mut contents, rsp.wrapping_sub(at) as usize, vdso);
             }
             below = map.end;
-            let contents_offset = self.put(&contents)?;
-            let Some(entry) = self.header().map.get(count).filter(|_| count < MAPS_MAX) else {
-                break;
+            let contents_offset = self.put(&contents).map_err(|source| Error::File {
+                path: std::env::temp_dir().display().to_string(),
+                source,
+            })?;
+            let Some(entry) = self.header().map.get(count) else {
+                return Err(damaged);
             };
             entry.start.store(from, Relaxed);
             entry.end.store(map.end, Relaxed);
@@ -265,6 +271,25 @@ impl Drop for ReplayFile {
         // SAFETY: our own mapping, not used any more.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
+}
+
+/// Whether a mapping could have been one of a program's: a recording that was
+/// tampered with may say anything.
+fn is_possible(map: &Mapping) -> bool {
+    const USER_END: u64 = 0x7fff_ffff_f000;
+    // What the kernel itself put there is left out.
+    if map.name.starts_with(b"[v") {
+        return true;
+    }
+    let len = map.contents.as_ref().map_or(0, Vec::len) as u64;
+    let apart = map.end <= MONITOR_BASE || map.start >= MONITOR_END;
+    map.start >= 4096
+        && map.start < map.end
+        && map.end <= USER_END
+        && (map.start | map.end | map.offset) & 4095 == 0
+        && map.end - map.start >= len
+        && map.prot & !7 == 0
+        && apart
 }
 
 /// The auxiliary vector on the stack shows the program our vdso, as it did in

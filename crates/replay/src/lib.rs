@@ -6,15 +6,21 @@
 
 mod file;
 mod group;
+mod interrupt;
+mod plan;
 mod player;
 mod run;
 mod session;
 mod stream;
 mod turns;
+mod verdict;
+mod watch;
 
+pub use interrupt::Interrupts;
 pub use player::{Inside, ThreadState};
-pub use run::{Difference, Outcome, Verdict, verify};
+pub use run::{Course, Settings, check, verify};
 pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Position, Region, Session};
+pub use verdict::{Difference, Ending, Outcome, Verdict};
 
 /// Why nothing could be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +37,34 @@ pub enum Error {
     NoLog { process: u32 },
     #[error("the recording does not say what process {process} started from")]
     NoImage { process: u32 },
+    #[error("cannot read the captured files in {}", path.display())]
+    Captured {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the captured file {} is missing", path.display())]
+    FileMissing { path: std::path::PathBuf },
+    #[error("the captured file {} is {found} bytes long, not {expected}", path.display())]
+    FileLength {
+        path: std::path::PathBuf,
+        expected: u64,
+        found: u64,
+    },
+    #[error("what the recording says of the start of process {process} cannot be true")]
+    BadImage { process: u32 },
+    #[error("cannot make a pipe")]
+    Pipe(#[source] std::io::Error),
+    #[error("stopped")]
+    Interrupted,
     #[error("the replaying process {pid} ended of itself")]
     Died { pid: i32 },
     #[error("processes that share memory wrote more than replay has room for")]
     JournalFull,
     #[error("a checkpoint can be taken at an event, not between two")]
     NotAtAnEvent,
+    #[error("the replaying process {pid} gets nowhere: it came to no further event")]
+    Stuck { pid: i32 },
     #[error("there is no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
     #[error(transparent)]

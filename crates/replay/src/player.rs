@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use inject::{Image, Injection};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
-    NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, command, reason, state,
+    FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, command, reason, state,
 };
 
 use crate::Error;
@@ -86,25 +86,36 @@ pub struct Player {
     memory: File,
 }
 
-/// Starts a process that replays what `file` says. It is to end with the
-/// thread that called.
-pub fn start(file: &ReplayFile, image: &Image) -> Result<i32, Error> {
-    let fd = file.file().as_raw_fd();
+/// Starts a process that replays what `file` says, in process group `group`
+/// (0: one of its own). It is to end with the thread that called. What it says
+/// goes to `words`.
+pub fn start(file: &ReplayFile, image: &Image, group: i32, words: Stdio) -> Result<i32, Error> {
+    let fds = [
+        (file.file().as_raw_fd(), ARENA_FD),
+        (file.captured().as_raw_fd(), FILES_FD),
+    ];
+    let leader = std::process::id() as i32;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("mw-replay")
         .env_clear()
         .stdin(Stdio::null())
-        .stdout(Stdio::null());
+        .stdout(Stdio::null())
+        .stderr(words);
     // SAFETY: plain system calls.
     unsafe {
         command.pre_exec(move || {
             // A replay does not outlive the one who wanted it.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != leader {
+                libc::_exit(1);
+            }
             // Ctrl-C is for the one who leads it.
-            libc::setpgid(0, 0);
-            if libc::dup2(fd, ARENA_FD) < 0 {
-                return Err(std::io::Error::last_os_error());
+            libc::setpgid(0, group);
+            for (fd, to) in fds {
+                if libc::dup2(fd, to) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
             }
             Ok(())
         });
@@ -122,17 +133,6 @@ pub fn start(file: &ReplayFile, image: &Image) -> Result<i32, Error> {
     Ok(pid)
 }
 
-/// Waits for processes that have ended: how many.
-pub fn reap() -> u32 {
-    let mut count = 0;
-    let mut status = 0;
-    // SAFETY: waits for children of this thread.
-    while unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WNOTHREAD) } > 0 {
-        count += 1;
-    }
-    count
-}
-
 impl Player {
     /// The first process of a file, which stands before its first event.
     pub fn start(file: &ReplayFile, image: &Image, place: usize) -> Result<Player, Error> {
@@ -140,7 +140,7 @@ impl Player {
         at.until.store(0, Relaxed);
         at.command.store(command::NONE, Relaxed);
         at.state.store(state::RUNNING, Release);
-        let pid = start(file, image)?;
+        let pid = start(file, image, 0, Stdio::inherit())?;
         let player = Player {
             place,
             pid,
@@ -149,6 +149,11 @@ impl Player {
         };
         player.wait(file, None)?;
         Ok(player)
+    }
+
+    /// The kernel's id of it.
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     fn at<'f>(&self, file: &'f ReplayFile) -> &'f Place {

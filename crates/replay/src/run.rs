@@ -1,214 +1,257 @@
-//! Running replays and reading what came of them.
+//! Replays a recording, several processes at a time, and compares it with
+//! itself.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 use inject::Image;
-use protocol::replay::{difference, outcome};
 use recording::Recording;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::stream::{Stream, all_streams};
-use crate::turns::Turns;
-use crate::{group, player};
+use crate::group;
+use crate::plan::{Plan, Unit};
+use crate::verdict::{Outcome, Verdict, judge};
+use crate::watch::{self, Limits};
 
-/// What came of one image of one process.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    pub process: u32,
-    pub image: u32,
-    /// Events of this image that were replayed.
-    pub events: u64,
-    pub outcome: Outcome,
+/// How a recording is to be verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Only this process (and what has to run before it can begin).
+    pub process: Option<u32>,
+    /// How many are replayed at the same time; 0 = one for each processor.
+    pub workers: usize,
+    /// How long one may go on without coming to an event. (More if it did so
+    /// when it was recorded.)
+    pub patience: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As recorded, to the end.
-    Equal,
-    Diverged(Difference),
-    /// Needs what replay cannot do yet.
-    Unsupported(&'static str),
-    /// It was not reached: what it begins from did not get there.
-    NotReached,
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            process: None,
+            workers: 0,
+            patience: Duration::from_secs(60),
+        }
+    }
 }
 
-/// Where and how the replay differs from the recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub event: u64,
-    pub thread: u32,
-    pub expected: String,
-    pub found: String,
-    /// Where the program was.
-    pub address: u64,
+/// How far a verification has come; anybody may look, or stop it.
+#[derive(Debug, Default)]
+pub struct Course {
+    /// Set to true, it ends the verification.
+    pub stop: AtomicBool,
+    /// Events replayed so far.
+    pub events: AtomicU64,
+    /// Images that were done.
+    pub done: AtomicUsize,
 }
 
-/// Replays every process of a recording, or the one image of `only`, and what
-/// it forks. `done` is called with each verdict.
+/// Whether all is there that replaying needs: the captured files.
+pub fn check(recording: &Recording) -> Result<(), Error> {
+    for file in recording.files() {
+        let path = recording.captured_path(file.id);
+        match std::fs::metadata(&path) {
+            Ok(found) if found.len() != file.size => {
+                return Err(Error::FileLength {
+                    path,
+                    expected: file.size,
+                    found: found.len(),
+                });
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::FileMissing { path });
+            }
+            Err(source) => return Err(Error::Captured { path, source }),
+        }
+    }
+    Ok(())
+}
+
+/// Replays every process of a recording, or one. The verdicts are in the order
+/// of the processes' births.
 pub fn verify(
     recording: &Recording,
-    only: Option<u32>,
-    mut done: impl FnMut(&Verdict),
+    settings: Settings,
+    course: &Course,
 ) -> Result<Vec<Verdict>, Error> {
+    check(recording)?;
     let image = Image::load()?;
-    let streams = all_streams(recording);
-    let turns = Turns::of(&streams);
-    let together = group::starts(&streams, &turns);
-    let files = ReplayFile::files_of(recording);
-    let mut file = ReplayFile::create(&image, &streams, &files)?;
-    // Forked processes outlive their parents here too.
-    // SAFETY: a plain system call about this process.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-    file.set_shared(&turns.domains);
-    if !together.is_empty() {
-        group::run(recording, &mut file, &image, &streams, &together)?;
-    }
-    for (index, stream) in streams.iter().enumerate() {
-        if together.contains(&index) {
-            continue;
-        }
-        let wanted = only.is_none_or(|only| concerns(&streams, stream, only));
-        if !stream.is_start() || !wanted {
-            continue;
-        }
-        match group::set_start(recording, &mut file, &image, &streams, index) {
-            Err(Error::NoImage { .. }) => continue,
-            other => other?,
-        }
-        run(&file, &image)?;
-    }
-    let mut verdicts = Vec::new();
-    for (index, stream) in streams.iter().enumerate() {
-        if only.is_some_and(|only| only != stream.process) {
-            continue;
-        }
-        let verdict = judge(&file, index, stream);
-        done(&verdict);
-        verdicts.push(verdict);
-    }
-    Ok(verdicts)
-}
-
-/// Whether replaying `start` leads to process `number`.
-fn concerns(streams: &[Stream], start: &Stream, number: u32) -> bool {
-    let mut at = number;
-    loop {
-        if start.process == at {
-            return true;
-        }
-        let parent = streams
-            .iter()
-            .find(|s| s.process == at && s.image == 0 && !s.is_start());
-        match parent {
-            Some(stream) if stream.parent != at => at = stream.parent,
-            _ => return false,
-        }
-    }
-}
-
-/// One process, from its first instruction to the end of its log, and all that
-/// it forks.
-fn run(file: &ReplayFile, image: &Image) -> Result<(), Error> {
-    player::start(file, image)?;
-    loop {
-        let mut status = 0;
-        // SAFETY: waits for our own children.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if pid < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-            return Ok(());
-        }
-    }
-}
-
-fn judge(file: &ReplayFile, index: usize, stream: &Stream) -> Verdict {
-    let mut verdict = Verdict {
-        process: stream.process,
-        image: stream.image,
-        events: 0,
-        outcome: Outcome::NotReached,
+    let plan = Plan::new(recording, settings.process);
+    let limits = Limits {
+        patience: settings.patience,
+        ..Limits::default()
     };
-    let Some(entry) = file.header().table.get(index) else {
-        return verdict;
+    let work = Work {
+        recording,
+        image: &image,
+        plan: &plan,
+        limits,
+        course,
+        next: AtomicUsize::new(0),
+        found: Mutex::default(),
+        error: Mutex::default(),
     };
-    let event = entry.event.load(Relaxed);
-    verdict.events = event.saturating_sub(entry.first_event.load(Relaxed));
-    verdict.outcome = match entry.outcome.load(Acquire) {
-        outcome::EQUAL => Outcome::Equal,
-        outcome::UNSUPPORTED => Outcome::Unsupported(
-            "it waits for the turn of another process that shares its memory, which does not come",
-        ),
-        outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
-        _ => Outcome::NotReached,
+    let workers = match settings.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
     };
-    verdict
-}
-
-/// How the replay of a stream differs from it.
-pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
-    let table = &file.header().table;
-    let entry = &table[index % table.len()];
-    let (expected, found) = describe(entry);
-    Difference {
-        event: entry.event.load(Relaxed),
-        thread: entry.thread.load(Relaxed),
-        expected,
-        found,
-        address: entry.rip.load(Relaxed),
-    }
-}
-
-fn describe(entry: &protocol::replay::Stream) -> (String, String) {
-    let (expected, found) = (entry.expected.load(Relaxed), entry.found.load(Relaxed));
-    let index = entry.index.load(Relaxed);
-    let name = |nr: u64| {
-        if nr == protocol::replay::NO_CALL {
-            return "a read of the time-stamp counter".to_string();
+    // A replaying process ends with the thread that started it: each worker
+    // waits for all of its own.
+    std::thread::scope(|scope| {
+        for _ in 1..workers.min(plan.units.len()) {
+            scope.spawn(|| work.go_on());
         }
-        protocol::table::syscall(nr).map_or(format!("system call {nr}"), |row| row.name.to_string())
-    };
-    match entry.difference.load(Relaxed) {
-        difference::CALL => {
-            let wanted = entry.expected_nr.load(Relaxed);
-            let kind = match expected as u8 {
-                protocol::record::kind::CALL => name(wanted),
-                protocol::record::kind::START => format!("{} begins", name(wanted)),
-                protocol::record::kind::END => format!("{} returns", name(wanted)),
-                protocol::record::kind::CLOCK => format!("{} (a clock)", name(wanted)),
-                protocol::record::kind::TSC => name(protocol::replay::NO_CALL),
-                protocol::record::kind::SIGNAL => "a signal".to_string(),
-                protocol::record::kind::PREEMPT => "a preemption".to_string(),
-                other => format!("a record of kind {other}"),
+        work.go_on();
+    });
+    if let Some(error) = into_inner(work.error) {
+        return Err(error);
+    }
+    let mut found = into_inner(work.found);
+    let wanted = |process: u32| settings.process.is_none_or(|only| only == process);
+    let verdicts = plan.outlines.iter().enumerate();
+    Ok(verdicts
+        .filter(|(_, outline)| wanted(outline.process))
+        .map(|(i, outline)| {
+            found
+                .remove(&i)
+                .unwrap_or(Verdict::none(outline.process, outline.image))
+        })
+        .collect())
+}
+
+fn into_inner<T>(mutex: Mutex<T>) -> T {
+    mutex
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What the workers share.
+struct Work<'w> {
+    recording: &'w Recording,
+    image: &'w Image,
+    plan: &'w Plan,
+    limits: Limits,
+    course: &'w Course,
+    next: AtomicUsize,
+    /// By place in the plan's outlines.
+    found: Mutex<BTreeMap<usize, Verdict>>,
+    error: Mutex<Option<Error>>,
+}
+
+impl Work<'_> {
+    /// Takes one unit after the other.
+    fn go_on(&self) {
+        while let Some(unit) = self.plan.units.get(self.next.fetch_add(1, Relaxed)) {
+            let result = match self.course.stop.load(Relaxed) {
+                true => Err(Error::Interrupted),
+                false => self.replay(unit),
             };
-            (kind, name(entry.found_nr.load(Relaxed)))
+            if let Err(error) = result {
+                // One error is enough: the others stop.
+                self.course.stop.store(true, Relaxed);
+                let mut first = self.error.lock().unwrap_or_else(|e| e.into_inner());
+                match &*first {
+                    None | Some(Error::Interrupted) => *first = Some(error),
+                    Some(_) => {}
+                }
+                return;
+            }
         }
-        difference::ARGUMENT => (
-            format!("argument {index} = {expected:#x}"),
-            format!("{found:#x}"),
-        ),
-        difference::DATA => (
-            format!("the recorded data behind argument {index}"),
-            "other data".into(),
-        ),
-        difference::RESULT => (
-            format!("result {}", expected as i64),
-            format!("{}", found as i64),
-        ),
-        difference::SIGNAL => (
-            "no fault".into(),
-            format!("signal {index} at {expected:#x}, address {found:#x}"),
-        ),
-        difference::MEMORY => (
-            format!("memory at {expected:#x}"),
-            format!("it could not be had ({found:#x})"),
-        ),
-        difference::THREAD => (
-            format!("thread {expected} to run"),
-            "there is no such thread".into(),
-        ),
-        other => (
-            format!("{expected:#x}"),
-            format!("{found:#x} (difference {other})"),
-        ),
     }
+
+    fn replay(&self, unit: &Unit) -> Result<(), Error> {
+        let verdicts = self.verdicts(unit)?;
+        self.course.done.fetch_add(verdicts.len(), Relaxed);
+        let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+        found.extend(unit.members.iter().copied().zip(verdicts));
+        Ok(())
+    }
+
+    fn verdicts(&self, unit: &Unit) -> Result<Vec<Verdict>, Error> {
+        let outlines = || {
+            unit.members
+                .iter()
+                .filter_map(|i| self.plan.outlines.get(*i))
+        };
+        let none = |outcome: Outcome| {
+            let verdicts = outlines().map(|outline| Verdict {
+                outcome: outcome.clone(),
+                ..Verdict::none(outline.process, outline.image)
+            });
+            Ok(verdicts.collect())
+        };
+        if unit.members.len() > protocol::replay::STREAMS_MAX {
+            let why = "it forked more processes than can be replayed at once";
+            return none(Outcome::Unsupported(why));
+        }
+        let starts = match unit.starts(self.recording, self.plan) {
+            Err(Error::NoImage { .. }) => {
+                let why = "the recording does not say what it started from";
+                return none(Outcome::Failed(why.to_string()));
+            }
+            other => other?,
+        };
+        let mut file = group::prepare(self.recording, self.image, self.plan, unit)?;
+        let processes: Vec<u32> = outlines().map(|outline| outline.process).collect();
+        let mut counted = 0;
+        let ends = watch::run(
+            &mut file,
+            self.image,
+            &starts,
+            self.limits,
+            &self.course.stop,
+            |index, event| self.stretch(processes.get(index).copied(), event),
+            |file| {
+                let events = events_of(file);
+                self.course.events.fetch_add(events - counted, Relaxed);
+                counted = events;
+            },
+        )?;
+        if file.header().journal.is_full.load(Relaxed) != 0 {
+            return Err(Error::JournalFull);
+        }
+        Ok(outlines()
+            .enumerate()
+            .map(|(place, outline)| {
+                judge(&file, place, (outline.process, outline.image), |pid| {
+                    ends.explain(pid)
+                })
+            })
+            .collect())
+    }
+
+    /// How long it took, when it was recorded, from the event before `event`
+    /// to that one.
+    fn stretch(&self, process: Option<u32>, event: u64) -> Duration {
+        let clock = self.recording.clock();
+        let time = |number: u64| {
+            let log = self.recording.log_at(process?, number)?;
+            Some(clock.since_start_ns(log.event()?.time))
+        };
+        let after = time(event);
+        let before = event.checked_sub(1).and_then(time);
+        match (before, after) {
+            (Some(before), Some(after)) => Duration::from_nanos(after.saturating_sub(before)),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Events replayed so far by all processes of a file.
+fn events_of(file: &ReplayFile) -> u64 {
+    let header = file.header();
+    let streams = header.streams.load(Relaxed) as usize;
+    let begun = |stream: &&protocol::replay::Stream| stream.pid.load(Relaxed) != 0;
+    let table = header.table.iter().take(streams).filter(begun);
+    table
+        .map(|stream| {
+            let next = stream.event.load(Relaxed);
+            next.saturating_sub(stream.first_event.load(Relaxed))
+        })
+        .sum()
 }

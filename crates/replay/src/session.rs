@@ -23,13 +23,17 @@ use recording::process::Began;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::group::{self, Shared};
+use crate::group::{self, Shared, image_start};
 use crate::player::{Inside, Motion, Player, Stop, ThreadState};
-use crate::run::{Difference, difference_of};
 use crate::stream::{Stream, streams_of};
+use crate::verdict::{Difference, difference_of};
+use crate::watch::Headway;
 
 /// How long a replay runs before it leaves a copy behind.
 const STRIDE: Duration = Duration::from_millis(200);
+
+/// How much processor time it may use without coming to an event.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How much memory checkpoints may take together, and how many there may be.
 #[derive(Clone, Copy, Debug)]
@@ -654,12 +658,13 @@ impl Track {
         next_id: &mut u32,
     ) -> Result<Track, Error> {
         let (streams, path) = path_to(recording, stream)?;
-        let files = ReplayFile::files_of(recording);
-        let mut file = ReplayFile::create(image, &streams, &files)?;
+        let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
-        group::set_start(recording, &mut file, image, &streams, first)?;
+        let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
+        let start = image_start(recording, stream.process, stream.image)?;
+        file.set_start(first, &start, image.vdso)?;
         if let Some(shared) = shared {
-            file.set_shared(&shared.turns.domains);
+            file.set_shared(&shared.domains);
             file.set_journal(&shared.journal)
                 .map_err(|source| Error::File {
                     path: std::env::temp_dir().display().to_string(),
@@ -691,6 +696,12 @@ impl Track {
             Stop::Breakpoint | Stop::Goal | Stop::Stepped => Position::Inside(inside),
             Stop::Event | Stop::End | Stop::Diverged => Position::Event(inside.event),
         }
+    }
+
+    /// The event that comes next, while it runs.
+    fn next_event(&self) -> u64 {
+        let table = &self.file.header().table;
+        table[self.watched % table.len()].event.load(Relaxed)
     }
 
     fn take_place(&mut self) -> Result<usize, Error> {
@@ -812,9 +823,14 @@ impl Track {
             self.current.set_motion(&self.file, motion);
             self.current.run(&self.file, limit.event())?;
             let mut next = begun + STRIDE;
+            let mut headway = Headway::new(self.next_event());
             while !self.current.wait(&self.file, Some(next))? {
                 // Time for a copy, or to look up: at the next event.
                 self.current.halt(&self.file);
+                let pid = self.current.pid();
+                if headway.is_lost(self.next_event(), pid, PATIENCE) {
+                    return Err(Error::Stuck { pid });
+                }
                 next = Instant::now() + STRIDE;
             }
             self.cost += begun.elapsed();

@@ -3,6 +3,7 @@
 
 use protocol::record::{Memory, begin, kind};
 use recording::Recording;
+use recording::chunk::ChunkHead;
 
 /// One image's log.
 #[derive(Clone, Debug)]
@@ -18,48 +19,37 @@ pub struct Stream {
     pub marks: Vec<[u64; 4]>,
 }
 
-/// The streams of all processes.
-pub fn all_streams(recording: &Recording) -> Vec<Stream> {
-    let processes = recording.processes().iter();
-    processes
-        .flat_map(|process| streams_of(recording, process.number))
-        .collect()
-}
-
 /// Cuts the log of a process into streams, one for each of its images.
 pub fn streams_of(recording: &Recording, process: u32) -> Vec<Stream> {
+    streams_where(recording, process, |_| true)
+}
+
+/// The streams of those images of a process that are wanted.
+pub fn streams_where(
+    recording: &Recording,
+    process: u32,
+    wanted: impl Fn(u32) -> bool,
+) -> Vec<Stream> {
     let mut all: Vec<Stream> = Vec::new();
-    let mut current: Option<Stream> = None;
+    let mut takes = false;
     recording.each_chunk(process, |head, bytes| {
-        // An image's log begins with a chunk of its own.
-        let first = head.first_record.and_then(|at| {
-            let mut memory = Memory::new();
-            memory.forget(head.first_time);
-            let at = at.checked_sub(protocol::shared::CHUNK_HEAD)?;
-            // Which thread it is, and whose turn it was, come first.
-            let mut next = at;
-            loop {
-                let (record, used) = memory.read(bytes.get(next..)?).ok()?;
-                if !matches!(record.kind, kind::THREAD | kind::TURN) {
-                    return (record.kind == kind::BEGIN && at == 0).then_some(record.values);
-                }
-                next += used;
+        if let Some(values) = beginning(head, bytes) {
+            let image = values[4] as u32;
+            takes = wanted(image);
+            if takes {
+                all.push(Stream {
+                    process,
+                    image,
+                    how: values[0],
+                    parent: values[1] as u32,
+                    parent_event: values[2],
+                    first_event: head.first_event,
+                    bytes: Vec::new(),
+                    marks: Vec::new(),
+                });
             }
-        });
-        if let Some(values) = first {
-            all.extend(current.take());
-            current = Some(Stream {
-                process,
-                image: values[4] as u32,
-                how: values[0],
-                parent: values[1] as u32,
-                parent_event: values[2],
-                first_event: head.first_event,
-                bytes: Vec::new(),
-                marks: Vec::new(),
-            });
         }
-        if let Some(stream) = &mut current {
+        if let Some(stream) = all.last_mut().filter(|_| takes) {
             if let Some(at) = head.first_record {
                 let at = stream.bytes.len() + at - protocol::shared::CHUNK_HEAD;
                 let thread = u64::from(head.first_thread);
@@ -70,8 +60,26 @@ pub fn streams_of(recording: &Recording, process: u32) -> Vec<Stream> {
             stream.bytes.extend_from_slice(bytes);
         }
     });
-    all.extend(current);
     all
+}
+
+/// What the beginning of an image says, if the chunk begins with one: an
+/// image's log has a chunk of its own for its first.
+fn beginning(head: &ChunkHead, bytes: &[u8]) -> Option<[u64; protocol::record::VALUES_MAX]> {
+    let mut memory = Memory::new();
+    memory.forget(head.first_time);
+    let at = head
+        .first_record?
+        .checked_sub(protocol::shared::CHUNK_HEAD)?;
+    // Which thread it is, and whose turn it was, come first.
+    let mut next = at;
+    loop {
+        let (record, used) = memory.read(bytes.get(next..)?).ok()?;
+        if !matches!(record.kind, kind::THREAD | kind::TURN) {
+            return (record.kind == kind::BEGIN && at == 0).then_some(record.values);
+        }
+        next += used;
+    }
 }
 
 impl Stream {

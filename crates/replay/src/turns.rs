@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use protocol::record::{Memory, begin, kind};
 
+use crate::plan::Outline;
 use crate::stream::Stream;
 
 /// What the logs say of turns.
@@ -17,12 +18,12 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn of(streams: &[Stream]) -> Turns {
+    pub fn of(streams: &[Outline]) -> Turns {
         let spaces = spaces(streams);
         let mut holders: HashMap<u64, HashSet<usize>> = HashMap::new();
         for (index, stream) in streams.iter().enumerate() {
-            for domain in domains_of(stream) {
-                holders.entry(domain).or_default().insert(spaces[index]);
+            for domain in &stream.domains {
+                holders.entry(*domain).or_default().insert(spaces[index]);
             }
         }
         // Domains may have been joined: a space that had turns in two joins
@@ -52,7 +53,7 @@ impl Turns {
 
 /// For each stream, the stream whose memory it runs in: its own, but for
 /// vfork children.
-fn spaces(streams: &[Stream]) -> Vec<usize> {
+fn spaces(streams: &[Outline]) -> Vec<usize> {
     (0..streams.len())
         .map(|index| {
             let mut at = index;
@@ -71,7 +72,7 @@ fn spaces(streams: &[Stream]) -> Vec<usize> {
 }
 
 /// The stream that has the event a stream was forked at.
-pub fn parent_of(streams: &[Stream], stream: &Stream) -> Option<usize> {
+pub fn parent_of(streams: &[Outline], stream: &Outline) -> Option<usize> {
     streams
         .iter()
         .enumerate()
@@ -80,7 +81,8 @@ pub fn parent_of(streams: &[Stream], stream: &Stream) -> Option<usize> {
         .map(|(index, _)| index)
 }
 
-fn domains_of(stream: &Stream) -> HashSet<u64> {
+/// The domains that a log has turns in.
+pub fn domains_of(stream: &Stream) -> HashSet<u64> {
     let mut domains = HashSet::new();
     let mut memory = Memory::new();
     let mut marks = stream.marks.iter().peekable();

@@ -11,11 +11,13 @@ pub mod event;
 pub mod processes;
 pub mod programs;
 pub mod recorded;
+pub mod rewrite;
 pub mod running;
 pub mod scratch;
 pub mod servers;
 pub mod sound;
 pub mod terminal;
+pub mod verified;
 
 pub use event::Event;
 pub use recorded::{Outcome, Recorded};

@@ -28,7 +28,7 @@ use crate::recording::Recording;
 pub use value::{Limits, Value};
 
 /// A path as it is shown between `<` and `>`.
-pub(crate) fn escape_path(path: &[u8]) -> String {
+pub fn escape_path(path: &[u8]) -> String {
     let mut out = String::new();
     value::escape(&mut out, path);
     out

@@ -1,0 +1,328 @@
+//! `mw replay`: re-runs a recording and shows the program's output as it was.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ::replay::{Arrival, Session};
+use protocol::syscall::Arg;
+use recording::descriptors::{Births, Descriptors, Standard};
+use recording::{Event, Recording, Timeline, calls};
+
+use crate::failure::Failure;
+use crate::select;
+use crate::verify::{explain, report};
+
+/// Re-run a recording, showing the program's output as it was.
+///
+/// Exit status 0; 1 if the replay came to something else than the recording.
+#[derive(clap::Args)]
+pub struct Cmd {
+    #[command(flatten)]
+    recording: select::Positional,
+
+    /// Write what the program wrote to its standard output and error to ours
+    #[arg(long, required = true)]
+    echo: bool,
+
+    /// How fast
+    #[arg(long, value_enum, value_name = "PACE", default_value = "full")]
+    pace: Pace,
+}
+
+/// When output is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Pace {
+    /// As soon as it can be had
+    Full,
+    /// At the times of the recording
+    Real,
+}
+
+/// Something the program wrote to where it was started.
+struct Piece {
+    process: u32,
+    /// The event at which the memory holds it.
+    event: u64,
+    /// When it was written, in ticks.
+    time: u64,
+    to: Standard,
+    len: u64,
+    bytes: Bytes,
+}
+
+/// Where what was written can be had.
+enum Bytes {
+    /// The log has all of it.
+    Logged(Vec<u8>),
+    /// One stretch of memory.
+    At(u64),
+    /// An array of so many stretches.
+    Vector(u64, u64),
+    /// A message's header.
+    Message(u64),
+    /// The kernel moved it from elsewhere; it was never in the program's
+    /// memory.
+    Nowhere,
+}
+
+impl Cmd {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        debug_assert!(self.echo, "there is nothing else to do yet");
+        let recording = self.recording.open()?;
+        ::replay::check(&recording).map_err(explain)?;
+        let pieces = find(&recording);
+        let mut last: HashMap<u32, usize> = HashMap::new();
+        for (i, piece) in pieces.iter().enumerate() {
+            last.insert(piece.process, i);
+        }
+        let mut sessions = HashMap::new();
+        let mut screen = Screen::new();
+        let mut missing = 0;
+        let begun = Instant::now();
+        for (i, piece) in pieces.iter().enumerate() {
+            let found = match &piece.bytes {
+                Bytes::Logged(bytes) => Some(bytes.clone()),
+                Bytes::Nowhere => None,
+                memory => match from_memory(&recording, &mut sessions, piece, memory)? {
+                    Some(bytes) => Some(bytes),
+                    None => {
+                        screen.flush()?;
+                        return Ok(ExitCode::from(1));
+                    }
+                },
+            };
+            if self.pace == Pace::Real {
+                screen.flush()?;
+                let at = recording.clock().since_start_ns(piece.time);
+                let left = Duration::from_nanos(at).saturating_sub(begun.elapsed());
+                std::thread::sleep(left);
+            }
+            match found {
+                Some(bytes) => screen.write(piece.to, &bytes)?,
+                None => missing += piece.len,
+            }
+            if last.get(&piece.process) == Some(&i) {
+                sessions.remove(&piece.process);
+            }
+        }
+        screen.flush()?;
+        if missing > 0 {
+            return Err(Failure::new(format!(
+                "{missing} bytes of the output are not in the recording"
+            ))
+            .hint("the kernel moved them there from a file or a pipe (sendfile, splice, copy_file_range)"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Everything that was written to where the program was started, in order of
+/// time.
+fn find(recording: &Recording) -> Vec<Piece> {
+    let mut births = Births::new(recording);
+    let mut descriptors: HashMap<u32, Descriptors> = HashMap::new();
+    let numbers = recording.processes().iter().map(|process| process.number);
+    let mut timeline = Timeline::new(recording, numbers);
+    let mut found = Vec::new();
+    while timeline.advance() {
+        let Some(event) = timeline.event() else { break };
+        let own = descriptors
+            .entry(event.process)
+            .or_insert_with(|| births.of(event.process));
+        own.before(&event);
+        found.extend(written(&event, own));
+        own.after(&event);
+    }
+    found
+}
+
+/// What an event wrote to where the program was started, if it did.
+fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
+    const SENDFILE: u64 = 40;
+    const SPLICE: u64 = 275;
+    const TEE: u64 = 276;
+    const COPY_FILE_RANGE: u64 = 326;
+    let len = u64::try_from(event.result?).ok().filter(|len| *len > 0)?;
+    if !event.args_known || !event.is_call() {
+        return None;
+    }
+    let row = calls::row(event.nr)?;
+    let (fd, moved) = match event.nr {
+        SENDFILE => (0, true),
+        TEE => (1, true),
+        SPLICE | COPY_FILE_RANGE => (2, true),
+        _ => (0, false),
+    };
+    let arg = |i: usize| event.args.get(i).copied().unwrap_or(0);
+    let to = descriptors.get(arg(fd) as i32)?.standard?;
+    let bytes = if moved {
+        Bytes::Nowhere
+    } else {
+        let place = match row.args.get(1)?.1 {
+            Arg::In(..) => Bytes::At(arg(1)),
+            Arg::IovIn(count) => Bytes::Vector(arg(1), arg(usize::from(count))),
+            Arg::MsgIn => Bytes::Message(arg(1)),
+            _ => return None,
+        };
+        if !matches!(
+            row.kind,
+            protocol::syscall::Type::Send | protocol::syscall::Type::File
+        ) {
+            return None;
+        }
+        match event.argument(1) {
+            Some(data) if data.digest.is_none() && data.bytes.len() as u64 >= len => {
+                Bytes::Logged(data.bytes.get(..len as usize)?.to_vec())
+            }
+            _ => place,
+        }
+    };
+    Some(Piece {
+        process: event.process,
+        event: event.started.unwrap_or(event.number),
+        time: event.time,
+        to,
+        len,
+        bytes,
+    })
+}
+
+/// Runs the process to where it wrote, and reads what it wrote there. None:
+/// it did not come there; the difference has been reported.
+fn from_memory<'r>(
+    recording: &'r Recording,
+    sessions: &mut HashMap<u32, Session<'r>>,
+    piece: &Piece,
+    place: &Bytes,
+) -> Result<Option<Vec<u8>>, Failure> {
+    use std::collections::hash_map::Entry;
+    let session = match sessions.entry(piece.process) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(free) => {
+            let mut session = Session::open(recording, piece.process).map_err(explain)?;
+            // Nobody goes back.
+            session.set_budget(::replay::Budget {
+                memory: u64::MAX,
+                count: 1,
+            });
+            free.insert(session)
+        }
+    };
+    let name = || {
+        let process = recording.process(piece.process);
+        process.map_or(String::new(), |process| process.name.clone())
+    };
+    match session.go_to(piece.event).map_err(explain)? {
+        Arrival::There => {}
+        Arrival::Diverged(difference) => {
+            let mut out = crate::output::Output::to_stderr();
+            out.line(&format!("{} diverged", name()))?;
+            if let Some(process) = recording.process(piece.process) {
+                report(&mut out, recording, process, &difference)?;
+            }
+            out.finish()?;
+            return Ok(None);
+        }
+        Arrival::End | Arrival::Interrupted | Arrival::Breakpoint | Arrival::Stepped => {
+            return Err(Failure::new(format!(
+                "the replay of {} ends before event {}",
+                name(),
+                piece.event
+            )));
+        }
+    }
+    let memory = Memory { session };
+    let bytes = match *place {
+        Bytes::At(address) => memory.read(address, piece.len),
+        Bytes::Vector(address, count) => memory.gather(address, count, piece.len),
+        Bytes::Message(address) => {
+            let word = |offset| memory.word(address.wrapping_add(offset));
+            word(16)
+                .zip(word(24))
+                .and_then(|(vector, count)| memory.gather(vector, count, piece.len))
+        }
+        Bytes::Logged(_) | Bytes::Nowhere => None,
+    };
+    match bytes {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(Failure::new(format!(
+            "what {} wrote at event {} is not in its memory",
+            name(),
+            piece.event
+        ))),
+    }
+}
+
+/// The memory of a process that stands still.
+struct Memory<'s, 'r> {
+    session: &'s Session<'r>,
+}
+
+impl Memory<'_, '_> {
+    /// At most this much is written by one call.
+    const MOST: u64 = 0x7fff_f000;
+
+    fn read(&self, address: u64, len: u64) -> Option<Vec<u8>> {
+        let len = usize::try_from(len.min(Self::MOST)).ok()?;
+        // Read in steps: what is not there is not made room for.
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            let mut step = vec![0; (len - bytes.len()).min(1 << 20)];
+            let from = address.wrapping_add(bytes.len() as u64);
+            if self.session.read(from, &mut step) != step.len() {
+                return None;
+            }
+            bytes.append(&mut step);
+        }
+        Some(bytes)
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        (self.session.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
+    }
+
+    /// The first `len` bytes of the stretches in an array.
+    fn gather(&self, vector: u64, count: u64, len: u64) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for i in 0..count.min(1024) {
+            let entry = vector.wrapping_add(16 * i);
+            let (address, size) = (self.word(entry)?, self.word(entry.wrapping_add(8))?);
+            let left = len.saturating_sub(bytes.len() as u64);
+            bytes.extend(self.read(address, size.min(left))?);
+        }
+        (bytes.len() as u64 == len).then_some(bytes)
+    }
+}
+
+/// Our standard output and error, in the order of what is written to them.
+struct Screen {
+    out: BufWriter<std::io::Stdout>,
+}
+
+impl Screen {
+    fn new() -> Screen {
+        Screen {
+            out: BufWriter::with_capacity(64 * 1024, std::io::stdout()),
+        }
+    }
+
+    fn write(&mut self, to: Standard, bytes: &[u8]) -> Result<(), Failure> {
+        match to {
+            // Who writes to its input writes to the terminal.
+            Standard::Output | Standard::Input => self.out.write_all(bytes)?,
+            Standard::Error => {
+                self.flush()?;
+                std::io::stderr().write_all(bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush()?;
+        Ok(self.out.get_mut().flush()?)
+    }
+}

@@ -1,0 +1,173 @@
+//! Replays each of the test programs (`tests/programs`): everything comes as
+//! it was recorded, and what the program printed is printed again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use harness::programs::{self, program, script};
+use harness::verified::verify;
+use harness::{Recorded, Scratch};
+
+/// Programs that do not replay yet, and why. One that does must not be here.
+const NOT_YET: &[(&str, &str)] = &[
+    ("goroutines", "its scheduler reads the time stamp counter"),
+    (
+        "vfork_fail",
+        "a thread ran while a vfork child had the memory",
+    ),
+    ("mmap_files", "a file that is mapped and written in turn"),
+];
+
+/// Programs whose output the kernel moved from elsewhere: it is not in their
+/// memory.
+const MOVED: &[&str] = &["pipeline"];
+
+fn check(name: &str, command: &[&str]) {
+    let scratch = Scratch::new(name);
+    let recorded = programs::record(&scratch, name, command);
+    match NOT_YET.iter().find(|(listed, _)| *listed == name) {
+        None => replay(name, &recorded),
+        Some((_, why)) => {
+            let verified = verify(&recorded.dir, &["--patience", "5"]);
+            assert_eq!(
+                verified.status, 1,
+                "{name} replays now: take it out of the list ({why})"
+            );
+        }
+    }
+}
+
+fn replay(name: &str, recorded: &Recorded) {
+    recorded.replays();
+    if MOVED.contains(&name) {
+        let echo = harness::verified::echo(&recorded.dir, &[]);
+        let errors = String::from_utf8_lossy(&echo.stderr);
+        assert!(errors.contains("are not in the recording"), "{errors}");
+        assert_eq!(echo.status, 2);
+    } else {
+        recorded.echoes();
+    }
+}
+
+macro_rules! programs {
+    ($($(#[$attribute:meta])* $name:ident,)*) => {
+        $(
+            #[test]
+            $(#[$attribute])*
+            fn $name() {
+                check(stringify!($name), &[&program(stringify!($name))]);
+            }
+        )*
+        const PROGRAMS: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+macro_rules! languages {
+    ($($test:ident, $name:literal, $tool:literal, $command:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let tool = tool!($tool);
+                let command: fn(String) -> Vec<String> = $command;
+                let command = command(tool);
+                let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                check($name, &words);
+            }
+        )*
+        const LANGUAGES: &[&str] = &[$($name),*];
+    };
+}
+
+programs! {
+    fork_exec_wait,
+    vfork_fail,
+    daemonize,
+    thread_exit_group,
+    sigkill,
+    sigchld,
+    ptys,
+    exit_42,
+    crash_segv,
+    crash_abort,
+    threads_mutex,
+    atomics,
+    spinlock,
+    threads_many,
+    spam_alloc,
+    shared_memory,
+    signals_basic,
+    signals_async,
+    signals_fault,
+    signalfd_eventfd_timerfd,
+    sockets_inet,
+    sockets_unix,
+    pipes,
+    epoll_poll_select,
+    message_queues,
+    pipe_pingpong,
+    tcp_pingpong,
+    files,
+    mmap_files,
+    time,
+    #[ignore = "the program is not allowed to make reading the counter fault (PR_SET_TSC)"]
+    rdtsc,
+    misc_calls,
+    raw_calls,
+    busy_syscalls,
+    static_hello,
+    static_pie,
+    nolibc,
+    deep_stack_tiny_altstack,
+    syscall_registers,
+    syscall_sites,
+    exceptions,
+    threads_future,
+}
+
+languages! {
+    rust_std, "rust-std", "cargo", |_| vec![program("rust-std")];
+    rust_tokio, "rust-tokio", "cargo", |_| vec![program("rust-tokio")];
+    go, "goroutines", "go", |_| vec![program("goroutines")];
+    python, "threads_subprocess", "python3", |_| {
+        // Debian's own: others may be scripts that choose among several.
+        vec!["/usr/bin/python3".into(), script("python/threads_subprocess.py")]
+    };
+    node, "http", "node", |node| vec![node, script("node/http.js")];
+    shell, "pipeline", "sh", |_| vec![script("sh/pipeline.sh")];
+}
+
+/// The bundled example: eight processes that talk to each other.
+#[test]
+fn bank() {
+    let scratch = Scratch::new("replay-bank");
+    let recorded = scratch.record(&[programs::bank()]);
+    replay("bank", &recorded);
+    // As often as wanted, and one of them alone.
+    let verified = verify(&recorded.dir, &["--repeat", "3"]);
+    verified.is_equal();
+    assert_eq!(verified.processes.len(), 3 * 8);
+    let verified = verify(&recorded.dir, &["--process", "bank-coordinator-0"]);
+    verified.is_equal();
+    assert_eq!(verified.processes.len(), 1);
+}
+
+#[test]
+fn every_program_is_replayed() {
+    let mut expected: Vec<String> = std::fs::read_dir(programs::sources().join("expected"))
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            Some(name.to_str()?.strip_suffix(".txt")?.to_string())
+        })
+        .collect();
+    expected.sort();
+    let mut tested = [PROGRAMS, LANGUAGES].concat();
+    tested.sort_unstable();
+    assert_eq!(tested, expected);
+}

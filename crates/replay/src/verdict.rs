@@ -1,0 +1,175 @@
+//! What came of a replay.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use protocol::record::kind;
+use protocol::replay::{EXITED, difference, outcome};
+
+use crate::file::ReplayFile;
+
+/// What came of one image of one process.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    pub process: u32,
+    pub image: u32,
+    /// Events of this image that were replayed.
+    pub events: u64,
+    /// Bytes it wrote and sent; each was compared.
+    pub output: u64,
+    /// How it ended, if this image was its last.
+    pub ending: Option<Ending>,
+    pub outcome: Outcome,
+}
+
+impl Verdict {
+    /// Of an image that was not reached.
+    pub fn none(process: u32, image: u32) -> Verdict {
+        Verdict {
+            process,
+            image,
+            events: 0,
+            output: 0,
+            ending: None,
+            outcome: Outcome::NotReached,
+        }
+    }
+}
+
+/// How a process ended itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exited(i32),
+    Signal(i32),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As recorded, to the end.
+    Equal,
+    Diverged(Difference),
+    /// The replay itself came to an end: it died, or was ended because it got
+    /// nowhere.
+    Failed(String),
+    /// Needs what replay cannot do yet.
+    Unsupported(&'static str),
+    /// It was not reached: what it begins from did not get there.
+    NotReached,
+}
+
+/// Where and how the replay differs from the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub event: u64,
+    pub thread: u32,
+    pub expected: String,
+    pub found: String,
+    /// Where the program was.
+    pub address: u64,
+}
+
+/// What became of the stream at place `index` of a file's table. `ended` says
+/// how the process with this id ended, where it did not end as it should.
+pub fn judge(
+    file: &ReplayFile,
+    index: usize,
+    (process, image): (u32, u32),
+    ended: impl Fn(u32) -> String,
+) -> Verdict {
+    let mut verdict = Verdict::none(process, image);
+    let Some(entry) = file.header().table.get(index) else {
+        return verdict;
+    };
+    let pid = entry.pid.load(Acquire);
+    if pid == 0 {
+        return verdict;
+    }
+    let next = entry.event.load(Relaxed);
+    verdict.events = next.saturating_sub(entry.first_event.load(Relaxed));
+    verdict.output = entry.output.load(Relaxed);
+    let exit = entry.exit.load(Relaxed);
+    let signal = entry.signal.load(Relaxed) as i32;
+    if exit & EXITED != 0 {
+        verdict.ending = Some(Ending::Exited((exit & 0xff) as i32));
+    } else if signal != 0 && entry.signal_event.load(Relaxed).checked_add(1) == Some(next) {
+        // It was the last thing that happened.
+        verdict.ending = Some(Ending::Signal(signal));
+    }
+    verdict.outcome = match entry.outcome.load(Acquire) {
+        outcome::EQUAL => Outcome::Equal,
+        outcome::UNSUPPORTED => Outcome::Unsupported(
+            "it waits for the turn of another process that shares its memory, which does not come",
+        ),
+        outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
+        _ => Outcome::Failed(ended(pid)),
+    };
+    verdict
+}
+
+/// How the replay of a stream differs from it.
+pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
+    let table = &file.header().table;
+    let entry = &table[index % table.len()];
+    let (expected, found) = describe(entry);
+    Difference {
+        event: entry.event.load(Relaxed),
+        thread: entry.thread.load(Relaxed),
+        expected,
+        found,
+        address: entry.rip.load(Relaxed),
+    }
+}
+
+fn describe(entry: &protocol::replay::Stream) -> (String, String) {
+    let (expected, found) = (entry.expected.load(Relaxed), entry.found.load(Relaxed));
+    let index = entry.index.load(Relaxed);
+    let name = |nr: u64| {
+        if nr == protocol::replay::NO_CALL {
+            return "a read of the time-stamp counter".to_string();
+        }
+        protocol::table::syscall(nr).map_or(format!("system call {nr}"), |row| row.name.to_string())
+    };
+    match entry.difference.load(Relaxed) {
+        difference::CALL => {
+            let wanted = entry.expected_nr.load(Relaxed);
+            let expected = match expected as u8 {
+                kind::CALL => name(wanted),
+                kind::START => format!("{} begins", name(wanted)),
+                kind::END => format!("{} returns", name(wanted)),
+                kind::CLOCK => format!("{} (a clock)", name(wanted)),
+                kind::TSC => name(protocol::replay::NO_CALL),
+                kind::SIGNAL => "a signal".to_string(),
+                kind::PREEMPT => "a preemption".to_string(),
+                other => format!("a record of kind {other}"),
+            };
+            (expected, name(entry.found_nr.load(Relaxed)))
+        }
+        difference::ARGUMENT => (
+            format!("argument {index} = {expected:#x}"),
+            format!("{found:#x}"),
+        ),
+        difference::DATA => (
+            format!("the recorded data behind argument {index}"),
+            "other data".into(),
+        ),
+        difference::RESULT => (
+            format!("result {}", expected as i64),
+            format!("{}", found as i64),
+        ),
+        difference::SIGNAL => (
+            "no fault".into(),
+            format!("signal {index} at {expected:#x}, address {found:#x}"),
+        ),
+        difference::MEMORY => (
+            format!("memory at {expected:#x}"),
+            format!("it could not be had ({found:#x})"),
+        ),
+        difference::THREAD => (
+            format!("thread {expected} to run"),
+            "there is no such thread".into(),
+        ),
+        other => (
+            format!("{expected:#x}"),
+            format!("{found:#x} (difference {other})"),
+        ),
+    }
+}
