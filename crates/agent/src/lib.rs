@@ -17,6 +17,7 @@ mod exec;
 mod reaper;
 mod record;
 mod service;
+mod signals;
 mod store;
 
 pub use record::{Ended, OnFull, Options, record};
@@ -35,6 +36,8 @@ pub enum Error {
     System(&'static str, #[source] std::io::Error),
     #[error("this kernel has no syscall user dispatch")]
     NoDispatch,
+    #[error("the limit on address space is {limit} MiB; the recorder needs {needed}")]
+    AddressSpace { limit: u64, needed: u64 },
     #[error(transparent)]
     Inject(#[from] inject::Error),
     #[error(transparent)]

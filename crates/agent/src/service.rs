@@ -144,14 +144,18 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             }
             let tid = request.tid.load(Relaxed) as i32;
             let slot = arg(0) as usize;
-            let shared = Arc::clone(shared);
-            std::thread::spawn(move || {
-                exec::follow(&shared, tid, slot, |go| {
-                    if let Some(request) = shared.arena.control().requests.get(index) {
+            let follower = Arc::clone(shared);
+            let follow = move || {
+                exec::follow(&follower, tid, slot, |go| {
+                    if let Some(request) = follower.arena.control().requests.get(index) {
                         answer(request, u64::from(!go));
                     }
                 });
-            });
+            };
+            if let Err(error) = std::thread::Builder::new().spawn(follow) {
+                shared.note_unrecorded(pid, &format!("cannot start a thread: {error}"));
+                answer(request, 1);
+            }
         }
         request_kind::NOTE => {
             let bytes: Vec<u8> = request

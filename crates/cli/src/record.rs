@@ -268,6 +268,9 @@ fn explain(error: agent::Error) -> Failure {
         agent::Error::NoDispatch => failure.hint(
             "Linux 5.11 or newer with CONFIG_GENERIC_ENTRY is needed; gVisor and some containers lack it",
         ),
+        agent::Error::AddressSpace { .. } => {
+            failure.hint("raise it with `ulimit -v`, at least for `mw`; the program's own can be lower")
+        }
         _ => failure,
     }
 }

@@ -305,7 +305,7 @@ fn the_page_on_the_format_has_its_numbers_right() {
             "The format described here is version {}",
             protocol::FORMAT_VERSION
         ),
-        format!("A sparse file of {ARENA_SIZE} bytes"),
+        format!("A file of up to {ARENA_SIZE} bytes"),
         format!("{CHUNKS_MAX} u32: the state of each chunk"),
         format!("{states} in format {}", protocol::FORMAT_VERSION),
         format!("chunks of at most {CHUNK_SIZE} bytes"),

@@ -470,7 +470,6 @@ fn ends_early(recorded: &harness::Recorded) {
 }
 
 #[test]
-#[ignore = "the directory is left behind when there is no room for the arena"]
 fn a_disk_that_is_full_from_the_start() {
     let Some(small) = Small::new("full-start", "8m") else {
         skip!("no file system can be mounted here");
@@ -489,4 +488,94 @@ fn a_disk_that_is_full_from_the_start() {
     assert!(said.starts_with("mw: no room for "), "{said}");
     assert!(!marker.exists(), "the program did not run");
     assert!(!dir.exists(), "nothing half-recorded is left");
+}
+
+/// `mw record` of a shell script, in a shell that has set a limit before.
+fn limited(scratch: &Scratch, limit: &str, dir: &Path, script: &str) -> Output {
+    Command::new("sh")
+        .args(["-c", &format!("{limit}; exec \"$@\""), "sh", MW])
+        .args(["record", "-o"])
+        .arg(dir)
+        .args(["--", "sh", "-c", script])
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    let scratch = Scratch::new("file-size");
+    let dir = scratch.path().join("too-low");
+    let output = limited(&scratch, "ulimit -f 100", &dir, "echo ran");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("mw: no room for "), "{said}");
+    assert_eq!(output.stdout, b"", "the program did not run");
+    assert!(!dir.exists(), "nothing half-recorded is left");
+
+    // Units of 512 bytes: 48 MiB.
+    let dir = scratch.path().join("low");
+    let output = limited(&scratch, "ulimit -f 98304", &dir, TALKER);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("the program is stopped"), "{said}");
+    let info = harness::recorded::ask(&dir, &["info", "--json"]);
+    assert!(info.contains("ended before the program did"), "{info}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_binds_the_program_as_it_does_natively() {
+    let scratch = Scratch::new("file-size-inside");
+    let script = "ulimit -f 1; head -c 100000 /dev/zero > long; echo $?; wc -c < long";
+    let recorded = scratch.record(&["sh", "-c", script]);
+    // 128 + SIGXFSZ, after 512 bytes.
+    assert_eq!(recorded.outcome.stdout, "153\n512\n");
+    recorded.is_sound();
+}
+
+#[test]
+fn a_limit_on_address_space() {
+    let scratch = Scratch::new("address-space");
+    let dir = scratch.path().join("too-low");
+    let output = limited(&scratch, "ulimit -v 100000", &dir, "echo ran");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "mw: the limit on address space is 97 MiB; the recorder needs 256\n";
+    assert!(said.starts_with(wanted), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert_eq!(output.stdout, b"", "the program did not run");
+    assert!(!dir.exists(), "nothing half-recorded is left");
+
+    let dir = scratch.path().join("enough");
+    let output = limited(&scratch, "ulimit -v 300000", &dir, "ulimit -v");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.stdout.as_slice(), &*said), (&b"300000\n"[..], ""));
+
+    // The program's own limit can be far lower.
+    let script = "ulimit -v 16000; ls -d /; seq 100000 | tail -n 1";
+    let recorded = scratch.record(&["sh", "-c", script]);
+    assert_eq!(recorded.outcome.stdout, "/\n100000\n");
+    recorded.is_sound();
+}
+
+/// A Rust program ignores SIGPIPE; what it runs must not inherit that.
+#[test]
+fn what_signals_do_is_inherited_as_it_was() {
+    let scratch = Scratch::new("inherited-signals");
+    let ignored = |before: &str| {
+        let output = harness::with_default_signals("sh")
+            .args(["-c", &format!("{before} exec \"$@\"")])
+            .args(["sh", MW, "record", "-o"])
+            .arg(scratch.fresh("recording"))
+            .args(["--", "grep", "SigIgn", "/proc/self/status"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mask = text.trim().rsplit('\t').next().unwrap();
+        u64::from_str_radix(mask, 16).unwrap() & (1 << 12 | 1 << 24)
+    };
+    assert_eq!(ignored(""), 0);
+    assert_eq!(ignored("trap '' PIPE;"), 1 << 12);
+    assert_eq!(ignored("trap '' XFSZ;"), 1 << 24);
 }

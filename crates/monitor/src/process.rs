@@ -7,7 +7,7 @@ use protocol::layout::{
 };
 use protocol::record::{at, begin, kind, tag};
 use protocol::replay::REPLAY_BIT;
-use protocol::shared::{ARENA_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, request_kind};
+use protocol::shared::{ARENA_SIZE, CONTROL_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, request_kind};
 use protocol::syscall::Syscall;
 
 use crate::arch::{self, Regs};
@@ -56,23 +56,21 @@ fn settle(thread: &Thread) {
     watch_calls();
 }
 
+const NO_ROOM: &[u8] = b"no room for the monitor (is there a limit on address space?)";
+
 /// A fresh image, set up by the injector: becomes ours, then begins.
 pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     if !sys::map_anonymous(SPACE_BASE, core::mem::size_of::<Space>() as u64 + 4096) {
-        sys::die(b"no memory for the monitor");
+        sys::die(NO_ROOM);
     }
-    let flags = sys::MAP_SHARED | 0x10_0000;
-    let got = sys::call(
-        nr::MMAP,
-        ARENA_BASE,
-        ARENA_SIZE,
-        sys::PROT_RW,
-        flags,
-        arena_fd,
-        0,
-    );
-    if got != ARENA_BASE as i64 {
-        sys::die(b"the arena cannot be mapped (is there a limit on address space?)");
+    // A replay has its logs in the arena, too.
+    let len = if slot & REPLAY_BIT != 0 {
+        ARENA_SIZE
+    } else {
+        CONTROL_SIZE
+    };
+    if !sys::map_shared(ARENA_BASE, len, arena_fd, 0) {
+        sys::die(NO_ROOM);
     }
     if slot & REPLAY_BIT != 0 && replay::is_wanted() {
         replay::init(slot & !REPLAY_BIT);
@@ -341,6 +339,7 @@ pub fn alone(thread: &Thread) {
     for other in &space.processes {
         if !core::ptr::eq(other, process) {
             other.taken.set(0);
+            log::forget_chunk(other);
         }
     }
     space.threads.set(1);

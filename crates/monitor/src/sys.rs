@@ -92,6 +92,12 @@ pub fn map_anonymous(address: u64, len: u64) -> bool {
     call(nr::MMAP, address, len, PROT_RW, flags, u64::MAX, 0) == address as i64
 }
 
+/// Maps a part of a file at an address where nothing is mapped.
+pub fn map_shared(address: u64, len: u64, fd: u64, offset: u64) -> bool {
+    let flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
+    call(nr::MMAP, address, len, PROT_RW, flags, fd, offset) == address as i64
+}
+
 pub fn getpid() -> u32 {
     call(nr::GETPID, 0, 0, 0, 0, 0, 0) as u32
 }

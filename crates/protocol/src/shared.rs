@@ -1,10 +1,11 @@
 //! The arena: memory that the recorder and every monitor share.
 //!
-//! It is one sparse file, `arena` in the recording, mapped by all. Because it
-//! is a file in the page cache, nothing in it is lost when a process, or the
-//! recorder, is killed. It begins with a [`Control`] block; the monitor's
-//! image follows (each process maps it privately from here at exec), then the
-//! *chunks*, the pieces that logs are written in.
+//! It is one file, `arena` in the recording. Because it is a file in the page
+//! cache, nothing in it is lost when a process, or the recorder, is killed. It
+//! begins with a [`Control`] block, which all map; the monitor's image follows
+//! (each process maps it privately from here at exec), then the *chunks*, the
+//! pieces that logs are written in. A process maps the one chunk that it
+//! writes. The file grows as chunks are added.
 //!
 //! Everything here is `#[repr(C)]`, made of atomics and plain integers, and
 //! valid when all bytes are zero.
@@ -20,7 +21,10 @@ pub const CHUNKS_MAX: usize = 65536;
 pub const CONTROL_OFFSET: u64 = 0;
 pub const IMAGE_OFFSET: u64 = 0x80_0000;
 pub const CHUNKS_OFFSET: u64 = 0x200_0000;
+/// The longest the file can become.
 pub const ARENA_SIZE: u64 = CHUNKS_OFFSET + (CHUNK_SIZE * CHUNKS_MAX) as u64;
+/// How much of it everybody maps.
+pub const CONTROL_SIZE: u64 = (core::mem::size_of::<Control>() as u64).next_multiple_of(4096);
 
 /// States of a chunk in [`Control::chunk_state`].
 pub mod chunk_state {
