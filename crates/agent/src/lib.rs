@@ -12,6 +12,7 @@
 //! see each event twice.
 
 mod arena;
+mod asker;
 mod capture;
 mod exec;
 mod reaper;

@@ -133,6 +133,14 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
         ))
         .hint("record it as the user it runs as (for root: `sudo mw record ...`)"));
     }
+    let mut none = [0u8; 0];
+    if euid != 0 && rustix::fs::getxattr(path, "security.capability", &mut none).is_ok() {
+        return Err(Failure::new(format!(
+            "{} has file capabilities: recorded, it would not get them",
+            path.display()
+        ))
+        .hint("record it as root (`sudo mw record ...`), or a copy of it, which has none"));
+    }
     let mut head = [0u8; 20];
     let Ok(mut file) = std::fs::File::open(path) else {
         return Ok(());

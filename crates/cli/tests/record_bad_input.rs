@@ -12,7 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use harness::{MW, Scratch, is_root};
+use harness::nobody::Nobody;
+use harness::{MW, Scratch};
 
 /// `mw record` with its recordings in `home`.
 fn record(home: &Path, args: &[&str]) -> Output {
@@ -167,47 +168,6 @@ fn a_program_for_another_machine_that_is_started_by_the_program() {
     let recorded = scratch.record(&["sh", "-c", &script]);
     assert_eq!(recorded.outcome.stdout.as_bytes(), native.stdout);
     recorded.is_sound();
-}
-
-/// `mw` as a user without rights, on files that such a user can reach.
-struct Nobody {
-    scratch: Scratch,
-    mw: PathBuf,
-}
-
-impl Nobody {
-    /// None if we are not in the position to become nobody.
-    fn new(name: &str) -> Option<Nobody> {
-        if !is_root() || harness::find_tool("setpriv").is_none() {
-            return None;
-        }
-        let scratch = Scratch::for_everyone(name);
-        let mw = scratch.path().join("mw");
-        std::fs::copy(MW, &mw).unwrap();
-        std::fs::set_permissions(&mw, PermissionsExt::from_mode(0o755)).unwrap();
-        Some(Nobody { scratch, mw })
-    }
-
-    /// A directory that nobody owns.
-    fn own(&self, name: &str) -> PathBuf {
-        let dir = self.scratch.path().join(name);
-        std::fs::create_dir(&dir).unwrap();
-        std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
-        dir
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&self.mw)
-            .args(args)
-            .env("XDG_DATA_HOME", self.scratch.path().join("data"))
-            .env("HOME", "/nonexistent")
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
 }
 
 #[test]
@@ -525,16 +485,6 @@ fn a_limit_on_the_size_of_files_is_a_full_disk() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_binds_the_program_as_it_does_natively() {
-    let scratch = Scratch::new("file-size-inside");
-    let script = "ulimit -f 1; head -c 100000 /dev/zero > long; echo $?; wc -c < long";
-    let recorded = scratch.record(&["sh", "-c", script]);
-    // 128 + SIGXFSZ, after 512 bytes.
-    assert_eq!(recorded.outcome.stdout, "153\n512\n");
-    recorded.is_sound();
-}
-
-#[test]
 fn a_limit_on_address_space() {
     let scratch = Scratch::new("address-space");
     let dir = scratch.path().join("too-low");
@@ -557,25 +507,4 @@ fn a_limit_on_address_space() {
     let recorded = scratch.record(&["sh", "-c", script]);
     assert_eq!(recorded.outcome.stdout, "/\n100000\n");
     recorded.is_sound();
-}
-
-/// A Rust program ignores SIGPIPE; what it runs must not inherit that.
-#[test]
-fn what_signals_do_is_inherited_as_it_was() {
-    let scratch = Scratch::new("inherited-signals");
-    let ignored = |before: &str| {
-        let output = harness::with_default_signals("sh")
-            .args(["-c", &format!("{before} exec \"$@\"")])
-            .args(["sh", MW, "record", "-o"])
-            .arg(scratch.fresh("recording"))
-            .args(["--", "grep", "SigIgn", "/proc/self/status"])
-            .output()
-            .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mask = text.trim().rsplit('\t').next().unwrap();
-        u64::from_str_radix(mask, 16).unwrap() & (1 << 12 | 1 << 24)
-    };
-    assert_eq!(ignored(""), 0);
-    assert_eq!(ignored("trap '' PIPE;"), 1 << 12);
-    assert_eq!(ignored("trap '' XFSZ;"), 1 << 24);
 }

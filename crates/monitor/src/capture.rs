@@ -488,10 +488,14 @@ pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], b
     }
 }
 
-/// What no argument says but people and causality need: a socket's addresses.
+/// What no argument says: a socket's addresses, which people and causality
+/// need, and what is as long as only the kernel knows.
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
     let fd = match number {
+        nr::SEMCTL if result >= 0 && args[2] as u32 & !IPC_64 == GETALL => {
+            return blobs.memory(3, args[3], 2 * semaphores(args[0]));
+        }
         nr::ACCEPT | nr::ACCEPT4 if result >= 0 => result as u64,
         // 115: EINPROGRESS
         nr::CONNECT if result == 0 || result == -115 => args[0],
@@ -508,6 +512,20 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
     if number != nr::CONNECT {
         socket_address(nr::GETPEERNAME, fd, tag::PEER, peer.as_ptr() as u64, blobs);
     }
+}
+
+const GETALL: u32 = 13;
+/// Old C libraries ask for the newer structures by this.
+const IPC_64: u32 = 0x100;
+
+/// How many semaphores a set has.
+fn semaphores(set: u64) -> u64 {
+    const IPC_STAT: u64 = 2;
+    const COUNT: usize = 10;
+    let mut words = [0u64; 13];
+    let to = words.as_mut_ptr() as u64;
+    sys::call(nr::SEMCTL, set, 0, IPC_STAT, to, 0, 0);
+    words[COUNT]
 }
 
 fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) {

@@ -19,6 +19,7 @@ mod capture;
 mod clock;
 mod descriptors;
 mod ioctl;
+mod lock;
 mod log;
 mod mem;
 mod memory;

@@ -69,8 +69,9 @@ pub mod request_state {
 pub struct Request {
     pub state: AtomicU32,
     pub kind: AtomicU32,
-    /// The requesting process's number in the recording, and its ids as the
-    /// kernel knows them in the recorder's pid namespace.
+    /// The requesting process's number in the recording, and its ids in its own
+    /// pid namespace. Whose they are in the recorder's the kernel says: see
+    /// [`request_lock`].
     pub process: AtomicU32,
     pub pid: AtomicU32,
     pub tid: AtomicU32,
@@ -81,6 +82,13 @@ pub struct Request {
 }
 
 pub const REQUESTS: usize = 256;
+
+/// Where in the arena file (behind all that is in it) a process holds a lock
+/// while it waits for the answer to request `index`. The kernel tells who holds
+/// a lock in the asker's own pid namespace.
+pub const fn request_lock(index: usize) -> u64 {
+    ARENA_SIZE + index as u64
+}
 pub const TEXT_MAX: usize = 256;
 
 /// What the recorder tells a freshly injected monitor, and what an exec
@@ -110,7 +118,11 @@ pub struct ExecSlot {
     /// The thread's signal mask, and ignored signals, as inherited.
     pub sigmask: AtomicU64,
     pub ignored: AtomicU64,
-    pub reserved: [AtomicU64; 3],
+    /// The pid namespace of the process, and of children it will have (0: the
+    /// recorder's).
+    pub namespace: AtomicU32,
+    pub next_namespace: AtomicU32,
+    pub reserved: [AtomicU64; 2],
 }
 
 pub const EXEC_SLOTS: usize = 256;
@@ -138,7 +150,8 @@ pub struct Domain {
     pub since: AtomicU64,
     /// Number of address spaces in this domain.
     pub members: AtomicU32,
-    pub reserved: AtomicU32,
+    /// The pid namespace in which the holder has its ids.
+    pub holder_namespace: AtomicU32,
 }
 
 pub const DOMAINS: usize = 4096;

@@ -13,6 +13,7 @@ use protocol::syscall::{Arg, Ret, Type};
 use crate::calls::{self, nr};
 use crate::event::Event;
 use crate::frame::field;
+use crate::model::Inherited;
 use crate::recording::Recording;
 use crate::sockaddr::{self, Address};
 
@@ -132,6 +133,32 @@ impl Descriptor {
         .iter()
         .any(|prefix| path.starts_with(prefix))
     }
+}
+
+/// The descriptors that the program found when it began.
+fn inherited(list: &[Inherited]) -> BTreeMap<i32, Descriptor> {
+    let descriptor = |inherited: &Inherited| {
+        let target = inherited.target.as_str();
+        // `pipe:[1234]`
+        let number = |kind: &str| -> Option<u64> {
+            let number = target.strip_prefix(kind)?.strip_prefix(":[")?;
+            number.strip_suffix(']')?.parse().ok()
+        };
+        let (target, inode) = if let Some(inode) = number("pipe") {
+            (Target::Pipe, inode)
+        } else if target.starts_with('/') {
+            (Target::Path(target.as_bytes().to_vec()), 0)
+        } else {
+            (Target::Unknown, number("socket").unwrap_or(0))
+        };
+        Descriptor {
+            target,
+            cloexec: false,
+            mode: inherited.mode,
+            inode,
+        }
+    };
+    list.iter().map(|i| (i.fd, descriptor(i))).collect()
 }
 
 fn socket_name(domain: u16, kind: u8) -> &'static str {
@@ -580,7 +607,7 @@ impl<'r> Births<'r> {
                     .process(eldest)
                     .and_then(|process| self.recording.images_of(process).next());
                 Descriptors {
-                    table: Arc::default(),
+                    table: Arc::new(inherited(&self.recording.manifest().descriptors)),
                     cwd: Arc::new(image.map(|image| image.cwd.clone()).unwrap_or_default()),
                 }
             });
