@@ -348,6 +348,8 @@ fn disk_full(
             OnFull::Stop => "the program is stopped",
             OnFull::Continue => "the program runs on unrecorded",
         };
+        // Rust adds the number of an error to its words.
+        let why = why.split(" (os error").next().unwrap_or(why);
         eprintln!(
             "mw: no room for the recording in {}: {why}; it ends here, and {consequence}",
             arena.path().parent().unwrap_or(arena.path()).display()

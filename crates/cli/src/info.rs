@@ -209,7 +209,13 @@ impl<'r> Facts<'r> {
             format!("{}: instructions that nothing traps", NOT_SEEN.join(", ")),
         ));
         if total.preemptions > 0 {
-            rows.push(("preempted", format!("{} times", total.preemptions)));
+            rows.push((
+                "preempted",
+                match total.preemptions {
+                    1 => "once".to_string(),
+                    count => format!("{count} times"),
+                },
+            ));
         }
         for (label, text) in rows {
             out.line(&format!(

@@ -53,6 +53,12 @@ impl Cmd {
             .command
             .first()
             .map_or(OsStr::new(""), OsString::as_os_str);
+        if is_option(&self.command) {
+            return Err(
+                Failure::new(format!("there is no option `{}`", name.display()))
+                    .hint("see `mw record --help`; a command of that name goes behind `--`"),
+            );
+        }
         let path = find_command(name)?;
         check_executable(&path)?;
         let place = Place::choose(self.output, name)?;
@@ -71,6 +77,16 @@ impl Cmd {
             u8::try_from(ended.status).unwrap_or(u8::MAX),
         ))
     }
+}
+
+/// Whether the command begins with what was meant as an option: no command does,
+/// unless `--` stands before it.
+fn is_option(command: &[OsString]) -> bool {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let before = words.len().checked_sub(command.len() + 1);
+    let marked = before.is_some_and(|at| words.get(at).is_some_and(|word| word == "--"));
+    let first = command.first().map(|word| word.as_encoded_bytes());
+    !marked && first.is_some_and(|word| word.starts_with(b"-") && word.len() > 1)
 }
 
 /// The file that a shell would execute, or its words if there is none.

@@ -84,6 +84,19 @@ fn a_command_that_is_not_there() {
 }
 
 #[test]
+fn an_option_that_is_not_there() {
+    let scratch = Scratch::new("option");
+    let said = refused(&scratch, 2, &["--on-ful=stop", "true"]);
+    assert!(
+        said.starts_with("mw: there is no option `--on-ful=stop`\n"),
+        "{said}"
+    );
+    // A command may be called so.
+    let said = refused(&scratch, 127, &["--", "--on-ful=stop"]);
+    assert_eq!(said, "mw: --on-ful=stop: command not found\n");
+}
+
+#[test]
 fn a_command_that_may_not_be_executed() {
     let scratch = Scratch::new("not-executable");
     let path = scratch.path().join("data");

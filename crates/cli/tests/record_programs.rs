@@ -251,6 +251,11 @@ programs! {
     },
     epoll_poll_select: |r| {
         r.calls(&["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "pselect6"]);
+        for (call, waits_for) in [("poll", "POLLIN"), ("ppoll", "POLLIN"), ("pselect6", "\"readfds\":[")] {
+            r.has("what is waited for, at the start", |e| {
+                e.call() == call && e.phase() == "start" && e.json().to_string().contains(waits_for)
+            });
+        }
         r.has("a wait in two halves", |e| {
             e.call() == "epoll_wait" && e.phase() == "end" && e.started().is_some()
         });
@@ -313,6 +318,8 @@ programs! {
         let told = r.outcome.stderr.lines().filter(|line| line.contains("int 0x80")).count();
         assert_eq!(told, 1, "{}", r.outcome.stderr);
     },
+    // It checks for itself what the monitor takes.
+    memory_use: |r| r.has_many(60_000, "calls", |e| e.call() == "getppid"),
     lock_memory: |r| r.calls(&["mlockall", "munlockall", "mlock", "munlock"]),
     misc_calls: |r| {
         r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));

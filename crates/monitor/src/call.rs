@@ -389,7 +389,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if turns {
         turn::take(thread);
     }
-    result = redirected.finish(result);
+    result = redirected.finish(thread, result);
 
     if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
         if let Some(mask) = mask {
@@ -510,6 +510,7 @@ fn guard_descriptor(number: u64, args: &[u64; 6]) -> Option<i64> {
 pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
     let mut blobs = Blobs::new();
     capture::inputs(row, args, &mut blobs);
+    capture::awaited(row, args, &mut blobs);
     let number = u64::from(row.nr);
     if let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) {
         blobs.write(entry).commit();

@@ -5,7 +5,7 @@
 use core::mem::MaybeUninit;
 
 use protocol::record::{BLOBS_MAX, digest, tag};
-use protocol::syscall::{Arg, Len, Shape, Syscall};
+use protocol::syscall::{Arg, Len, Shape, Syscall, Type};
 
 use crate::state::Thread;
 use crate::sys::{self, nr};
@@ -403,6 +403,25 @@ pub fn inputs(row: &Syscall, args: &[u64; 6], blobs: &mut Blobs) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// What a wait for several descriptors waits for, which the kernel overwrites
+/// with what came of it. Told at the start: while it waits, nothing else tells.
+pub fn awaited(row: &Syscall, args: &[u64; 6], blobs: &mut Blobs) {
+    /// Longer ones are rare, and only their end is kept.
+    const MOST: u64 = 1024;
+    if row.kind != Type::Poll {
+        return;
+    }
+    for (i, (_, arg)) in row.args.iter().enumerate() {
+        let value = args[i % 6];
+        if let Arg::InOut(_, len) = *arg {
+            let len = length(len, args, 0, &[0; 6]);
+            if len != 0 && len <= MOST && mem::is_readable(value, len) {
+                blobs.memory(tag::BEFORE | i as u8, value, len);
+            }
         }
     }
 }
