@@ -174,8 +174,5 @@ fn flow_and_operands_of_libraries() {
     }
     assert!(count > 300_000, "only {count} instructions were seen");
     // Few, most of them data between functions.
-    assert!(
-        refused * 1000 < count,
-        "{refused} of {count} were refused"
-    );
+    assert!(refused * 1000 < count, "{refused} of {count} were refused");
 }
