@@ -1,6 +1,7 @@
 //! The arena, from the recorder's side.
 
 use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -8,21 +9,21 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use protocol::shared::{
-    ARENA_MAGIC, ARENA_SIZE, CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET,
+    ARENA_MAGIC, CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, CONTROL_SIZE,
     ChunkHead, Control, IMAGE_OFFSET, chunk_state, mode,
 };
 
 use crate::Error;
 
-/// The file and its mapping. Lives as long as the recorder.
+/// The file, and the mapping of its control block. Lives as long as the
+/// recorder.
 pub struct Arena {
     file: File,
     path: PathBuf,
     base: *mut u8,
 }
 
-// SAFETY: what lies behind `base` is shared memory, accessed through atomics;
-// chunks' bytes are read only when their monitor is done with them.
+// SAFETY: what lies behind `base` is shared memory, accessed through atomics.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -44,7 +45,6 @@ impl Arena {
             .mode(0o600)
             .open(path)
             .map_err(fail("cannot create"))?;
-        file.set_len(ARENA_SIZE).map_err(fail("cannot size"))?;
         // The fixed part must never run out of disk while it is written to.
         allocate(&file, 0, CHUNKS_OFFSET).map_err(fail("no room for"))?;
         file.write_all_at(image, IMAGE_OFFSET)
@@ -53,7 +53,7 @@ impl Arena {
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                ARENA_SIZE as usize,
+                CONTROL_SIZE as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
@@ -73,6 +73,8 @@ impl Arena {
         control.next_process.store(1, Release);
         control.next_domain.store(1, Release);
         control.magic.store(ARENA_MAGIC, Release);
+        // There must be something to write to before anything runs.
+        arena.add_chunk().map_err(fail("no room for"))?;
         Ok(arena)
     }
 
@@ -96,8 +98,7 @@ impl Arena {
         if index >= CHUNKS_MAX {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
-        let offset = CHUNKS_OFFSET + (index * CHUNK_SIZE) as u64;
-        allocate(&self.file, offset, CHUNK_SIZE as u64)?;
+        allocate(&self.file, offset_of_chunk(index), CHUNK_SIZE as u64)?;
         if let Some(state) = control.chunk_state.get(index) {
             state.store(chunk_state::FREE, Release);
         }
@@ -106,38 +107,38 @@ impl Arena {
         Ok(())
     }
 
-    fn head(&self, index: usize) -> &ChunkHead {
-        let index = index.min(CHUNKS_MAX - 1);
-        // SAFETY: inside the mapping; made of atomics.
-        unsafe {
-            &*self
-                .base
-                .add(CHUNKS_OFFSET as usize + index * CHUNK_SIZE)
-                .cast::<ChunkHead>()
-        }
-    }
-
     /// A copy of what is whole in a chunk; None if it holds nothing.
     pub fn chunk(&self, index: usize) -> Option<Vec<u8>> {
-        let head = self.head(index);
-        let used = head.used.load(Acquire) as usize;
-        if head.magic.load(Acquire) != CHUNK_MAGIC || used <= CHUNK_HEAD || used > CHUNK_SIZE {
+        let offset = offset_of_chunk(index);
+        let mut head = [0; CHUNK_HEAD];
+        self.file.read_exact_at(&mut head, offset).ok()?;
+        let word = |at: usize| {
+            let bytes = head.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let used = word(offset_of!(ChunkHead, used))?;
+        if word(offset_of!(ChunkHead, magic))? != CHUNK_MAGIC
+            || !(CHUNK_HEAD + 1..=CHUNK_SIZE).contains(&(used as usize))
+        {
             return None;
         }
-        let mut bytes = vec![0; used];
-        let offset = CHUNKS_OFFSET + (index * CHUNK_SIZE) as u64;
+        let mut bytes = vec![0; used as usize];
         self.file.read_exact_at(&mut bytes, offset).ok()?;
         // A writer that goes on meanwhile does not count.
+        let place = offset_of!(ChunkHead, used);
         bytes
-            .get_mut(12..16)?
-            .copy_from_slice(&(used as u32).to_le_bytes());
+            .get_mut(place..place + 4)?
+            .copy_from_slice(&used.to_le_bytes());
         Some(bytes)
     }
 
     /// A chunk whose bytes are safe elsewhere may be used again.
     pub fn recycle(&self, index: usize) {
         let control = self.control();
-        self.head(index).magic.store(0, Release);
+        // It holds nothing any more, should everything end now. (Its space is
+        // there: this cannot fail for want of it.)
+        let magic = offset_of_chunk(index) + offset_of!(ChunkHead, magic) as u64;
+        let _ = self.file.write_all_at(&[0; 4], magic);
         if let Some(state) = control.chunk_state.get(index) {
             state.store(chunk_state::FREE, Release);
         }
@@ -159,6 +160,10 @@ impl Arena {
             .compare_exchange(mode::RECORD, how, AcqRel, Acquire);
         self.tell_supply();
     }
+}
+
+fn offset_of_chunk(index: usize) -> u64 {
+    CHUNKS_OFFSET + (index.min(CHUNKS_MAX - 1) * CHUNK_SIZE) as u64
 }
 
 fn allocate(file: &File, offset: u64, len: u64) -> std::io::Result<()> {

@@ -12,11 +12,13 @@
 //! see each event twice.
 
 mod arena;
+mod asker;
 mod capture;
 mod exec;
 mod reaper;
 mod record;
 mod service;
+mod signals;
 mod sites;
 mod store;
 
@@ -36,6 +38,8 @@ pub enum Error {
     System(&'static str, #[source] std::io::Error),
     #[error("this kernel has no syscall user dispatch")]
     NoDispatch,
+    #[error("the limit on address space is {limit} MiB; the recorder needs {needed}")]
+    AddressSpace { limit: u64, needed: u64 },
     #[error(transparent)]
     Inject(#[from] inject::Error),
     #[error(transparent)]

@@ -2,7 +2,8 @@
 //!
 //! It is a process of its own, forked before the recorder has any threads. It
 //! reports each end through a pipe and stays until the last process is gone,
-//! even if the recorder is killed.
+//! even if the recorder is killed. If it is killed itself, the recorder
+//! inherits what it had, and waits for them.
 
 use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
@@ -10,6 +11,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::Error;
+use crate::signals::{self, Inherited};
 
 /// One line of the report pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,17 @@ pub struct Reaper {
     reports: std::fs::File,
     go: Option<OwnedFd>,
     pid: i32,
+    state: State,
+}
+
+/// Who waits for the program's processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reaper,
+    /// The reaper is dead: we do.
+    Ourselves,
+    /// None is left.
+    Nobody,
 }
 
 impl Reaper {
@@ -36,6 +49,7 @@ impl Reaper {
     pub fn start(
         command: &[OsString],
         path: &std::path::Path,
+        inherited: Inherited,
         arena: RawFd,
         arena_fd: i32,
     ) -> Result<Reaper, Error> {
@@ -46,6 +60,8 @@ impl Reaper {
         let path = strings(std::iter::once(path.as_os_str().as_bytes().to_vec()))?;
         let (report_read, report_write) = pipe()?;
         let (go_read, go_write) = pipe()?;
+        // SAFETY: a plain system call about this process.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         // SAFETY: the recorder has one thread yet; the child calls nothing
         // that could depend on another.
         let pid = unsafe { libc::fork() };
@@ -68,6 +84,7 @@ impl Reaper {
                 go: go_read.into_raw_fd(),
                 arena,
                 arena_fd,
+                inherited,
             };
             be_reaper(&start);
         }
@@ -78,6 +95,7 @@ impl Reaper {
             reports,
             go: Some(go_write),
             pid,
+            state: State::Reaper,
         })
     }
 
@@ -93,8 +111,36 @@ impl Reaper {
         }
     }
 
-    /// The next report; None when the last process is gone.
+    /// The next report; None when the last process is gone. For the thread
+    /// that the process began with: orphans become that one's children.
     pub fn next(&mut self) -> Option<Report> {
+        if self.state == State::Reaper {
+            let report = self.read_report();
+            if report.is_some() {
+                return report;
+            }
+            let status = self.wait();
+            self.state = if libc::WIFSIGNALED(status) {
+                State::Ourselves
+            } else {
+                State::Nobody
+            };
+        }
+        if self.state == State::Ourselves {
+            // Only what is this thread's: other threads trace.
+            if let Some((pid, status)) = wait_for(-1, libc::__WNOTHREAD) {
+                return Some(Report::Ended { pid, status });
+            }
+            self.state = State::Nobody;
+        }
+        None
+    }
+
+    fn wait(&self) -> i32 {
+        wait_for(self.pid, 0).map_or(0, |(_, status)| status)
+    }
+
+    fn read_report(&mut self) -> Option<Report> {
         let mut bytes = [0; 12];
         self.reports.read_exact(&mut bytes).ok()?;
         let word = |i: usize| {
@@ -116,9 +162,26 @@ impl Reaper {
 
 impl Drop for Reaper {
     fn drop(&mut self) {
+        // A first process that still waits for this is not to begin any more.
+        self.go = None;
+        if self.state == State::Reaper {
+            self.wait();
+        }
+    }
+}
+
+/// Waits for a child of ours; None if there is none.
+fn wait_for(pid: i32, flags: i32) -> Option<(i32, i32)> {
+    loop {
         let mut status = 0;
-        // SAFETY: waits for our own child.
-        unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+        // SAFETY: writes `status` only.
+        let found = unsafe { libc::waitpid(pid, &raw mut status, flags) };
+        if found > 0 {
+            return Some((found, status));
+        }
+        if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return None;
+        }
     }
 }
 
@@ -164,18 +227,8 @@ struct Start {
     go: RawFd,
     arena: RawFd,
     arena_fd: i32,
+    inherited: Inherited,
 }
-
-/// Signals that a terminal or an administrator sends to the whole group: the
-/// program shall get them, the reaper shall outlive it.
-const IGNORED: [i32; 6] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGPIPE,
-    libc::SIGUSR1,
-];
 
 fn be_reaper(start: &Start) -> ! {
     // SAFETY: plain system calls of a process with one thread; all memory was
@@ -183,15 +236,10 @@ fn be_reaper(start: &Start) -> ! {
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_NAME, c"mw-reaper".as_ptr());
-        let mut before = [0usize; 6];
-        for (signal, old) in IGNORED.iter().zip(&mut before) {
-            *old = libc::signal(*signal, libc::SIG_IGN);
-        }
+        signals::ignore_all();
         let child = libc::fork();
         if child == 0 {
-            for (signal, old) in IGNORED.iter().zip(&before) {
-                libc::signal(*signal, *old);
-            }
+            start.inherited.restore();
             begin(start);
         }
         report(start.reports, [0, child, 0]);
@@ -248,9 +296,10 @@ unsafe fn report(fd: RawFd, words: [i32; 3]) {
     unsafe { libc::write(fd, words.as_ptr().cast(), 12) };
 }
 
-/// All descendants of a process, children before grandchildren.
-pub fn descendants(root: i32) -> Vec<i32> {
-    let mut found = vec![root];
+/// The processes of the program, children before grandchildren: all that come
+/// from us, the reaper aside.
+pub fn program(reaper: i32) -> Vec<i32> {
+    let mut found = vec![std::process::id() as i32];
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
@@ -269,12 +318,13 @@ pub fn descendants(root: i32) -> Vec<i32> {
         }
     }
     found.remove(0);
+    found.retain(|pid| *pid != reaper);
     found
 }
 
 /// Sends a signal to every process of the program.
 pub fn signal_all(reaper: i32, signal: i32) {
-    for pid in descendants(reaper) {
+    for pid in program(reaper) {
         // SAFETY: a plain system call.
         unsafe { libc::kill(pid, signal) };
     }

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use inject::Image;
@@ -17,7 +18,7 @@ use crate::arena::{Arena, ticks};
 use crate::capture::Captures;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
-use crate::{Error, exec, store};
+use crate::{Error, exec, signals, store};
 
 /// What becomes of the program when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +48,13 @@ pub struct Ended {
 /// Runs the command and records it.
 pub fn record(options: &Options) -> Result<Ended, Error> {
     check_dispatch()?;
-    let mask = signal_mask();
+    check_address_space()?;
+    let mask = signals::blocked();
+    let inherited = signals::Inherited::note();
+    signals::ignore_file_size();
     let image = Image::load()?;
     let clock = calibrate();
-    make_dir(&options.dir)?;
+    let unfinished = Unfinished::make(&options.dir)?;
     let arena = Arc::new(Arena::create(
         &options.dir.join(recording::ARENA),
         &image.bytes,
@@ -68,8 +72,8 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     // The reaper is forked while there is one thread.
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
-    let mut reaper = Reaper::start(&options.command, &options.path, file, arena_fd)?;
-    let _signals = Signals::hold(reaper.pid());
+    let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
+    signals::hold(reaper.pid()).map_err(no_thread)?;
 
     let cut_short = Arc::new(std::sync::Mutex::new(None));
     let shared = Arc::new(Shared {
@@ -82,21 +86,23 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
         writer,
     });
     shared.supply();
-    keep(&shared.arena);
+    keep(&shared.arena).map_err(no_thread)?;
 
     let (sender, receiver) = mpsc::channel();
     let storing = {
         let shared = Arc::clone(&shared);
-        std::thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             store::run(&shared.arena, &shared.writer, &receiver, |error| {
                 (shared.on_full)(&error.to_string());
             });
         })
     };
+    let storing = storing.map_err(no_thread)?;
     let serving = {
         let shared = Arc::clone(&shared);
-        std::thread::spawn(move || service::run(&shared, &sender))
+        thread::Builder::new().spawn(move || service::run(&shared, &sender))
     };
+    let serving = serving.map_err(no_thread)?;
 
     let outcome = follow(&shared, &mut reaper, arena_fd, mask, options);
     shared.over.store(true, Release);
@@ -106,14 +112,8 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let _ = storing.join();
     shared.arena.control().recorder_alive.store(0, Release);
 
-    let status = match outcome {
-        Ok(status) => status,
-        Err(error) => {
-            // Nothing ran: leave nothing behind.
-            let _ = std::fs::remove_dir_all(&options.dir);
-            return Err(error);
-        }
-    };
+    let status = outcome?;
+    unfinished.keep();
     let cut_short = cut_short.lock().map(|mut c| c.take()).unwrap_or_default();
     let drained = store::drain(&shared.arena, &shared.writer);
     let summary = Summary {
@@ -151,12 +151,13 @@ fn follow(
     let (ready, is_ready) = mpsc::channel();
     let following = {
         let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
+        thread::Builder::new().spawn(move || {
             exec::follow(&shared, first, 0, |go| {
                 let _ = ready.send(go);
             });
         })
     };
+    let following = following.map_err(no_thread)?;
     if is_ready.recv() != Ok(true) {
         return Err(Error::System(
             "cannot attach to the program (is ptrace allowed here?)",
@@ -228,24 +229,49 @@ fn shell_status(status: i32) -> i32 {
     }
 }
 
-fn make_dir(dir: &std::path::Path) -> Result<(), Error> {
-    use std::os::unix::fs::DirBuilderExt;
-    let fail = |what: &'static str| {
-        let path = dir.display().to_string();
-        move |source| Error::File {
-            what,
-            path: path.clone(),
-            source,
+/// The directory of a recording that may come to nothing: then nothing is left
+/// behind.
+struct Unfinished<'a>(Option<&'a Path>);
+
+impl Unfinished<'_> {
+    fn make(dir: &Path) -> Result<Unfinished<'_>, Error> {
+        use std::os::unix::fs::DirBuilderExt;
+        let fail = |what: &'static str| {
+            let path = dir.display().to_string();
+            move |source| Error::File {
+                what,
+                path: path.clone(),
+                source,
+            }
+        };
+        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(fail("cannot create"))?;
         }
-    };
-    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(fail("cannot create"))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(dir)
+            .map_err(fail("cannot create"))?;
+        let unfinished = Unfinished(Some(dir));
+        std::fs::create_dir(dir.join(recording::FILES)).map_err(fail("cannot create"))?;
+        Ok(unfinished)
     }
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(dir)
-        .map_err(fail("cannot create"))?;
-    std::fs::create_dir(dir.join(recording::FILES)).map_err(fail("cannot create"))
+
+    /// The program has run: what there is of it stays.
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(dir) = self.0 {
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+fn no_thread(source: std::io::Error) -> Error {
+    Error::System("cannot start a thread", source)
 }
 
 /// The kernel can tell us of every system call.
@@ -260,6 +286,20 @@ fn check_dispatch() -> Result<(), Error> {
     }
 }
 
+/// The recorder's threads, the compressor and what waits to be compressed must
+/// have room: to run out of it in the middle would end the recording.
+fn check_address_space() -> Result<(), Error> {
+    const MIB: u64 = 1 << 20;
+    const NEEDED: u64 = 256;
+    match rustix::process::getrlimit(rustix::process::Resource::As).current {
+        Some(limit) if limit < NEEDED * MIB => Err(Error::AddressSpace {
+            limit: limit / MIB,
+            needed: NEEDED,
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// The highest descriptor below ours that the limit allows.
 fn arena_descriptor() -> i32 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -269,25 +309,10 @@ fn arena_descriptor() -> i32 {
     ARENA_FD.min(most.saturating_sub(1))
 }
 
-fn signal_mask() -> u64 {
-    let mut mask = 0u64;
-    // SAFETY: asks for the mask; the kernel's mask is eight bytes.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            0,
-            std::ptr::null::<u64>(),
-            &raw mut mask,
-            8,
-        );
-    }
-    mask
-}
-
 /// How ticks become time.
 fn calibrate() -> Clock {
     let begin = (Instant::now(), ticks());
-    std::thread::sleep(Duration::from_millis(2));
+    thread::sleep(Duration::from_millis(2));
     let end = (Instant::now(), ticks());
     let elapsed = end.0.duration_since(begin.0).as_nanos().max(1);
     let rate = u128::from(end.1 - begin.1) * 1_000_000_000 / elapsed;
@@ -323,6 +348,8 @@ fn disk_full(
             OnFull::Stop => "the program is stopped",
             OnFull::Continue => "the program runs on unrecorded",
         };
+        // Rust adds the number of an error to its words.
+        let why = why.split(" (os error").next().unwrap_or(why);
         eprintln!(
             "mw: no room for the recording in {}: {why}; it ends here, and {consequence}",
             arena.path().parent().unwrap_or(arena.path()).display()
@@ -333,10 +360,13 @@ fn disk_full(
             OnFull::Stop => {
                 arena.end(mode::STOP);
                 reaper::signal_all(reaper, libc::SIGTERM);
-                std::thread::spawn(move || {
-                    std::thread::sleep(Duration::from_secs(2));
+                let later = move || {
+                    thread::sleep(Duration::from_secs(2));
                     reaper::signal_all(reaper, libc::SIGKILL);
-                });
+                };
+                if thread::Builder::new().spawn(later).is_err() {
+                    reaper::signal_all(reaper, libc::SIGKILL);
+                }
             }
         }
     })
@@ -345,7 +375,7 @@ fn disk_full(
 /// A thread whose only task is to hold a futex: when the recorder dies, in
 /// whatever way, the kernel marks it, and monitors that wait see that nobody
 /// will answer.
-fn keep(arena: &Arc<Arena>) {
+fn keep(arena: &Arc<Arena>) -> std::io::Result<()> {
     #[repr(C)]
     struct RobustList {
         next: *const RobustList,
@@ -354,7 +384,7 @@ fn keep(arena: &Arc<Arena>) {
     }
     let arena = Arc::clone(arena);
     let (ready, is_ready) = mpsc::channel();
-    std::thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let word = &arena.control().recorder_alive;
         let entry: &'static mut [*const RobustList; 1] = Box::leak(Box::new([std::ptr::null()]));
         let entry_address = entry.as_ptr() as isize;
@@ -376,60 +406,9 @@ fn keep(arena: &Arc<Arena>) {
         }
         let _ = ready.send(());
         loop {
-            std::thread::park();
+            thread::park();
         }
-    });
+    })?;
     let _ = is_ready.recv();
-}
-
-/// Signals meant for the program do not end the recorder: those from the
-/// terminal reach the program anyway, the others are passed on. A second
-/// Ctrl-C ends everything.
-struct Signals;
-
-static REAPER: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-static INTERRUPTS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-
-impl Signals {
-    fn hold(reaper: i32) -> Signals {
-        REAPER.store(reaper, Release);
-        // A thread of its own waits for them, so that nothing has to be
-        // async-signal-safe.
-        let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
-        // SAFETY: plain calls on a set of our own.
-        let set = unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            for signal in signals {
-                libc::sigaddset(&raw mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            set
-        };
-        std::thread::spawn(move || {
-            loop {
-                let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
-                // SAFETY: waits for blocked signals; writes `info`.
-                let signal = unsafe { libc::sigwaitinfo(&raw const set, info.as_mut_ptr()) };
-                if signal <= 0 {
-                    continue;
-                }
-                // SAFETY: sigwaitinfo has filled it in.
-                let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
-                on_signal(signal, from_terminal);
-            }
-        });
-        Signals
-    }
-}
-
-fn on_signal(signal: i32, from_terminal: bool) {
-    let reaper = REAPER.load(Acquire);
-    if signal == libc::SIGINT && INTERRUPTS.fetch_add(1, AcqRel) >= 1 {
-        reaper::signal_all(reaper, libc::SIGKILL);
-    } else if !from_terminal && let Some(first) = reaper::descendants(reaper).first() {
-        // SAFETY: a plain system call.
-        unsafe { libc::kill(*first, signal) };
-    }
+    Ok(())
 }

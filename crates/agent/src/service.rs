@@ -12,6 +12,7 @@ use protocol::shared::{Request, chunk_state, mode, request_kind, request_state};
 use recording::{Note, Writer};
 
 use crate::arena::{self, Arena};
+use crate::asker::Asker;
 use crate::capture::Captures;
 use crate::exec;
 
@@ -114,12 +115,24 @@ fn answer(request: &Request, value: u64) {
     arena::wake(&request.state, i32::MAX);
 }
 
+/// The text that came with a request.
+fn text_of(request: &Request) -> String {
+    let bytes: Vec<u8> = request
+        .text
+        .iter()
+        .flat_map(|word| word.load(Relaxed).to_le_bytes())
+        .collect();
+    let text = bytes.split(|b| *b == 0).next().unwrap_or(&[]);
+    String::from_utf8_lossy(text).into_owned()
+}
+
 fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
     let arg = |i: usize| request.args.get(i).map_or(0, |a| a.load(Relaxed));
-    let pid = request.pid.load(Relaxed) as i32;
     let process = request.process.load(Relaxed);
+    let asker = || Asker::of(shared.arena.file(), index, request);
     match request.kind.load(Relaxed) {
         request_kind::CAPTURE => {
+            let pid = asker().map_or(0, |asker| asker.pid);
             let path = PathBuf::from(format!("/proc/{pid}/fd/{}", arg(0)));
             let name = std::fs::read_link(&path).unwrap_or_default();
             let id = File::open(&path).ok().and_then(|file| {
@@ -137,29 +150,37 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
         }
         request_kind::EXEC => {
             if arg(1) != 0 {
-                let text = "a set-user-ID program was started and runs unrecorded";
-                shared.note(process, "unrecorded", text);
+                let text = format!(
+                    "{} has rights of its own (set-user-ID, set-group-ID or file capabilities): \
+                     it ran unrecorded",
+                    text_of(request)
+                );
+                shared.note(process, "unrecorded", &text);
                 answer(request, 1);
                 return;
             }
-            let tid = request.tid.load(Relaxed) as i32;
+            let Some(Asker { pid, tid }) = asker() else {
+                let text = "a process that the recorder cannot see executed a program";
+                shared.note(process, "unrecorded", text);
+                answer(request, 1);
+                return;
+            };
             let slot = arg(0) as usize;
-            let shared = Arc::clone(shared);
-            std::thread::spawn(move || {
-                exec::follow(&shared, tid, slot, |go| {
-                    if let Some(request) = shared.arena.control().requests.get(index) {
+            let follower = Arc::clone(shared);
+            let follow = move || {
+                exec::follow(&follower, tid, slot, |go| {
+                    if let Some(request) = follower.arena.control().requests.get(index) {
                         answer(request, u64::from(!go));
                     }
                 });
-            });
+            };
+            if let Err(error) = std::thread::Builder::new().spawn(follow) {
+                shared.note_unrecorded(pid, &format!("cannot start a thread: {error}"));
+                answer(request, 1);
+            }
         }
         request_kind::NOTE => {
-            let bytes: Vec<u8> = request
-                .text
-                .iter()
-                .flat_map(|word| word.load(Relaxed).to_le_bytes())
-                .collect();
-            let text = String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or(&[]));
+            let text = text_of(request);
             if arg(1) == 1 {
                 eprintln!("mw: {text}");
             }

@@ -76,12 +76,24 @@ impl Failure {
         }
         let mut stderr = io::stderr().lock();
         // If stderr is gone too there is nobody left to tell.
-        let _ = writeln!(stderr, "mw: {}", self.message);
+        let _ = writeln!(stderr, "mw: {}", without_numbers(&self.message));
         if let Some(hint) = self.hint {
             let _ = writeln!(stderr, "    {hint}");
         }
         ExitCode::from(self.status)
     }
+}
+
+/// Rust adds the number of an error to its words: these are enough.
+fn without_numbers(message: &str) -> String {
+    let mut words = String::new();
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        words.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    words.push_str(rest);
+    words
 }
 
 impl From<io::Error> for Failure {

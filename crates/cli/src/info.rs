@@ -37,6 +37,9 @@ impl Cmd {
     }
 }
 
+/// What reads the outside without a system call, and is in no log.
+const NOT_SEEN: [&str; 6] = ["rdtsc", "rdtscp", "rdpid", "cpuid", "rdrand", "rdseed"];
+
 struct Facts<'r> {
     recording: &'r Recording,
     survey: Survey,
@@ -132,6 +135,7 @@ impl<'r> Facts<'r> {
                 "kind": note.kind,
                 "text": note.text,
             })).collect::<Vec<_>>(),
+            "not_seen": NOT_SEEN,
             "problems": self.problems,
         })
     }
@@ -200,8 +204,18 @@ impl<'r> Facts<'r> {
                 ),
             ),
         ]);
+        rows.push((
+            "not seen",
+            format!("{}: instructions that nothing traps", NOT_SEEN.join(", ")),
+        ));
         if total.preemptions > 0 {
-            rows.push(("preempted", format!("{} times", total.preemptions)));
+            rows.push((
+                "preempted",
+                match total.preemptions {
+                    1 => "once".to_string(),
+                    count => format!("{count} times"),
+                },
+            ));
         }
         for (label, text) in rows {
             out.line(&format!(

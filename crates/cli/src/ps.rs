@@ -56,7 +56,7 @@ fn object(recording: &Recording, process: &Process, life: &Life) -> serde_json::
     json!({
         "process": process.name,
         "number": process.number,
-        "pid": process.pid,
+        "pid": Some(process.pid).filter(|pid| *pid != 0),
         "parent": parent.map(|parent| &parent.name),
         "parent_event": match (parent, process.parent_event) {
             (Some(parent), Some(event)) => Some(format!("{}:{event}", parent.name)),
@@ -141,7 +141,10 @@ fn table(recording: &Recording, out: &mut Output) -> Result<(), Failure> {
         let argv = command(recording, process);
         rows.push([
             format!("{branch}{}", process.name),
-            process.pid.to_string(),
+            match process.pid {
+                0 => "-".to_string(),
+                pid => pid.to_string(),
+            },
             seconds(start),
             seconds(clock.since_start_ns(life.end).saturating_sub(start)),
             life.exit.to_string(),

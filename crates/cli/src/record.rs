@@ -53,6 +53,12 @@ impl Cmd {
             .command
             .first()
             .map_or(OsStr::new(""), OsString::as_os_str);
+        if is_option(&self.command) {
+            return Err(
+                Failure::new(format!("there is no option `{}`", name.display()))
+                    .hint("see `mw record --help`; a command of that name goes behind `--`"),
+            );
+        }
         let path = find_command(name)?;
         check_executable(&path)?;
         let place = Place::choose(self.output, name)?;
@@ -71,6 +77,16 @@ impl Cmd {
             u8::try_from(ended.status).unwrap_or(u8::MAX),
         ))
     }
+}
+
+/// Whether the command begins with what was meant as an option: no command does,
+/// unless `--` stands before it.
+fn is_option(command: &[OsString]) -> bool {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let before = words.len().checked_sub(command.len() + 1);
+    let marked = before.is_some_and(|at| words.get(at).is_some_and(|word| word == "--"));
+    let first = command.first().map(|word| word.as_encoded_bytes());
+    !marked && first.is_some_and(|word| word.starts_with(b"-") && word.len() > 1)
 }
 
 /// The file that a shell would execute, or its words if there is none.
@@ -132,6 +148,14 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
             path.display()
         ))
         .hint("record it as the user it runs as (for root: `sudo mw record ...`)"));
+    }
+    let mut none = [0u8; 0];
+    if euid != 0 && rustix::fs::getxattr(path, "security.capability", &mut none).is_ok() {
+        return Err(Failure::new(format!(
+            "{} has file capabilities: recorded, it would not get them",
+            path.display()
+        ))
+        .hint("record it as root (`sudo mw record ...`), or a copy of it, which has none"));
     }
     let mut head = [0u8; 20];
     let Ok(mut file) = std::fs::File::open(path) else {
@@ -268,6 +292,9 @@ fn explain(error: agent::Error) -> Failure {
         agent::Error::NoDispatch => failure.hint(
             "Linux 5.11 or newer with CONFIG_GENERIC_ENTRY is needed; gVisor and some containers lack it",
         ),
+        agent::Error::AddressSpace { .. } => {
+            failure.hint("raise it with `ulimit -v`, at least for `mw`; the program's own can be lower")
+        }
         _ => failure,
     }
 }

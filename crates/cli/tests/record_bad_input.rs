@@ -12,7 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use harness::{MW, Scratch, is_root};
+use harness::nobody::Nobody;
+use harness::{MW, Scratch};
 
 /// `mw record` with its recordings in `home`.
 fn record(home: &Path, args: &[&str]) -> Output {
@@ -80,6 +81,19 @@ fn a_command_that_is_not_there() {
         refused(&scratch, 127, &["--", ""]),
         "mw: : command not found\n"
     );
+}
+
+#[test]
+fn an_option_that_is_not_there() {
+    let scratch = Scratch::new("option");
+    let said = refused(&scratch, 2, &["--on-ful=stop", "true"]);
+    assert!(
+        said.starts_with("mw: there is no option `--on-ful=stop`\n"),
+        "{said}"
+    );
+    // A command may be called so.
+    let said = refused(&scratch, 127, &["--", "--on-ful=stop"]);
+    assert_eq!(said, "mw: --on-ful=stop: command not found\n");
 }
 
 #[test]
@@ -167,47 +181,6 @@ fn a_program_for_another_machine_that_is_started_by_the_program() {
     let recorded = scratch.record(&["sh", "-c", &script]);
     assert_eq!(recorded.outcome.stdout.as_bytes(), native.stdout);
     recorded.is_sound();
-}
-
-/// `mw` as a user without rights, on files that such a user can reach.
-struct Nobody {
-    scratch: Scratch,
-    mw: PathBuf,
-}
-
-impl Nobody {
-    /// None if we are not in the position to become nobody.
-    fn new(name: &str) -> Option<Nobody> {
-        if !is_root() || harness::find_tool("setpriv").is_none() {
-            return None;
-        }
-        let scratch = Scratch::for_everyone(name);
-        let mw = scratch.path().join("mw");
-        std::fs::copy(MW, &mw).unwrap();
-        std::fs::set_permissions(&mw, PermissionsExt::from_mode(0o755)).unwrap();
-        Some(Nobody { scratch, mw })
-    }
-
-    /// A directory that nobody owns.
-    fn own(&self, name: &str) -> PathBuf {
-        let dir = self.scratch.path().join(name);
-        std::fs::create_dir(&dir).unwrap();
-        std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
-        dir
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new("setpriv")
-            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-            .arg(&self.mw)
-            .args(args)
-            .env("XDG_DATA_HOME", self.scratch.path().join("data"))
-            .env("HOME", "/nonexistent")
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
 }
 
 #[test]
@@ -470,7 +443,6 @@ fn ends_early(recorded: &harness::Recorded) {
 }
 
 #[test]
-#[ignore = "the directory is left behind when there is no room for the arena"]
 fn a_disk_that_is_full_from_the_start() {
     let Some(small) = Small::new("full-start", "8m") else {
         skip!("no file system can be mounted here");
@@ -489,4 +461,63 @@ fn a_disk_that_is_full_from_the_start() {
     assert!(said.starts_with("mw: no room for "), "{said}");
     assert!(!marker.exists(), "the program did not run");
     assert!(!dir.exists(), "nothing half-recorded is left");
+}
+
+/// `mw record` of a shell script, in a shell that has set a limit before.
+fn limited(scratch: &Scratch, limit: &str, dir: &Path, script: &str) -> Output {
+    Command::new("sh")
+        .args(["-c", &format!("{limit}; exec \"$@\""), "sh", MW])
+        .args(["record", "-o"])
+        .arg(dir)
+        .args(["--", "sh", "-c", script])
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    let scratch = Scratch::new("file-size");
+    let dir = scratch.path().join("too-low");
+    let output = limited(&scratch, "ulimit -f 100", &dir, "echo ran");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("mw: no room for "), "{said}");
+    assert_eq!(output.stdout, b"", "the program did not run");
+    assert!(!dir.exists(), "nothing half-recorded is left");
+
+    // Units of 512 bytes: 48 MiB.
+    let dir = scratch.path().join("low");
+    let output = limited(&scratch, "ulimit -f 98304", &dir, TALKER);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("the program is stopped"), "{said}");
+    let info = harness::recorded::ask(&dir, &["info", "--json"]);
+    assert!(info.contains("ended before the program did"), "{info}");
+}
+
+#[test]
+fn a_limit_on_address_space() {
+    let scratch = Scratch::new("address-space");
+    let dir = scratch.path().join("too-low");
+    let output = limited(&scratch, "ulimit -v 100000", &dir, "echo ran");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "mw: the limit on address space is 97 MiB; the recorder needs 256\n";
+    assert!(said.starts_with(wanted), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert_eq!(output.stdout, b"", "the program did not run");
+    assert!(!dir.exists(), "nothing half-recorded is left");
+
+    let dir = scratch.path().join("enough");
+    let output = limited(&scratch, "ulimit -v 300000", &dir, "ulimit -v");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.stdout.as_slice(), &*said), (&b"300000\n"[..], ""));
+
+    // The program's own limit can be far lower.
+    let script = "ulimit -v 16000; ls -d /; seq 100000 | tail -n 1";
+    let recorded = scratch.record(&["sh", "-c", script]);
+    assert_eq!(recorded.outcome.stdout, "/\n100000\n");
+    recorded.is_sound();
 }

@@ -162,7 +162,7 @@ fn a_daemon_that_detaches_is_waited_for() {
     assert_eq!(recorded.outcome.code(), 0);
     recorded.is_sound();
     recorded.has("the daemon's end", |e| {
-        e.kind() == "send" && e.word("buf") == "late\n"
+        e.call() == "write" && e.word("buf") == "late\n"
     });
 }
 

@@ -168,6 +168,7 @@ pub extern "C" fn mw_fast() {
 #[unsafe(naked)]
 pub extern "C" fn mw_entry_slow() {
     naked_asm!(
+        "mov gs:[{rcx}], rcx",
         "mov rcx, gs:[{slow}]",
         "mov gs:[{rsp}], rsp",
         "mov rsp, gs:[{stack}]",
@@ -195,6 +196,7 @@ pub extern "C" fn mw_entry_slow() {
         rsp = const OFF_RSP,
         stack = const OFF_STACK,
         slow = const OFF_SLOW,
+        rcx = const core::mem::offset_of!(crate::state::Thread, saved_rcx),
         common = sym entry_common,
     )
 }

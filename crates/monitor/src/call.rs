@@ -11,13 +11,17 @@ use protocol::table;
 
 use crate::arch::{self, Regs};
 use crate::capture::{self, Blobs};
+use crate::recorder::{self, topic};
 use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, counter, descriptors, ioctl, log, mem, memory, motion, patcher, process, recorder,
-    replay, signal, stretch, turn,
+    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, patcher, process, replay,
+    signal, stretch, turn,
 };
+
+/// The instruction of a 32-bit call.
+const INT80: [u8; 2] = [0xcd, 0x80];
 
 /// In `Regs::slow`: the thread made no call, it was interrupted (in replay) or
 /// is to read the time-stamp counter.
@@ -69,9 +73,17 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     if replay::is_on() {
         replay::offer(thread);
     } else if space().turns.get() != 0 {
-        turn::offer(thread);
+        if regs.rax == nr::SCHED_YIELD {
+            turn::yield_now(thread);
+        } else {
+            turn::offer(thread);
+        }
     }
-    perform(thread, regs, site);
+    if regs.slow != 0 && mem::read::<[u8; 2]>(site) == Some(INT80) {
+        refuse_int80(thread, regs);
+    } else {
+        perform(thread, regs, site);
+    }
     signal::deliver(thread, regs, at::CALL_EXIT);
     if regs.rip == site || regs.slow != 0 {
         // While this thread waited, another may have had the site patched.
@@ -145,6 +157,26 @@ fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
     }
 }
 
+/// A 32-bit call in 64-bit code: its numbers and structures are others, and the
+/// table has none of them. It is refused, as by a kernel that has no such call.
+fn refuse_int80(thread: &Thread, regs: &mut Regs) {
+    let number = protocol::syscall::INT80 | regs.rax & 0xffff_ffff;
+    let args = [
+        regs.rbx,
+        thread.saved_rcx.get(),
+        regs.rdx,
+        regs.rsi,
+        regs.rdi,
+        regs.rbp,
+    ];
+    log::done(log::call(thread, number, &args, 6, -sys::ENOSYS, 0));
+    let text = b"a 32-bit system call (int 0x80) was made: the program got ENOSYS";
+    recorder::note(thread, topic::INT80, 1, text);
+    regs.rax = -sys::ENOSYS as u64;
+    // Unlike `syscall`, the instruction changes nothing else.
+    regs.rcx = thread.saved_rcx.get();
+}
+
 /// Calls that make or end threads and processes, and those about signals.
 /// None: the registers are as they shall be.
 fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 6]) -> Option<i64> {
@@ -201,7 +233,7 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
             result
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
-        nr::PRCTL if is_refused_prctl(args[0]) => -sys::EINVAL,
+        nr::PRCTL if is_refused_prctl(thread, args[0]) => -sys::EINVAL,
         nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
@@ -212,10 +244,40 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
 }
 
 /// What would turn the monitor's own ways against it, or could not be
-/// replayed: seccomp, syscall user dispatch, the layout of memory, the
+/// replayed: seccomp, the layout of memory, syscall user dispatch, the
 /// auxiliary vector.
-fn is_refused_prctl(option: u64) -> bool {
-    matches!(option as u32, 22 | 35 | 59 | 0x4155_5856)
+const REFUSED_PRCTLS: [(u32, &[u8]); 4] = [
+    (22, b"prctl(PR_SET_SECCOMP)"),
+    (35, b"prctl(PR_SET_MM)"),
+    (59, b"prctl(PR_SET_SYSCALL_USER_DISPATCH)"),
+    (0x4155_5856, b"prctl(PR_GET_AUXV)"),
+];
+
+fn is_refused_prctl(thread: &Thread, option: u64) -> bool {
+    for (topic, (refused, name)) in (topic::PRCTL..).zip(REFUSED_PRCTLS) {
+        if option as u32 == refused {
+            recorder::note(thread, topic, 0, name);
+            return true;
+        }
+    }
+    false
+}
+
+/// Options of sockets whose answer is not as long as it says.
+fn is_refused_option(thread: &Thread, level: u64, option: u64) -> bool {
+    const SOL_SOCKET: u32 = 1;
+    const SO_GET_FILTER: u32 = 26;
+    const IPPROTO_TCP: u32 = 6;
+    const TCP_ZEROCOPY_RECEIVE: u32 = 35;
+    let (topic, name): (u64, &[u8]) = match (level as u32, option as u32) {
+        (SOL_SOCKET, SO_GET_FILTER) => (topic::FILTER, b"getsockopt(SO_GET_FILTER)"),
+        (IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => {
+            (topic::ZEROCOPY, b"getsockopt(TCP_ZEROCOPY_RECEIVE)")
+        }
+        _ => return false,
+    };
+    recorder::note(thread, topic, 0, name);
+    true
 }
 
 /// A call that cannot block.
@@ -235,7 +297,13 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if number == nr::IOCTL {
         return ioctl::perform(thread, row, args);
     }
-    if let Some(result) = guard_descriptor(number, &args) {
+    let answered = match number {
+        nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => Some(-sys::ENOPROTOOPT),
+        nr::MLOCKALL => Some(lock::all(args[0])),
+        nr::MUNLOCKALL => Some(lock::none()),
+        _ => guard_descriptor(number, &args),
+    };
+    if let Some(result) = answered {
         finish_call(thread, row, &args, result, &Blobs::new());
         return result;
     }
@@ -246,6 +314,9 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call; the kernel checks its pointers, and
     // those that would touch the monitor's memory were refused.
     let result = unsafe { arch::syscall(number, args) };
+    if matches!(number, nr::UNSHARE | nr::SETNS) && result == 0 {
+        process::enter_namespaces(thread.process(), number, &args);
+    }
     let mut blobs = Blobs::new();
     capture::inputs(row, &args, &mut blobs);
     capture::outputs(row, &args, result, &before, &mut blobs);
@@ -271,6 +342,11 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if number == nr::FCNTL {
         descriptors::note(thread, number, &args);
     }
+    let row = if number == nr::VMSPLICE && is_for_reading(args[0]) {
+        &table::VMSPLICE_READS
+    } else {
+        row
+    };
     if descriptors::never_waits(thread, row, &args) {
         return plain(thread, row, args);
     }
@@ -318,7 +394,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if turns {
         turn::take(thread);
     }
-    result = redirected.finish(result);
+    result = redirected.finish(thread, result);
 
     if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
         if let Some(mask) = mask {
@@ -335,11 +411,26 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     result
 }
 
+/// Whether a descriptor is open for reading only.
+fn is_for_reading(fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    const O_ACCMODE: i64 = 3;
+    let flags = sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0);
+    flags >= 0 && flags & O_ACCMODE == 0
+}
+
 /// The same in replay: the log says whether it was one event or two.
 fn blocking_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if !replay::is_blocking(thread) {
         return replay::plain(thread, row, args);
     }
+    // What goes out is there at the start.
+    let sends = thread.process().log.next_record().blobs().next().is_some();
+    let row = if u64::from(row.nr) == nr::VMSPLICE && !sends {
+        &table::VMSPLICE_READS
+    } else {
+        row
+    };
     replay::start(thread, row, args);
     let result = replay::finish(thread, row, args);
     if result == -sys::EINTR
@@ -372,7 +463,10 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
     const WAIT_BITSET: u64 = 9;
     let result = match args[1] & 0x7f {
         WAIT | WAIT_BITSET => return None,
-        6 | 7 | 8 | 11 | 12 | 13 => -sys::ENOSYS,
+        6 | 7 | 8 | 11 | 12 | 13 => {
+            recorder::note(thread, topic::FUTEX, 0, b"futex with priority inheritance");
+            -sys::ENOSYS
+        }
         // SAFETY: as in `plain`; wakes never block.
         _ => unsafe { arch::syscall(nr::FUTEX, *args) },
     };
@@ -421,6 +515,7 @@ fn guard_descriptor(number: u64, args: &[u64; 6]) -> Option<i64> {
 pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
     let mut blobs = Blobs::new();
     capture::inputs(row, args, &mut blobs);
+    capture::awaited(row, args, &mut blobs);
     let number = u64::from(row.nr);
     if let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) {
         blobs.write(entry).commit();
@@ -468,7 +563,7 @@ pub fn is_restartable(number: u64, args: &[u64; 6]) -> bool {
     }
 }
 
-fn write_decimal(place: &mut [u8], mut number: u64) {
+pub fn write_decimal(place: &mut [u8], mut number: u64) {
     for byte in place.iter_mut().rev() {
         *byte = b'0' + (number % 10) as u8;
         number /= 10;

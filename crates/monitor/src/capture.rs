@@ -5,7 +5,7 @@
 use core::mem::MaybeUninit;
 
 use protocol::record::{BLOBS_MAX, digest, tag};
-use protocol::syscall::{Arg, Len, Shape, Syscall};
+use protocol::syscall::{Arg, Len, Shape, Syscall, Type};
 
 use crate::state::Thread;
 use crate::sys::{self, nr};
@@ -407,6 +407,25 @@ pub fn inputs(row: &Syscall, args: &[u64; 6], blobs: &mut Blobs) {
     }
 }
 
+/// What a wait for several descriptors waits for, which the kernel overwrites
+/// with what came of it. Told at the start: while it waits, nothing else tells.
+pub fn awaited(row: &Syscall, args: &[u64; 6], blobs: &mut Blobs) {
+    /// Longer ones are rare, and only their end is kept.
+    const MOST: u64 = 1024;
+    if row.kind != Type::Poll {
+        return;
+    }
+    for (i, (_, arg)) in row.args.iter().enumerate() {
+        let value = args[i % 6];
+        if let Arg::InOut(_, len) = *arg {
+            let len = length(len, args, 0, &[0; 6]);
+            if len != 0 && len <= MOST && mem::is_readable(value, len) {
+                blobs.memory(tag::BEFORE | i as u8, value, len);
+            }
+        }
+    }
+}
+
 fn sent_vector(blobs: &mut Blobs, tag: u8, iov: u64, count: u64) {
     let len = each_piece(iov, count, u64::MAX, |_, _| {});
     if len <= SENT_MAX {
@@ -488,8 +507,9 @@ pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], b
     }
 }
 
-/// What no argument says but replay, people or causality need: which way a
-/// pipe was spliced, a socket's addresses.
+/// What no argument says: a socket's addresses, which people and causality
+/// need, which way a pipe was spliced, and what is as long as only the kernel
+/// knows.
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
     if number == nr::VMSPLICE && result > 0 && is_read_only(args[0]) {
@@ -499,6 +519,9 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
         return;
     }
     let fd = match number {
+        nr::SEMCTL if result >= 0 && args[2] as u32 & !IPC_64 == GETALL => {
+            return blobs.memory(3, args[3], 2 * semaphores(args[0]));
+        }
         nr::ACCEPT | nr::ACCEPT4 if result >= 0 => result as u64,
         // 115: EINPROGRESS
         nr::CONNECT if result == 0 || result == -115 => args[0],
@@ -522,6 +545,20 @@ fn is_read_only(fd: u64) -> bool {
     const O_ACCMODE: i64 = 3;
     let flags = sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0);
     flags >= 0 && flags & O_ACCMODE == 0
+}
+
+const GETALL: u32 = 13;
+/// Old C libraries ask for the newer structures by this.
+const IPC_64: u32 = 0x100;
+
+/// How many semaphores a set has.
+fn semaphores(set: u64) -> u64 {
+    const IPC_STAT: u64 = 2;
+    const COUNT: usize = 10;
+    let mut words = [0u64; 13];
+    let to = words.as_mut_ptr() as u64;
+    sys::call(nr::SEMCTL, set, 0, IPC_STAT, to, 0, 0);
+    words[COUNT]
 }
 
 fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) {

@@ -8,8 +8,9 @@ use protocol::syscall::Syscall;
 
 use crate::arch;
 use crate::capture::Blobs;
+use crate::recorder::{self, topic};
 use crate::state::Thread;
-use crate::{log, recorder, sys};
+use crate::{log, sys};
 
 /// `(request, bytes read, bytes written)` behind the argument.
 const OLD: &[(u32, u32, u32)] = &[
@@ -128,7 +129,8 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         }
         None => {
             // Asked of something that is no terminal, the answer is the same.
-            recorder::note(thread, 511, 0, b"an ioctl request that has no rule");
+            let text = b"an ioctl request that has no rule";
+            recorder::note(thread, topic::IOCTL, 0, text);
             -sys::ENOTTY
         }
     };

@@ -12,14 +12,17 @@ use protocol::shared::{
     CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, chunk_state, mode,
 };
 
-use crate::state::{Log, Process, Thread, control};
+use crate::state::{Log, Process, Thread, control, space};
 use crate::{arch, mem, recorder, replay, sys};
+
+/// Since Linux 5.14; before, pages come one by one.
+const MADV_POPULATE_WRITE: u64 = 23;
 
 impl Log {
     fn head(&self) -> Option<&'static ChunkHead> {
         let chunk = self.chunk.get();
-        // SAFETY: a chunk taken from the arena stays mapped; it is made of
-        // atomics.
+        // SAFETY: the chunk is mapped as long as `chunk` names it; it is made
+        // of atomics.
         (chunk != 0).then(|| unsafe { &*(chunk as *const ChunkHead) })
     }
 
@@ -42,29 +45,48 @@ impl Log {
         unsafe { &mut *self.memory.get() }
     }
 
+    /// Finishes the current chunk, if there is one, and leaves it to the
+    /// recorder.
+    fn let_go(&self) {
+        let Some(head) = self.head() else { return };
+        head.used.store(self.position.get(), Release);
+        self.unmap();
+        control().chunk_state[self.index.get() as usize & (CHUNKS_MAX - 1)]
+            .store(chunk_state::FULL, Release);
+        recorder::ring();
+    }
+
+    /// Forgets the current chunk, which may be another process's.
+    fn unmap(&self) {
+        let chunk = self.chunk.replace(0);
+        if chunk != 0 {
+            sys::call(sys::nr::MUNMAP, chunk, CHUNK_SIZE as u64, 0, 0, 0, 0);
+        }
+    }
+
     /// Finishes the current chunk and takes another. False: recording is over.
     fn next_chunk(&self, process: &Process) -> bool {
-        if let Some(head) = self.head() {
-            head.used.store(self.position.get(), Release);
-            control().chunk_state[self.index.get() as usize & (CHUNKS_MAX - 1)]
-                .store(chunk_state::FULL, Release);
-            sys::call(
-                sys::nr::MADVISE,
-                self.chunk.get(),
-                CHUNK_SIZE as u64,
-                4,
-                0,
-                0,
-                0,
-            );
-            self.chunk.set(0);
-            recorder::ring();
-        }
+        self.let_go();
         let Some(index) = recorder::take_chunk() else {
             self.off.set(1);
             return false;
         };
-        let address = ARENA_BASE + CHUNKS_OFFSET + u64::from(index) * CHUNK_SIZE as u64;
+        let offset = CHUNKS_OFFSET + u64::from(index) * CHUNK_SIZE as u64;
+        let address = ARENA_BASE + offset;
+        let fd = space().arena_fd.get() as u64;
+        if !sys::map_shared(address, CHUNK_SIZE as u64, fd, offset) {
+            // The program has used up its address space: nothing more of this
+            // process can be recorded.
+            control().chunk_state[index as usize & (CHUNKS_MAX - 1)]
+                .store(chunk_state::FULL, Release);
+            self.off.set(1);
+            return false;
+        }
+        if self.seq.get() != 0 {
+            // It will be filled like the one before: all its pages at once.
+            let (len, advice) = (CHUNK_SIZE as u64, MADV_POPULATE_WRITE);
+            sys::call(sys::nr::MADVISE, address, len, advice, 0, 0, 0);
+        }
         self.chunk.set(address);
         self.index.set(index);
         self.position.set(CHUNK_HEAD as u32);
@@ -323,20 +345,18 @@ pub fn done(entry: Option<Entry<'_>>) {
 
 /// Lets go of the current chunk, as the process's image ends.
 pub fn close(process: &Process) {
-    let log = &process.log;
-    if let Some(head) = log.head() {
-        head.used.store(log.position.get(), Release);
-        control().chunk_state[log.index.get() as usize & (CHUNKS_MAX - 1)]
-            .store(chunk_state::FULL, Release);
-        log.chunk.set(0);
-        recorder::ring();
-    }
+    process.log.let_go();
+}
+
+/// The chunk that a process writes is not this one's business any more.
+pub fn forget_chunk(process: &Process) {
+    process.log.unmap();
 }
 
 /// A fresh log for a process that just began.
 pub fn reset(process: &Process, seq: u32, next_event: u64) {
     let log = &process.log;
-    log.chunk.set(0);
+    log.unmap();
     log.position.set(0);
     log.seq.set(seq);
     log.thread.set(u32::MAX);

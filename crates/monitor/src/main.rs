@@ -21,6 +21,7 @@ mod confine;
 mod counter;
 mod descriptors;
 mod ioctl;
+mod lock;
 mod log;
 mod mem;
 mod memory;

@@ -67,6 +67,16 @@ pub fn copy(to: u64, from: u64, len: u64) -> bool {
     len == 0 || unsafe { arch::copy_guarded(to, from, len) } == 0
 }
 
+/// Copies a string of the program's, as much of it as there is room for.
+pub fn copy_string(to: &mut [u8], from: u64) {
+    for (i, place) in to.iter_mut().enumerate() {
+        match read::<u8>(from.wrapping_add(i as u64)) {
+            Some(byte) if byte != 0 => *place = byte,
+            _ => break,
+        }
+    }
+}
+
 /// Copies page by page, leaving zeroes where the source is not mapped.
 pub fn copy_what_is_there(to: u64, from: u64, len: u64) {
     let mut done = 0;

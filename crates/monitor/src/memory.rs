@@ -11,7 +11,7 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
-use crate::{arch, call, counter, mem, patcher, recorder, replay, turn};
+use crate::{arch, call, counter, lock, mem, patcher, recorder, replay, turn};
 
 const PROT_WRITE: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
@@ -42,6 +42,7 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
             sys::call(number, args[0], args[1], MADV_DONTNEED, 0, 0, 0)
         }
         nr::SHMAT => shmat(thread, args, &mut more),
+        nr::BRK if lock::is_on() => brk(args),
         // SAFETY: the program's own call, and not about the monitor's memory.
         _ => unsafe { arch::syscall(number, args) },
     };
@@ -117,7 +118,22 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
         space().shared.set(1);
     }
     // SAFETY: the program's own call, checked above.
-    unsafe { arch::syscall(nr::MMAP, args) }
+    let result = unsafe { arch::syscall(nr::MMAP, args) };
+    if result >= 0 && !lock::fresh(result as u64, len) {
+        sys::call(nr::MUNMAP, result as u64, len, 0, 0, 0, 0);
+        return -sys::EAGAIN;
+    }
+    result
+}
+
+/// `brk` where what is new shall be locked.
+fn brk(args: [u64; 6]) -> i64 {
+    let before = sys::call(nr::BRK, 0, 0, 0, 0, 0, 0) as u64;
+    let after = sys::call(nr::BRK, args[0], 0, 0, 0, 0, 0) as u64;
+    if after > before && !lock::fresh(before, after - before) {
+        return sys::call(nr::BRK, before, 0, 0, 0, 0, 0);
+    }
+    after as i64
 }
 
 fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
@@ -135,6 +151,7 @@ fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
         sys::call(nr::SHMCTL, args[0], 2, words.as_mut_ptr() as u64, 0, 0, 0);
         more.words(tag::PIECE, &[words[6]]);
         more.words(tag::OBJECT, &[key_of(u64::MAX, args[0])]);
+        lock::fresh(result as u64, words[6]);
     }
     result
 }

@@ -7,7 +7,9 @@ use protocol::layout::{
 };
 use protocol::record::{at, begin, kind, tag};
 use protocol::replay::REPLAY_BIT;
-use protocol::shared::{ARENA_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, request_kind};
+use protocol::shared::{
+    ARENA_SIZE, CONTROL_SIZE, EXEC_FAILED, EXEC_SLOTS, ExecSlot, TEXT_MAX, request_kind,
+};
 use protocol::syscall::Syscall;
 
 use crate::arch::{self, Regs};
@@ -23,6 +25,7 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_NEWPID: u64 = 0x2000_0000;
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
@@ -56,23 +59,21 @@ fn settle(thread: &Thread) {
     watch_calls();
 }
 
+const NO_ROOM: &[u8] = b"no room for the monitor (is there a limit on address space?)";
+
 /// A fresh image, set up by the injector: becomes ours, then begins.
 pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     if !sys::map_anonymous(SPACE_BASE, core::mem::size_of::<Space>() as u64 + 4096) {
-        sys::die(b"no memory for the monitor");
+        sys::die(NO_ROOM);
     }
-    let flags = sys::MAP_SHARED | 0x10_0000;
-    let got = sys::call(
-        nr::MMAP,
-        ARENA_BASE,
-        ARENA_SIZE,
-        sys::PROT_RW,
-        flags,
-        arena_fd,
-        0,
-    );
-    if got != ARENA_BASE as i64 {
-        sys::die(b"the arena cannot be mapped (is there a limit on address space?)");
+    // A replay has its logs in the arena, too.
+    let len = if slot & REPLAY_BIT != 0 {
+        ARENA_SIZE
+    } else {
+        CONTROL_SIZE
+    };
+    if !sys::map_shared(ARENA_BASE, len, arena_fd, 0) {
+        sys::die(NO_ROOM);
     }
     if slot & REPLAY_BIT != 0 && replay::is_wanted() {
         replay::init(slot & !REPLAY_BIT);
@@ -88,6 +89,10 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     process.number.set(exec.process.load(Relaxed));
     process.image.set(exec.image.load(Relaxed));
     process.pid.set(sys::getpid());
+    process.namespace.set(exec.namespace.load(Relaxed));
+    process
+        .next_namespace
+        .set(exec.next_namespace.load(Relaxed));
     log::reset(
         process,
         exec.chunk_seq.load(Relaxed),
@@ -106,7 +111,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     log::done(log::other(
         thread,
         kind::BEGIN,
-        &[how, 0, 0, u64::from(process.pid.get()), u64::from(image), 0],
+        &[how, 0, 0, id_of(process), u64::from(image), 0],
         0,
     ));
     counter::begin(thread, exec);
@@ -117,6 +122,11 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
     signal::deliver(thread, &mut regs, at::CALL_EXIT);
     go(thread, &regs)
+}
+
+/// A process's id, with the namespace it is of.
+fn id_of(process: &Process) -> u64 {
+    u64::from(process.namespace.get()) << 32 | u64::from(process.pid.get())
 }
 
 /// The first thread of a fresh image, and its process.
@@ -265,6 +275,7 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let number = control().next_process.fetch_add(1, AcqRel);
     let parent = process.number.get();
     let parent_event = process.log.next_event.get();
+    let namespace = namespace_of_child(process, what.flags);
     sys::signal_mask(signal::kernel_mask(u64::MAX));
     let flags = what.flags & !(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID);
     if space().shared.get() != 0 {
@@ -272,6 +283,8 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     }
     let result = sys::call(nr::CLONE, flags, 0, what.parent_tid, 0, what.tls, 0);
     if result == 0 {
+        process.namespace.set(namespace);
+        process.next_namespace.set(namespace);
         be_forked(thread, number, parent, parent_event);
         forked_child_tid(thread, what.flags, what.child_tid);
         if what.stack != 0 {
@@ -292,6 +305,32 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     call::finish_call(thread, what.row, &what.args, result, &more);
     restore_mask(thread);
     Some(result)
+}
+
+/// Children are in the namespace that was chosen for them, or in one of their
+/// own.
+fn namespace_of_child(process: &Process, flags: u64) -> u32 {
+    if flags & CLONE_NEWPID != 0 {
+        fresh_namespace()
+    } else {
+        process.next_namespace.get()
+    }
+}
+
+fn fresh_namespace() -> u32 {
+    control().next_domain.fetch_add(1, AcqRel)
+}
+
+/// `unshare` or `setns` was done: children may be in another pid namespace.
+pub fn enter_namespaces(process: &Process, number: u64, args: &[u64; 6]) {
+    let enters = match number {
+        nr::UNSHARE => args[0] & CLONE_NEWPID != 0,
+        // Whatever the descriptor is of.
+        _ => args[1] == 0 || args[1] & CLONE_NEWPID != 0,
+    };
+    if enters {
+        process.next_namespace.set(fresh_namespace());
+    }
 }
 
 /// Back to the program's mask, unless a signal waits: then all stays blocked
@@ -343,10 +382,13 @@ pub fn alone(thread: &Thread) {
     for other in &space.processes {
         if !core::ptr::eq(other, process) {
             other.taken.set(0);
+            log::forget_chunk(other);
         }
     }
     space.threads.set(1);
     space.breakpoint.set(0);
+    // Locks on memory are not inherited.
+    space.locks.set(0);
     process.threads.set(1);
     process.next_thread.set(thread.number.get() + 1);
     process.frozen.store(0, Relaxed);
@@ -366,7 +408,7 @@ fn begin_log(thread: &Thread, how: u64, parent: u32, parent_event: u64) {
         how,
         u64::from(parent),
         parent_event,
-        u64::from(process.pid.get()),
+        id_of(process),
         0,
         u64::from(thread.number.get()),
     ];
@@ -387,7 +429,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let home = if is_thread {
         Some(process)
     } else {
-        take_process(process)
+        take_process(process, what.flags)
     };
     let Some(home) = home else {
         return fail(sys::EAGAIN);
@@ -550,7 +592,7 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
 }
 
 /// A place for a process that shares this memory.
-fn take_process(parent: &Process) -> Option<&'static Process> {
+fn take_process(parent: &Process, flags: u64) -> Option<&'static Process> {
     let place = space().processes.iter().find(|p| p.taken.get() == 0)?;
     place.taken.set(1);
     place
@@ -558,6 +600,9 @@ fn take_process(parent: &Process) -> Option<&'static Process> {
         .set(control().next_process.fetch_add(1, AcqRel));
     place.image.set(0);
     place.pid.set(0);
+    let namespace = namespace_of_child(parent, flags);
+    place.namespace.set(namespace);
+    place.next_namespace.set(namespace);
     place.threads.set(1);
     place.next_thread.set(1);
     place.frozen.store(0, Relaxed);
@@ -635,8 +680,13 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let mut followed = false;
     if let Some((index, _)) = slot {
         let privileged = u64::from(is_privileged(number, &args));
-        let answer =
-            recorder::ask(thread, request_kind::EXEC, &[index, privileged], b"").unwrap_or(1);
+        let mut name = [0u8; TEXT_MAX - 1];
+        if privileged != 0 {
+            let path = args[usize::from(number == nr::EXECVEAT)];
+            mem::copy_string(&mut name, path);
+        }
+        let what = [index, privileged];
+        let answer = recorder::ask(thread, request_kind::EXEC, &what, &name).unwrap_or(1);
         followed = answer == 0;
     }
     if !followed {
@@ -700,10 +750,16 @@ fn set_arena_cloexec(on: bool) {
 /// Whether the file gives its user other rights: then it must not be traced
 /// while it starts, or it would not get them.
 fn is_privileged(number: u64, args: &[u64; 6]) -> bool {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    const AT_EMPTY_PATH: u64 = 0x1000;
     let (dir, path, flags) = if number == nr::EXECVE {
-        (-100i64 as u64, args[0], 0)
+        (AT_FDCWD, args[0], 0)
     } else {
-        (args[0], args[1], args[4] & 0x1100)
+        (
+            args[0],
+            args[1],
+            args[4] & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW),
+        )
     };
     let mut stat = [0u64; 18];
     // newfstatat, geteuid, getegid
@@ -714,7 +770,63 @@ fn is_privileged(number: u64, args: &[u64; 6]) -> bool {
     let (uid, gid) = ((stat[3] >> 32) as u32, stat[4] as u32);
     let euid = sys::call(107, 0, 0, 0, 0, 0, 0) as u32;
     let egid = sys::call(108, 0, 0, 0, 0, 0, 0) as u32;
-    euid != 0 && ((mode & 0o4000 != 0 && uid != euid) || (mode & 0o2010 == 0o2010 && gid != egid))
+    euid != 0
+        && ((mode & 0o4000 != 0 && uid != euid)
+            || (mode & 0o2010 == 0o2010 && gid != egid)
+            || has_capabilities(number, dir, path, flags))
+}
+
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+
+/// Whether the file has capabilities of its own (`setcap`).
+fn has_capabilities(number: u64, dir: u64, path: u64, flags: u64) -> bool {
+    let asks = |path: u64| {
+        let name = c"security.capability".as_ptr() as u64;
+        sys::call(nr::GETXATTR, path, name, 0, 0, 0, 0) > 0
+    };
+    if number == nr::EXECVE {
+        return asks(path);
+    }
+    // By the name of a descriptor, which all that execveat takes comes down to.
+    const O_PATH: u64 = 0o1000_0000;
+    const O_CLOEXEC: u64 = 0o200_0000;
+    const O_NOFOLLOW: u64 = 0o40_0000;
+    let empty = mem::read::<u8>(path) == Some(0);
+    let nofollow = if flags & AT_SYMLINK_NOFOLLOW != 0 {
+        O_NOFOLLOW
+    } else {
+        0
+    };
+    let fd = if empty {
+        dir as i64
+    } else {
+        sys::call(
+            nr::OPENAT,
+            dir,
+            path,
+            O_PATH | O_CLOEXEC | nofollow,
+            0,
+            0,
+            0,
+        )
+    };
+    if fd < 0 {
+        return false;
+    }
+    let mut text = *b"/proc/self/fd/0000000000\0";
+    call::write_decimal(&mut text[14..24], fd as u64 & 0xffff_ffff);
+    // Without the zeroes in front: the kernel takes no such name.
+    let digits = 14
+        + text[14..23]
+            .iter()
+            .take_while(|digit| **digit == b'0')
+            .count();
+    text.copy_within(digits..25, 14);
+    let found = asks(text.as_ptr() as u64);
+    if !empty {
+        sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    }
+    found
 }
 
 fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
@@ -731,6 +843,9 @@ fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
             slot.chunk_seq.store(process.log.seq.get(), Relaxed);
             slot.next_event.store(process.log.next_event.get(), Relaxed);
             slot.sigmask.store(thread.mask.get(), Relaxed);
+            slot.namespace.store(process.namespace.get(), Relaxed);
+            let next = process.next_namespace.get();
+            slot.next_namespace.store(next, Relaxed);
             slot.arena_fd.store(space().arena_fd.get() as u32, Release);
             return Some((index as u64, slot));
         }

@@ -4,11 +4,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use protocol::shared::{
     CHUNKS_MAX, Request, TEXT_MAX, chunk_state, file_key, find_captured, mode, request_kind,
-    request_state,
+    request_lock, request_state,
 };
 
-use crate::state::{Thread, control};
-use crate::sys;
+use crate::state::{Thread, control, space};
+use crate::sys::{self, nr};
 
 /// Bit the kernel sets in `recorder_alive` when the recorder dies.
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -67,31 +67,47 @@ pub fn take_chunk() -> Option<u32> {
 
 /// Posts a request and waits for its answer. None: there is no recorder.
 pub fn ask(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<u64> {
-    let request = post(thread, kind, args, text)?;
-    loop {
+    let (index, request) = post(thread, kind, args, text)?;
+    let answer = loop {
         let state = request.state.load(Acquire);
         if state == request_state::DONE {
-            let answer = request.answer.load(Acquire);
-            request.state.store(request_state::EMPTY, Release);
-            return Some(answer);
+            break Some(request.answer.load(Acquire));
         }
         sys::futex_wait(&request.state, state, LOOK_AGAIN);
         if request.state.load(Acquire) != request_state::DONE && !is_alive() {
-            request.state.store(request_state::EMPTY, Release);
             give_up();
-            return None;
+            break None;
         }
-    }
+    };
+    lock(index, F_UNLCK);
+    request.state.store(request_state::EMPTY, Release);
+    answer
 }
 
-fn post(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<&'static Request> {
+const F_WRLCK: u16 = 1;
+const F_UNLCK: u16 = 2;
+
+/// Takes or gives back the lock by which the recorder knows who asks.
+fn lock(index: usize, kind: u16) {
+    const F_SETLK: u64 = 6;
+    let lock = [u64::from(kind), request_lock(index), 1, 0];
+    let fd = space().arena_fd.get() as u64;
+    sys::call(nr::FCNTL, fd, F_SETLK, lock.as_ptr() as u64, 0, 0, 0);
+}
+
+fn post(
+    thread: &Thread,
+    kind: u32,
+    args: &[u64],
+    text: &[u8],
+) -> Option<(usize, &'static Request)> {
     let control = control();
     let process = thread.process();
     loop {
         if !is_alive() || control.mode.load(Acquire) != mode::RECORD {
             return None;
         }
-        for request in &control.requests {
+        for (index, request) in control.requests.iter().enumerate() {
             if request
                 .state
                 .compare_exchange(
@@ -118,17 +134,29 @@ fn post(thread: &Thread, kind: u32, args: &[u64], text: &[u8]) -> Option<&'stati
                 }
                 place.store(u64::from_le_bytes(word), Relaxed);
             }
+            lock(index, F_WRLCK);
             request.state.store(request_state::POSTED, Release);
             ring();
-            return Some(request);
+            return Some((index, request));
         }
         // All in use: wait for any.
         sys::futex_wait(&control.requests[0].state, request_state::ACTIVE, 1_000_000);
     }
 }
 
-/// Tells the recorder, once a syscall number, that the program was refused
-/// something; `aloud`: the user is told at once.
+/// What is noted once by itself, beside the numbers of system calls.
+pub mod topic {
+    pub const IOCTL: u64 = 480;
+    pub const INT80: u64 = 481;
+    pub const FUTEX: u64 = 483;
+    pub const ZEROCOPY: u64 = 484;
+    pub const FILTER: u64 = 485;
+    /// And those after it, one for each option.
+    pub const PRCTL: u64 = 490;
+}
+
+/// Tells the recorder, once a syscall number or topic, that the program was
+/// refused something; `aloud`: the user is told at once.
 pub fn note(thread: &Thread, nr: u64, aloud: u64, text: &[u8]) {
     let index = (nr as usize).min(511);
     let bit = 1u64 << (index & 63);

@@ -14,8 +14,12 @@ use crate::{mem, sys};
 
 /// Results larger than this are not redirected in one go.
 const ROOM: u64 = 0x10_0000;
-/// Scratch memory beyond this is given back after use.
+/// How much of its scratch memory a thread keeps resident: the first ones, which
+/// most programs have no more than, enough for usual sizes; hundreds of them
+/// little, so that all together stay small.
 const KEEP: u64 = 0x2_0000;
+const KEEPERS: u32 = 16;
+const KEEP_OF_OTHERS: u64 = 0x2000;
 
 #[derive(Clone, Copy)]
 enum Back {
@@ -248,8 +252,11 @@ impl Redirected {
 
     /// The call is over and the thread has the turn: everything goes where
     /// the program wanted it.
-    pub fn finish(&self, result: i64) -> i64 {
+    pub fn finish(&self, thread: &Thread, result: i64) -> i64 {
         let mut all = true;
+        // How far the scratch memory was written to.
+        let mut touched = 0;
+        let mut touch = |from: u64, len: u64| touched = touched.max(from + len - self.base);
         for back in self.back.iter().flatten() {
             all &= match *back {
                 Back::Result {
@@ -266,28 +273,32 @@ impl Redirected {
                         Len::RetPlus(n) => result.max(0) as u64 + u64::from(n),
                         _ => capacity,
                     };
+                    touch(from, written.min(capacity));
                     result < 0 || mem::copy(to, from, written.min(capacity))
                 }
-                Back::All { to, from, capacity } => mem::copy(to, from, capacity),
+                Back::All { to, from, capacity } => {
+                    touch(from, capacity);
+                    mem::copy(to, from, capacity)
+                }
                 Back::Vector { iov, count, from } => {
+                    touch(from, result.max(0) as u64);
                     result <= 0 || scatter(iov, count, from, result as u64)
                 }
                 Back::Message { header, copy, data } => {
+                    touch(data, result.max(0) as u64);
                     result < 0 || message_back(header, copy, data, result as u64)
                 }
             };
         }
-        if self.used > KEEP {
-            let excess = self.used - KEEP;
-            sys::call(
-                sys::nr::MADVISE,
-                self.base + KEEP,
-                (excess + 4095) & !4095,
-                4,
-                0,
-                0,
-                0,
-            );
+        let keep = if thread.slot.get() < KEEPERS {
+            KEEP
+        } else {
+            KEEP_OF_OTHERS
+        };
+        if touched > keep {
+            const MADV_DONTNEED: u64 = 4;
+            let (start, len) = (self.base + keep, touched - keep);
+            sys::call(sys::nr::MADVISE, start, len, MADV_DONTNEED, 0, 0, 0);
         }
         if all { result } else { -sys::EFAULT }
     }

@@ -37,6 +37,10 @@ pub struct Process {
     /// Its number in the recording.
     pub number: Cell<u32>,
     pub pid: Cell<u32>,
+    /// The pid namespace that it is in, and that its next children will be in
+    /// (0: the recorder's).
+    pub namespace: Cell<u32>,
+    pub next_namespace: Cell<u32>,
     pub image: Cell<u32>,
     pub actions: [Cell<Action>; SIGNALS],
     pub next_thread: Cell<u32>,
@@ -121,6 +125,8 @@ pub struct Space {
     pub turns: Cell<u32>,
     /// Memory is shared with other processes.
     pub shared: Cell<u32>,
+    /// What is mapped from now on is locked (see `lock`).
+    pub locks: Cell<u32>,
     pub domain: AtomicU32,
     /// Files are mapped shared: what is written to them shows in memory.
     pub maps_files: Cell<u32>,
@@ -234,11 +240,12 @@ pub struct Thread {
     pub clock_taken: Cell<u64>,
     /// Where the call came from that the thread is in.
     pub call_site: Cell<u64>,
-    /// In replay: where the thread's stack was left, its fs base, who made it
-    /// (a vfork child), and rcx where it was interrupted.
+    /// In replay: where the thread's stack was left, its fs base, and who made
+    /// it (a vfork child).
     pub switch_sp: Cell<u64>,
     pub fs_base: Cell<u64>,
     pub maker_slot: Cell<u32>,
+    /// What rcx held where the thread trapped, or was interrupted in replay.
     pub saved_rcx: Cell<u64>,
     /// In replay: where the registers are that the thread came into the
     /// monitor with, and the call it is in: number + 1, and whether that has

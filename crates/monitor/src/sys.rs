@@ -12,11 +12,14 @@ pub const EPERM: i64 = 1;
 pub const ESRCH: i64 = 3;
 pub const ENOTTY: i64 = 25;
 pub const ENOSYS: i64 = 38;
+pub const ENOPROTOOPT: i64 = 92;
 /// What a call that is to be made again returns (never seen by the program).
 pub const ERESTARTSYS: i64 = 512;
 
 pub mod nr {
+    pub const READ: u64 = 0;
     pub const WRITE: u64 = 1;
+    pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
     pub const POLL: u64 = 7;
@@ -29,6 +32,7 @@ pub mod nr {
     pub const RT_SIGRETURN: u64 = 15;
     pub const IOCTL: u64 = 16;
     pub const MREMAP: u64 = 25;
+    pub const SCHED_YIELD: u64 = 24;
     pub const MADVISE: u64 = 28;
     pub const SHMAT: u64 = 30;
     pub const GETPID: u64 = 39;
@@ -37,20 +41,25 @@ pub mod nr {
     pub const SHMCTL: u64 = 31;
     pub const GETSOCKNAME: u64 = 51;
     pub const GETPEERNAME: u64 = 52;
+    pub const GETSOCKOPT: u64 = 55;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
+    pub const SEMCTL: u64 = 66;
     pub const FCNTL: u64 = 72;
     pub const GETTIMEOFDAY: u64 = 96;
     pub const GETPPID: u64 = 110;
     pub const RT_SIGPENDING: u64 = 127;
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
+    pub const MLOCKALL: u64 = 151;
+    pub const MUNLOCKALL: u64 = 152;
     pub const PRCTL: u64 = 157;
     pub const ARCH_PRCTL: u64 = 158;
     pub const GETTID: u64 = 186;
+    pub const GETXATTR: u64 = 191;
     pub const TIME: u64 = 201;
     pub const FUTEX: u64 = 202;
     pub const OPENAT: u64 = 257;
@@ -65,15 +74,18 @@ pub mod nr {
     pub const EPOLL_WAIT: u64 = 232;
     pub const TGKILL: u64 = 234;
     pub const PSELECT6: u64 = 270;
+    pub const UNSHARE: u64 = 272;
     pub const SET_ROBUST_LIST: u64 = 273;
     pub const PPOLL: u64 = 271;
     pub const DUP2: u64 = 33;
-    pub const EPOLL_PWAIT: u64 = 281;
     pub const VMSPLICE: u64 = 278;
+    pub const EPOLL_PWAIT: u64 = 281;
     pub const ACCEPT4: u64 = 288;
     pub const DUP3: u64 = 292;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
+    pub const SETNS: u64 = 308;
     pub const EXECVEAT: u64 = 322;
+    pub const MLOCK2: u64 = 325;
     pub const CLOSE_RANGE: u64 = 436;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
@@ -96,6 +108,12 @@ pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 pub fn map_anonymous(address: u64, len: u64) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
     call(nr::MMAP, address, len, PROT_RW, flags, u64::MAX, 0) == address as i64
+}
+
+/// Maps a part of a file at an address where nothing is mapped.
+pub fn map_shared(address: u64, len: u64, fd: u64, offset: u64) -> bool {
+    let flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
+    call(nr::MMAP, address, len, PROT_RW, flags, fd, offset) == address as i64
 }
 
 pub fn getpid() -> u32 {

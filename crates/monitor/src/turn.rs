@@ -27,11 +27,17 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WANTED: u32 = 2;
 
-fn took(thread: &Thread, domain: &Domain) {
+/// Says who has the turn, for those who want it.
+fn set_holder(thread: &Thread, domain: &Domain) {
+    let process = thread.process();
     domain.holder.store(thread.tid.get(), Relaxed);
-    domain
-        .holder_process
-        .store(thread.process().pid.get(), Relaxed);
+    domain.holder_process.store(process.pid.get(), Relaxed);
+    let namespace = process.namespace.get();
+    domain.holder_namespace.store(namespace, Relaxed);
+}
+
+fn took(thread: &Thread, domain: &Domain) {
+    set_holder(thread, domain);
     domain.since.store(arch::ticks(), Relaxed);
     domain.takes.fetch_add(1, Release);
     thread.holds_turn.set(1);
@@ -64,7 +70,7 @@ pub fn take(thread: &Thread) {
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
             .is_err()
         {
-            wait(domain);
+            wait(thread, domain);
         }
         // It may have been merged into another while we waited.
         if domain.forward.load(Acquire) != 0 {
@@ -91,7 +97,7 @@ pub fn take(thread: &Thread) {
     }
 }
 
-fn wait(domain: &Domain) {
+fn wait(thread: &Thread, domain: &Domain) {
     let mut seen = domain.takes.load(Acquire);
     loop {
         if domain.word.swap(WANTED, Acquire) == FREE {
@@ -104,14 +110,18 @@ fn wait(domain: &Domain) {
         }
         let now = domain.takes.load(Acquire);
         if now == seen && timed_out {
-            hurry(domain);
+            hurry(thread, domain);
         }
         seen = now;
     }
 }
 
 /// Asks the holder to give up the turn; takes it from a holder that is dead.
-fn hurry(domain: &Domain) {
+/// One in another pid namespace cannot be asked: its ids are not its ids here.
+fn hurry(thread: &Thread, domain: &Domain) {
+    if domain.holder_namespace.load(Relaxed) != thread.process().namespace.get() {
+        return;
+    }
     let process = domain.holder_process.load(Relaxed);
     let holder = domain.holder.load(Relaxed);
     if holder == 0 {
@@ -167,10 +177,21 @@ pub fn offer(thread: &Thread) {
                 || arch::ticks().wrapping_sub(domain.since.load(Relaxed)) > SLICE_TICKS)
     };
     if wanted {
-        // What the thread did up to here came before what others do now.
-        log::done(log::other(thread, kind::PREEMPT, &[], 0));
-        pass(thread);
+        pass_before_call(thread);
     }
+}
+
+/// Gives others the turn, if any wait.
+pub fn yield_now(thread: &Thread) {
+    if is_wanted(domain()) {
+        pass_before_call(thread);
+    }
+}
+
+fn pass_before_call(thread: &Thread) {
+    // What the thread did up to here came before what others do now.
+    log::done(log::other(thread, kind::PREEMPT, &[], 0));
+    pass(thread);
 }
 
 /// Lets somebody else have the turn, then waits for it again.

@@ -178,7 +178,7 @@ impl Machine {
         let mut page = Memory::map(0, 2 * PAGE).expect("memory for code");
         page.bytes()[..PAGE].fill(0x90);
         page.bytes()[START..START + code.len()].copy_from_slice(code);
-        let stubs = (0..1000)
+        let stubs = (0..100_000)
             .map(|step| {
                 page.address()
                     .wrapping_add_signed(distance + step * PAGE as i64)

@@ -47,7 +47,8 @@ pub mod kind {
     /// nobody).
     pub const TURN: u8 = 9;
     /// A process, or a new image of it, begins. Values: [`super::begin`],
-    /// parent's number, the parent's event, kernel's id, image number, thread.
+    /// parent's number, the parent's event, kernel's id (in the upper half the
+    /// pid namespace it is of, 0 for the recorder's), image number, thread.
     pub const BEGIN: u8 = 10;
     /// The program read the time-stamp counter. What is otherwise the number of
     /// blobs is the low bits of the value, whose others are the time. Values:

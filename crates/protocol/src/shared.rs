@@ -1,10 +1,11 @@
 //! The arena: memory that the recorder and every monitor share.
 //!
-//! It is one sparse file, `arena` in the recording, mapped by all. Because it
-//! is a file in the page cache, nothing in it is lost when a process, or the
-//! recorder, is killed. It begins with a [`Control`] block; the monitor's
-//! image follows (each process maps it privately from here at exec), then the
-//! *chunks*, the pieces that logs are written in.
+//! It is one file, `arena` in the recording. Because it is a file in the page
+//! cache, nothing in it is lost when a process, or the recorder, is killed. It
+//! begins with a [`Control`] block, which all map; the monitor's image follows
+//! (each process maps it privately from here at exec), then the *chunks*, the
+//! pieces that logs are written in. A process maps the one chunk that it
+//! writes. The file grows as chunks are added.
 //!
 //! Everything here is `#[repr(C)]`, made of atomics and plain integers, and
 //! valid when all bytes are zero.
@@ -20,7 +21,10 @@ pub const CHUNKS_MAX: usize = 65536;
 pub const CONTROL_OFFSET: u64 = 0;
 pub const IMAGE_OFFSET: u64 = 0x80_0000;
 pub const CHUNKS_OFFSET: u64 = 0x200_0000;
+/// The longest the file can become.
 pub const ARENA_SIZE: u64 = CHUNKS_OFFSET + (CHUNK_SIZE * CHUNKS_MAX) as u64;
+/// How much of it everybody maps.
+pub const CONTROL_SIZE: u64 = (core::mem::size_of::<Control>() as u64).next_multiple_of(4096);
 
 /// States of a chunk in [`Control::chunk_state`].
 pub mod chunk_state {
@@ -65,8 +69,9 @@ pub mod request_state {
 pub struct Request {
     pub state: AtomicU32,
     pub kind: AtomicU32,
-    /// The requesting process's number in the recording, and its ids as the
-    /// kernel knows them in the recorder's pid namespace.
+    /// The requesting process's number in the recording, and its ids in its own
+    /// pid namespace. Whose they are in the recorder's the kernel says: see
+    /// [`request_lock`].
     pub process: AtomicU32,
     pub pid: AtomicU32,
     pub tid: AtomicU32,
@@ -77,6 +82,13 @@ pub struct Request {
 }
 
 pub const REQUESTS: usize = 256;
+
+/// Where in the arena file (behind all that is in it) a process holds a lock
+/// while it waits for the answer to request `index`. The kernel tells who holds
+/// a lock in the asker's own pid namespace.
+pub const fn request_lock(index: usize) -> u64 {
+    ARENA_SIZE + index as u64
+}
 pub const TEXT_MAX: usize = 256;
 
 /// What the recorder tells a freshly injected monitor, and what an exec
@@ -106,7 +118,11 @@ pub struct ExecSlot {
     /// The thread's signal mask, and ignored signals, as inherited.
     pub sigmask: AtomicU64,
     pub ignored: AtomicU64,
-    pub reserved: [AtomicU64; 3],
+    /// The pid namespace of the process, and of children it will have (0: the
+    /// recorder's).
+    pub namespace: AtomicU32,
+    pub next_namespace: AtomicU32,
+    pub reserved: [AtomicU64; 2],
     /// Code with instructions to be replaced before the first one runs.
     pub code: [ExecCode; EXEC_CODE],
 }
@@ -153,7 +169,8 @@ pub struct Domain {
     pub since: AtomicU64,
     /// Number of address spaces in this domain.
     pub members: AtomicU32,
-    pub reserved: AtomicU32,
+    /// The pid namespace in which the holder has its ids.
+    pub holder_namespace: AtomicU32,
 }
 
 pub const DOMAINS: usize = 4096;

@@ -401,5 +401,9 @@ pub struct Syscall {
     pub note: &'static str,
 }
 
+/// In the number of a call: it was made by `int 0x80`, with a number of the
+/// 32-bit table, which this one is not. Always refused.
+pub const INT80: u64 = 1 << 31;
+
 /// One more than the largest syscall number the table covers.
 pub const SYSCALLS_END: usize = 512;

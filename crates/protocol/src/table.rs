@@ -144,8 +144,7 @@ table! {
         oldset: Out(Sigset, Len::Fixed(8)), sigsetsize: Size) -> Int: Signal, Control;
     15 rt_sigreturn() -> None: Signal, Control;
     16 ioctl(fd: Fd, request: Named(&names::IOCTL), arg: Addr) -> Int: File, Plain,
-        "The monitor knows the requests: what each reads and writes, and which may block. \
-         One it does not know gets ENOTTY.";
+        "The monitor knows what each request reads and writes. One it does not know gets ENOTTY.";
     17 pread64(fd: Fd, buf: Out(Text, Len::Ret), count: Size, offset: Long) -> Int: File, Plain;
     18 pwrite64(fd: Fd, buf: In(Text, Len::Arg(2)), count: Size, offset: Long) -> Int: File, Plain;
     19 readv(fd: Fd, iov: IovOut(2), iovcnt: Size) -> Int: Recv, Block;
@@ -156,7 +155,7 @@ table! {
         exceptfds: InOut(FdSet, Len::Bits(0)), timeout: InOut(Timeval, Len::Fixed(16))) -> Int:
         Poll, Block, "The time left is written back. The kernel takes no more of the sets than the \
         process can have descriptors.";
-    24 sched_yield() -> Int: Thread, Plain, "Ends the thread's turn.";
+    24 sched_yield() -> Int: Thread, Plain, "Ends the thread's turn, if another thread waits for it.";
     25 mremap(addr: Addr, old_length: Size, new_length: Size, flags: Named(&names::MREMAP),
         new_addr: Addr) -> Hex: Memory, Memory;
     26 msync(addr: Addr, length: Size, flags: Named(&names::MSYNC)) -> Int: Memory, Block;
@@ -206,8 +205,8 @@ table! {
         length: Int) -> Int: Socket, Plain, "The printer names the option by its level.";
     55 getsockopt(fd: Fd, level: Named(&names::SOL), option: Int,
         value: Out(Bytes, Len::Pointee(4)), length: SOCKLEN) -> Int: Socket, Plain,
-        "TCP_ZEROCOPY_RECEIVE fills mapped memory, and SO_ATTACH_FILTER (asked for) counts \
-         instructions instead of bytes: the monitor answers both with ENOPROTOOPT.";
+        "TCP_ZEROCOPY_RECEIVE fills mapped memory, and SO_GET_FILTER counts instructions instead of \
+         bytes: the monitor answers both with ENOPROTOOPT.";
     56 clone(flags: Named(&names::CLONE), stack: Addr, parent_tid: Addr, child_tid: Addr,
         tls: Hex) -> Pid: Fork, Control;
     57 fork() -> Pid: Fork, Control;
@@ -330,7 +329,8 @@ table! {
     148 sched_rr_get_interval(pid: Pid, interval: TIMESPEC_OUT) -> Int: Thread, Plain;
     149 mlock(addr: Addr, length: Size) -> Int: Memory, Plain;
     150 munlock(addr: Addr, length: Size) -> Int: Memory, Plain;
-    151 mlockall(flags: Named(&names::MLOCKALL)) -> Int: Memory, Plain;
+    151 mlockall(flags: Named(&names::MLOCKALL)) -> Int: Memory, Plain,
+        "Locks the program's memory, not the monitor's.";
     152 munlockall() -> Int: Memory, Plain;
     153 vhangup() -> Int: System, Plain;
     154 modify_ldt(func: Int, ptr: Addr, bytecount: Size) -> Int: Refused, Refuse(ENOSYS),
@@ -341,14 +341,15 @@ table! {
         "Gone from the kernel. The program sees ENOSYS.";
     157 prctl(option: Named(&names::PRCTL), arg2: InOut(Bytes, Len::By(0, PRCTL_BYTES)), arg3: Hex,
         arg4: Hex, arg5: Hex) -> Int: Process, Control,
-        "The monitor knows the options; PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM \
-         and PR_GET_AUXV get EINVAL.";
+        "PR_SET_SECCOMP, PR_SET_TSC, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM and PR_GET_AUXV get \
+         EINVAL.";
     158 arch_prctl(code: Named(&names::ARCH_PRCTL),
         addr: InOut(Uint64, Len::By(0, ARCH_PRCTL_BYTES))) -> Int: Thread, Control,
-        "The gs base is virtual; shadow stacks and 32-bit vdsos get EINVAL.";
+        "The gs base is the monitor's: ARCH_SET_GS gets EPERM, ARCH_GET_GS says 0. Shadow stacks, \
+         32-bit vdsos and the rest get EINVAL.";
     159 adjtimex(buf: InOut(Bytes, Len::Fixed(208))) -> Int: Time, Plain;
     160 setrlimit(resource: Named(&names::RLIMIT), limit: In(Rlimit, Len::Fixed(16))) -> Int:
-        Process, Plain, "RLIMIT_FSIZE and RLIMIT_AS also bind the monitor's log.";
+        Process, Plain, "RLIMIT_AS also binds the monitor's memory.";
     161 chroot(path: Path) -> Int: File, Plain;
     162 sync() -> Int: File, Block;
     163 acct(path: Path) -> Int: System, Plain;
@@ -415,7 +416,8 @@ table! {
     202 futex(uaddr: Addr, op: Named(&names::FUTEX), val: Uint, timeout: TIMESPEC, uaddr2: Addr,
         val3: Hex) -> Int: Lock, Block,
         "The fourth argument is a number, not a timeout, for the REQUEUE operations and WAKE_OP. \
-         The kernel writes *uaddr2 for WAKE_OP and CMP_REQUEUE_PI, *uaddr for the PI operations.";
+         The kernel writes *uaddr2 for WAKE_OP. The PI operations, for which it writes *uaddr at \
+         any time, get ENOSYS.";
     203 sched_setaffinity(pid: Pid, size: Uint, mask: In(CpuSet, Len::Arg(1))) -> Int:
         Thread, Plain;
     204 sched_getaffinity(pid: Pid, size: Uint, mask: Out(CpuSet, Len::Ret)) -> Int: Thread, Plain;
@@ -550,7 +552,7 @@ table! {
         File, Block;
     278 vmsplice(fd: Fd, iov: IovIn(2), nr_segs: Size, flags: Named(&names::SPLICE)) -> Int:
         Send, Block,
-        "On the reading end of a pipe it fills the vector: the monitor makes it a readv there.";
+        "On the reading end of a pipe it fills the vector, and is recorded like readv.";
     279 move_pages(pid: Pid, count: Size, pages: In(Bytes, Len::ArgTimes(1, 8)),
         nodes: In(Bytes, Len::ArgTimes(1, 4)), status: InOut(Bytes, Len::ArgTimes(1, 4)),
         flags: Hex) -> Int: Memory, Plain;
@@ -592,7 +594,7 @@ table! {
     301 fanotify_mark(fd: Fd, flags: Hex, mask: Hex, dirfd: DirFd, path: Path) -> Int: File, Plain;
     302 prlimit64(pid: Pid, resource: Named(&names::RLIMIT), new: In(Rlimit, Len::Fixed(16)),
         old: Out(Rlimit, Len::Fixed(16))) -> Int: Process, Plain,
-        "RLIMIT_FSIZE and RLIMIT_AS also bind the monitor's log.";
+        "RLIMIT_AS also binds the monitor's memory.";
     303 name_to_handle_at(dirfd: DirFd, path: Path, handle: Addr, mount_id: Addr,
         flags: Named(&names::AT)) -> Int: Refused, Refuse(EOPNOTSUPP),
         "What it writes is as long as the file system likes. The program sees EOPNOTSUPP, as on a \
@@ -773,6 +775,22 @@ table! {
     471 rseq_slice_yield() -> Int: Refused, Refuse(ENOSYS),
         "Belongs to rseq, which is refused. The program sees ENOSYS.";
 }
+
+/// `vmsplice` on the reading end of a pipe: what it does is `readv`'s.
+pub static VMSPLICE_READS: Syscall = Syscall {
+    nr: 278,
+    name: "vmsplice",
+    kind: Type::Recv,
+    how: Block,
+    args: &[
+        ("fd", Fd),
+        ("iov", IovOut(2)),
+        ("nr_segs", Size),
+        ("flags", Named(&names::SPLICE)),
+    ],
+    ret: Ret::Int,
+    note: "",
+};
 
 /// In `INDEX`: no row.
 const NO_ROW: u16 = u16::MAX;

@@ -36,6 +36,7 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
     pub const FCNTL: u64 = 72;
+    pub const GETCWD: u64 = 79;
     pub const CHDIR: u64 = 80;
     pub const FCHDIR: u64 = 81;
     pub const CREAT: u64 = 85;

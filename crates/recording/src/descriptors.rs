@@ -13,6 +13,7 @@ use protocol::syscall::{Arg, Ret, Type};
 use crate::calls::{self, nr};
 use crate::event::Event;
 use crate::frame::field;
+use crate::model::Inherited;
 use crate::recording::Recording;
 use crate::sockaddr::{self, Address};
 
@@ -150,6 +151,35 @@ impl Descriptor {
         .iter()
         .any(|prefix| path.starts_with(prefix))
     }
+}
+
+/// The descriptors that the program found when it began.
+fn inherited(list: &[Inherited]) -> BTreeMap<i32, Descriptor> {
+    let descriptor = |inherited: &Inherited| {
+        let target = inherited.target.as_str();
+        // `pipe:[1234]`
+        let number = |kind: &str| -> Option<u64> {
+            let number = target.strip_prefix(kind)?.strip_prefix(":[")?;
+            number.strip_suffix(']')?.parse().ok()
+        };
+        let (target, inode) = if let Some(inode) = number("pipe") {
+            (Target::Pipe, inode)
+        } else if target.starts_with('/') {
+            (Target::Path(target.as_bytes().to_vec()), 0)
+        } else {
+            (Target::Unknown, number("socket").unwrap_or(0))
+        };
+        Descriptor {
+            target,
+            cloexec: false,
+            mode: inherited.mode,
+            inode,
+            standard: usize::try_from(inherited.fd)
+                .ok()
+                .and_then(|fd| Standard::ALL.get(fd).copied()),
+        }
+    };
+    list.iter().map(|i| (i.fd, descriptor(i))).collect()
 }
 
 fn socket_name(domain: u16, kind: u8) -> &'static str {
@@ -555,18 +585,6 @@ pub fn rights(mut control: &[u8]) -> Vec<i32> {
     found
 }
 
-/// What the first process has before it does anything.
-fn standard() -> BTreeMap<i32, Descriptor> {
-    (0..)
-        .zip(Standard::ALL)
-        .map(|(fd, standard)| {
-            let mut descriptor = Descriptor::new(Target::Unknown, false);
-            descriptor.standard = Some(standard);
-            (fd, descriptor)
-        })
-        .collect()
-}
-
 /// The standard descriptor that a path stands for, by its number.
 fn descriptor_of(path: &[u8]) -> Option<i32> {
     match path {
@@ -631,7 +649,7 @@ impl<'r> Births<'r> {
                     .process(eldest)
                     .and_then(|process| self.recording.images_of(process).next());
                 Descriptors {
-                    table: Arc::new(standard()),
+                    table: Arc::new(inherited(&self.recording.manifest().descriptors)),
                     cwd: Arc::new(image.map(|image| image.cwd.clone()).unwrap_or_default()),
                 }
             });

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// A recording could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The disk, or the user's share of it, is full.
+    /// The disk, or the user's share of it, is full, or files may not become
+    /// that long.
     #[error("no space left for the recording: {}", path.display())]
     Full {
         /// The file that could not grow.
@@ -44,9 +45,9 @@ impl WriteError {
     pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> WriteError {
         let path = path.to_path_buf();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                WriteError::Full { path, source }
-            }
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => WriteError::Full { path, source },
             _ => WriteError::Io { what, path, source },
         }
     }

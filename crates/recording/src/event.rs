@@ -1,7 +1,7 @@
 //! One event, as it stands in a log.
 
 use protocol::record::{at, begin, kind, tag};
-use protocol::syscall::Type;
+use protocol::syscall::{INT80, Type};
 
 use crate::calls::{self, nr};
 
@@ -237,6 +237,7 @@ impl<'a> Event<'a> {
         if self.is_call() {
             return match calls::row(self.nr) {
                 Some(row) => row.name.to_string(),
+                None if self.nr & INT80 != 0 => format!("int80_{}", self.nr & !INT80),
                 None => format!("syscall_{}", self.nr),
             };
         }

@@ -4,6 +4,8 @@
 //! The payloads are encoded with postcard, which does not describe itself:
 //! adding or moving a field needs a new [`protocol::FORMAT_VERSION`].
 
+use std::os::unix::fs::MetadataExt;
+
 use serde::{Deserialize, Serialize};
 
 /// How ticks (see [`protocol::shared::TICK_SHIFT`]) become time.
@@ -54,6 +56,53 @@ pub struct Manifest {
     pub started_ns: u64,
     /// How ticks become time.
     pub clock: Clock,
+    /// The descriptors that the program inherited.
+    #[serde(default)]
+    pub descriptors: Vec<Inherited>,
+}
+
+/// A descriptor that was there before the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherited {
+    /// Its number.
+    pub fd: i32,
+    /// What it leads to, in the words of `/proc/self/fd`: a path, `pipe:[N]`,
+    /// `socket:[N]`, `anon_inode:[...]`.
+    pub target: String,
+    /// `st_mode`.
+    pub mode: u32,
+}
+
+impl Inherited {
+    /// The descriptors of this process that a program it starts inherits.
+    pub fn here() -> Vec<Inherited> {
+        let mut found = Vec::new();
+        let entries = std::fs::read_dir("/proc/self/fd");
+        for entry in entries.into_iter().flatten().flatten() {
+            let Some(fd) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            // Ours are closed at exec, the one that lists them too.
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"));
+            let flags = info.ok().and_then(|info| {
+                let line = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+                u32::from_str_radix(line.trim(), 8).ok()
+            });
+            const O_CLOEXEC: u32 = 0o2000000;
+            let (Some(flags), Ok(target)) = (flags, std::fs::read_link(entry.path())) else {
+                continue;
+            };
+            if flags & O_CLOEXEC == 0 {
+                found.push(Inherited {
+                    fd,
+                    target: target.to_string_lossy().into_owned(),
+                    mode: std::fs::metadata(entry.path()).map_or(0, |meta| meta.mode()),
+                });
+            }
+        }
+        found.sort_by_key(|inherited| inherited.fd);
+        found
+    }
 }
 
 impl Manifest {
@@ -79,6 +128,7 @@ impl Manifest {
             user: user_name(),
             started_ns: clock.realtime_ns,
             clock,
+            descriptors: Inherited::here(),
         }
     }
 }

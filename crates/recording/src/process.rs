@@ -35,8 +35,13 @@ pub struct Process {
     pub name: String,
     /// The first part of the name.
     pub program: String,
-    /// The kernel's id of it (0 if unknown).
+    /// The kernel's id of it, in the recorder's namespace (0 if unknown).
     pub pid: u32,
+    /// The id that it knows itself by, and the pid namespace which that is of
+    /// (0: the recorder's).
+    pub own_pid: u32,
+    /// See `own_pid`.
+    pub namespace: u32,
     /// How it began.
     pub began: Began,
     /// Number of its parent, if that is part of the program.
@@ -128,26 +133,34 @@ pub struct Life {
     pub log_end: LogEnd,
 }
 
-/// Which process had which of the kernel's ids when. The kernel uses its ids
-/// again.
+/// Which process had which of the kernel's ids when, by namespace. The kernel
+/// uses its ids again.
 #[derive(Debug, Default)]
-pub(crate) struct Pids(HashMap<u32, Vec<(u64, u32)>>);
+pub(crate) struct Pids(HashMap<(u32, u32), Vec<(u64, u32)>>);
 
 impl Pids {
     /// Of processes in order of birth.
     pub fn new(processes: &[Process]) -> Pids {
-        let mut pids: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
-        for process in processes.iter().filter(|process| process.pid != 0) {
-            let list = pids.entry(process.pid).or_default();
+        let mut pids: HashMap<(u32, u32), Vec<(u64, u32)>> = HashMap::new();
+        let mut add = |namespace: u32, pid: u32, process: &Process| {
+            let list = pids.entry((namespace, pid)).or_default();
             list.push((process.birth, process.number));
+        };
+        for process in processes {
+            if process.pid != 0 {
+                add(0, process.pid, process);
+            }
+            if process.namespace != 0 {
+                add(process.namespace, process.own_pid, process);
+            }
         }
         Pids(pids)
     }
 
     /// The last process that was born with this id by `time`; or, as a parent
     /// may know its child's id before the child's first event, the first.
-    pub fn at(&self, pid: u32, time: u64) -> Option<u32> {
-        let list = self.0.get(&pid)?;
+    pub fn at(&self, namespace: u32, pid: u32, time: u64) -> Option<u32> {
+        let list = self.0.get(&(namespace, pid))?;
         let born = list.iter().rev().find(|(birth, _)| *birth <= time);
         born.or(list.first()).map(|(_, number)| *number)
     }
@@ -200,6 +213,8 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
         name: String::new(),
         program: String::new(),
         pid: 0,
+        own_pid: 0,
+        namespace: 0,
         began: Began::Unknown,
         parent: None,
         parent_event: None,
@@ -220,7 +235,11 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
         process.birth = event.time;
         process.first_event = event.number;
         if event.kind == kind::BEGIN {
-            process.pid = event.value(3) as u32;
+            process.own_pid = event.value(3) as u32;
+            process.namespace = (event.value(3) >> 32) as u32;
+            if process.namespace == 0 {
+                process.pid = process.own_pid;
+            }
             process.began = match event.value(0) {
                 begin::FIRST => Began::First,
                 begin::FORK => Began::Fork,
@@ -380,12 +399,22 @@ impl Recording {
     }
 
     fn seen_by_parent(&self, process: &Process) -> Option<Exit> {
-        let parent = process.parent.filter(|_| process.pid != 0)?;
-        let mut log = self.log_near(parent, process.parent_event.unwrap_or(0));
+        let parent = process.parent?;
+        let by = process.parent_event?;
+        let mut log = self.log_near(parent, by);
+        let mut pid = process.own_pid;
         while log.advance() {
-            if let Some(event) = log.event()
-                && event.time >= process.birth
-                && let Some(exit) = waited_for(&event, process.pid)
+            let Some(event) = log.event() else { break };
+            // The id by which the parent knows it: its own may be another.
+            let makes = matches!(event.nr, nr::CLONE | nr::FORK | nr::VFORK) && event.is_call();
+            if makes
+                && (event.number == by || event.started == Some(by))
+                && let Some(result) = event.result.filter(|result| *result > 0)
+            {
+                pid = result as u32;
+            }
+            if event.time >= process.birth
+                && let Some(exit) = waited_for(&event, pid)
             {
                 return Some(exit);
             }

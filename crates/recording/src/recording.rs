@@ -257,7 +257,7 @@ impl Recording {
         for (i, status) in self.statuses.iter().enumerate() {
             let meant = status
                 .process
-                .or_else(|| self.pids.at(status.pid, status.time));
+                .or_else(|| self.pids.at(0, status.pid, status.time));
             if let Some(number) = meant {
                 self.ended.entry(number).or_insert(i);
             }

@@ -139,6 +139,11 @@ impl Recorded {
             .unwrap_or_else(|| panic!("there is no process {name}:\n{}", self.ask(&["ps"])))
     }
 
+    /// What `mw info` says was refused or not recorded.
+    pub fn notes(&self) -> String {
+        self.info()["notes"].to_string()
+    }
+
     /// The events that are so.
     pub fn all<'r>(&'r self, is: impl Fn(&Event) -> bool + 'r) -> impl Iterator<Item = &'r Event> {
         self.events().iter().filter(move |event| is(event))

@@ -85,9 +85,24 @@ fn argument(event: &Event<'_>, i: usize, arg: Arg, context: &Context<'_>) -> Val
             Some(data) => strings(data),
             None => pointer(value),
         },
+        // What came of an earlier wait is not what is waited for.
+        Arg::InOut(Shape::PollFds, _)
+            if event.argument(i).is_none()
+                && let Some(data) = data =>
+        {
+            let mut bytes = data.bytes.to_vec();
+            for entry in bytes.chunks_exact_mut(8) {
+                entry.iter_mut().skip(6).for_each(|byte| *byte = 0);
+            }
+            shapes::decode(Shape::PollFds, &bytes, data.len, context)
+        }
         Arg::In(shape, len) | Arg::Out(shape, len) | Arg::InOut(shape, len) => match data {
             Some(data) => shapes::decode(shape, data.bytes, data.len, context),
             None => match len {
+                // The end of a file or stream.
+                Len::Ret | Len::RetMax(_) if shape == Shape::Text && event.result == Some(0) => {
+                    Value::Text(Vec::new(), 0)
+                }
                 // Not a pointer with this command.
                 Len::By(command, sizes)
                     if event
@@ -137,6 +152,7 @@ fn special(event: &Event<'_>, i: usize, context: &Context<'_>) -> Option<Value> 
             let shape = shapes::ioctl_shape(args[1])?;
             Some(shapes::decode(shape, data.bytes, data.len, context))
         }
+        (nr::GETCWD, 0) => Some(Value::Path(until_nul(event.argument(0)?.bytes).to_vec())),
         (nr::PRCTL, 1) if matches!(args[0], 15 | 16) => {
             Some(Value::Path(until_nul(event.argument(1)?.bytes).to_vec()))
         }

@@ -41,6 +41,8 @@ struct Context<'a> {
     descriptors: Option<&'a Descriptors>,
     recording: Option<&'a Recording>,
     time: u64,
+    /// The pid namespace of whoever did it.
+    namespace: u32,
 }
 
 impl Context<'_> {
@@ -54,7 +56,7 @@ impl Context<'_> {
     fn pid(&self, pid: i64) -> Value {
         let process = u32::try_from(pid)
             .ok()
-            .and_then(|pid| self.recording?.pids().at(pid, self.time));
+            .and_then(|pid| self.recording?.pids().at(self.namespace, pid, self.time));
         Value::Pid(pid, process.and_then(|number| self.process_name(number)))
     }
 
@@ -104,6 +106,10 @@ impl<'r> Renderer<'r> {
             descriptors: self.now.get(&event.process),
             recording: Some(self.recording),
             time: event.time,
+            namespace: self
+                .recording
+                .process(event.process)
+                .map_or(0, |process| process.namespace),
         }
     }
 
@@ -349,7 +355,8 @@ impl<'r> Renderer<'r> {
                     let event = self.event_name(parent, event.value(2));
                     shown.push(("parent_event", Value::Name(event)));
                 }
-                shown.push(("pid", Value::Uint(event.value(3))));
+                let pid = event.value(3) & u64::from(u32::MAX);
+                shown.push(("pid", Value::Uint(pid)));
                 shown.push(("image", Value::Uint(event.value(4))));
                 if let Some(image) = self.image(event) {
                     shown.push(("exe", Value::Path(image.exe.clone())));

@@ -185,14 +185,17 @@ fn six(args: &[u64]) -> ([u64; 6], usize) {
 
 /// A manifest for a clock of one tick per nanosecond that starts at tick 1000.
 pub fn manifest(command: &[&str]) -> Manifest {
-    Manifest::here(
-        command.iter().map(|arg| arg.to_string()).collect(),
-        Clock {
-            ticks: 1000,
-            realtime_ns: 1_700_000_000_000_000_000,
-            ticks_per_second: 1_000_000_000,
-        },
-    )
+    let clock = Clock {
+        ticks: 1000,
+        realtime_ns: 1_700_000_000_000_000_000,
+        ticks_per_second: 1_000_000_000,
+    };
+    let command = command.iter().map(|arg| arg.to_string()).collect();
+    Manifest {
+        // Whatever whoever runs this has open.
+        descriptors: Vec::new(),
+        ..Manifest::here(command, clock)
+    }
 }
 
 /// The start of an image.

@@ -1,0 +1,148 @@
+//! Signals: which the program inherits as ignored, and what the recorder does
+//! with those that reach it.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
+
+use crate::reaper;
+
+/// Signals that the recorder or the reaper ignores, for the program's sake:
+/// those that a terminal or an administrator sends to the whole group, those
+/// of a reader that went away, and that of a limit on the size of files, whose
+/// error says the same.
+const IGNORED: [i32; 7] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGPIPE,
+    libc::SIGUSR1,
+    libc::SIGXFSZ,
+];
+
+/// What SIGPIPE did when `mw` was started: Rust's runtime has it ignored
+/// before `main`.
+static SIGPIPE_BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+/// Called before the runtime begins.
+extern "C" fn note_sigpipe() {
+    SIGPIPE_BEFORE.store(handler(libc::SIGPIPE), Relaxed);
+}
+
+// SAFETY: the C library calls what lies in this section once, before `main`,
+// with arguments that may be left unread.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note_sigpipe;
+
+fn handler(signal: i32) -> usize {
+    // SAFETY: asks only; the structure is valid when zero.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action);
+        action.sa_sigaction
+    }
+}
+
+/// What signals did when `mw` was started.
+#[derive(Clone, Copy)]
+pub struct Inherited([usize; IGNORED.len()]);
+
+impl Inherited {
+    /// Takes note, before anything is changed.
+    pub fn note() -> Inherited {
+        Inherited(IGNORED.map(|signal| match signal {
+            libc::SIGPIPE => SIGPIPE_BEFORE.load(Relaxed),
+            other => handler(other),
+        }))
+    }
+
+    /// Makes them do so again, in the process that becomes the program.
+    pub fn restore(&self) {
+        for (signal, action) in IGNORED.iter().zip(&self.0) {
+            // SAFETY: the default, or ignoring: `mw` was started with no other.
+            unsafe { libc::signal(*signal, *action) };
+        }
+    }
+}
+
+/// The reaper outlives what is meant for the program.
+pub fn ignore_all() {
+    for signal in IGNORED {
+        ignore(signal);
+    }
+}
+
+/// A write beyond the limit on the size of files shall fail like one on a full
+/// disk, not kill the recorder.
+pub fn ignore_file_size() {
+    ignore(libc::SIGXFSZ);
+}
+
+fn ignore(signal: i32) {
+    // SAFETY: there is no handler that could be unsafe.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// The signals that are blocked, as the kernel counts them.
+pub fn blocked() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: asks for the mask; the kernel's mask is eight bytes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            0,
+            std::ptr::null::<u64>(),
+            &raw mut mask,
+            8,
+        );
+    }
+    mask
+}
+
+static REAPER: AtomicI32 = AtomicI32::new(0);
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+
+/// Signals meant for the program do not end the recorder: those from the
+/// terminal reach the program anyway, the others are passed on. A second
+/// Ctrl-C ends everything.
+pub fn hold(reaper: i32) -> std::io::Result<()> {
+    REAPER.store(reaper, Release);
+    // A thread of its own waits for them, so that nothing has to be
+    // async-signal-safe.
+    let signals = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+    // SAFETY: plain calls on a set of our own.
+    let set = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    };
+    std::thread::Builder::new().spawn(move || {
+        loop {
+            let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+            // SAFETY: waits for blocked signals; writes `info`.
+            let signal = unsafe { libc::sigwaitinfo(&raw const set, info.as_mut_ptr()) };
+            if signal <= 0 {
+                continue;
+            }
+            // SAFETY: sigwaitinfo has filled it in.
+            let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+            on_signal(signal, from_terminal);
+        }
+    })?;
+    Ok(())
+}
+
+fn on_signal(signal: i32, from_terminal: bool) {
+    let reaper = REAPER.load(Acquire);
+    if signal == libc::SIGINT && INTERRUPTS.fetch_add(1, AcqRel) >= 1 {
+        reaper::signal_all(reaper, libc::SIGKILL);
+    } else if !from_terminal && let Some(first) = reaper::program(reaper).first() {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(*first, signal) };
+    }
+}
