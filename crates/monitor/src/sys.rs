@@ -17,6 +17,7 @@ pub const ERESTARTSYS: i64 = 512;
 
 pub mod nr {
     pub const WRITE: u64 = 1;
+    pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
     pub const POLL: u64 = 7;
@@ -35,14 +36,20 @@ pub mod nr {
     pub const CONNECT: u64 = 42;
     pub const ACCEPT: u64 = 43;
     pub const SHMCTL: u64 = 31;
+    pub const SENDTO: u64 = 44;
+    pub const SENDMSG: u64 = 46;
+    pub const BIND: u64 = 49;
+    pub const LISTEN: u64 = 50;
     pub const GETSOCKNAME: u64 = 51;
     pub const GETPEERNAME: u64 = 52;
+    pub const GETSOCKOPT: u64 = 55;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const FCNTL: u64 = 72;
+    pub const CREAT: u64 = 85;
     pub const GETTIMEOFDAY: u64 = 96;
     pub const RT_SIGPENDING: u64 = 127;
     pub const RT_SIGSUSPEND: u64 = 130;
@@ -59,6 +66,7 @@ pub mod nr {
     pub const EXIT_GROUP: u64 = 231;
     pub const EPOLL_WAIT: u64 = 232;
     pub const TGKILL: u64 = 234;
+    pub const OPENAT: u64 = 257;
     pub const PSELECT6: u64 = 270;
     pub const SET_ROBUST_LIST: u64 = 273;
     pub const PPOLL: u64 = 271;
@@ -69,6 +77,7 @@ pub mod nr {
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
     pub const EXECVEAT: u64 = 322;
     pub const CLOSE_RANGE: u64 = 436;
+    pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 
