@@ -80,7 +80,8 @@ impl History<'_> {
             limits,
             told: HashSet::from([event]),
         };
-        story.causes_of(event, None, 0)
+        let thread = self.thread_of(event);
+        story.causes_of(event, thread, None, 0)
     }
 
     /// What an event's thread led to next, if the event itself led to nothing.
@@ -107,10 +108,7 @@ impl History<'_> {
     }
 
     /// What an event's thread was told before it, the latest first.
-    fn inputs(&self, event: EventId, width: usize) -> Vec<Link> {
-        let Some(thread) = self.thread_of(event) else {
-            return Vec::new();
-        };
+    fn inputs(&self, event: EventId, thread: u32, width: usize) -> Vec<Link> {
         let asked_by = self
             .uses(event)
             .iter()
@@ -133,15 +131,22 @@ impl History<'_> {
                 break;
             }
         }
-        // No question: the last that it was told.
-        let last = found.first().map(|link| link.effect);
+        // No question: the last message, or else whatever it was told last.
+        let message = found.iter().find(|link| link.kind == Kind::Message);
+        let last = message.or(found.first()).map(|link| link.effect);
         found.retain(|link| Some(link.effect) == last);
         found
     }
 }
 
 impl Story<'_, '_> {
-    fn causes_of(&mut self, event: EventId, asker: Option<Stretch>, depth: usize) -> Vec<Cause> {
+    fn causes_of(
+        &mut self,
+        event: EventId,
+        thread: Option<u32>,
+        asker: Option<Stretch>,
+        depth: usize,
+    ) -> Vec<Cause> {
         let direct = self.history.causes(event);
         let role = if direct.is_empty() {
             Role::Input
@@ -149,8 +154,10 @@ impl Story<'_, '_> {
             Role::Direct
         };
         let mut links = direct;
-        if links.is_empty() {
-            links = self.history.inputs(event, self.limits.width);
+        if links.is_empty()
+            && let Some(thread) = thread
+        {
+            links = self.history.inputs(event, thread, self.limits.width);
         }
         links.truncate(self.limits.width);
         let from = links.iter().map(|link| link.effect.number).min();
@@ -177,7 +184,7 @@ impl Story<'_, '_> {
         }
         if role == Role::Input
             && causes.iter().all(|cause| cause.role == Role::Question)
-            && let Some(link) = self.background(event)
+            && let Some(link) = thread.and_then(|thread| self.background(event, thread))
         {
             causes.push(self.tell(link, Role::Background, own, depth));
         }
@@ -190,7 +197,11 @@ impl Story<'_, '_> {
         let causes = if told || cut {
             Vec::new()
         } else {
-            self.causes_of(link.cause, Some(own), depth + 1)
+            let thread = match link.cause_thread {
+                Some(thread) => Some(thread),
+                None => self.history.thread_of(link.cause),
+            };
+            self.causes_of(link.cause, thread, Some(own), depth + 1)
         };
         Cause {
             link,
@@ -202,8 +213,7 @@ impl Story<'_, '_> {
     }
 
     /// The last message that another thread of the process got before.
-    fn background(&self, event: EventId) -> Option<Link> {
-        let thread = self.history.thread_of(event)?;
+    fn background(&self, event: EventId, thread: u32) -> Option<Link> {
         self.history
             .causes_before(event.process, event.number)
             .find(|link| {

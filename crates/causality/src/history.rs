@@ -19,7 +19,10 @@ pub const INDEX: &str = "causes";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// More than the index can count.
-    #[error("{process} has {events} events; no more than {} of one process can be indexed", u32::MAX)]
+    #[error(
+        "{process} has {events} events; no more than {} of one process can be indexed",
+        u32::MAX
+    )]
     TooLong {
         /// Which process.
         process: String,
@@ -141,7 +144,9 @@ impl<'r> History<'r> {
         let bytes = build::build(recording, key, progress);
         let path = History::path(recording);
         let kept = file::write(&path, &bytes).is_ok();
-        let stored = kept.then(|| IndexFile::open(Path::new(&path), key)).flatten();
+        let stored = kept
+            .then(|| IndexFile::open(Path::new(&path), key))
+            .flatten();
         let index = match stored {
             Some(index) => Some(index),
             None => IndexFile::owned(bytes, key),
@@ -225,12 +230,16 @@ impl<'r> History<'r> {
     /// The place of the process with this number.
     pub fn place_of(&self, number: u32) -> Option<u32> {
         let processes = self.recording.processes();
-        let at = processes.iter().position(|process| process.number == number)?;
+        let at = processes
+            .iter()
+            .position(|process| process.number == number)?;
         Some(at as u32)
     }
 
     pub(crate) fn record(&self, place: u32) -> ProcessRec {
-        let found = self.index.records::<ProcessRec>(Section::Processes, place as usize, 1);
+        let found = self
+            .index
+            .records::<ProcessRec>(Section::Processes, place as usize, 1);
         found.all().first().copied().unwrap_or_default()
     }
 
@@ -254,7 +263,9 @@ impl<'r> History<'r> {
     fn outgoing(&self, place: u32) -> &[OutRec] {
         let range = self.record(place).links_out;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        self.index.records::<OutRec>(Section::Out, from, count).all()
+        self.index
+            .records::<OutRec>(Section::Out, from, count)
+            .all()
     }
 
     fn link(&self, place: u32, record: &InRec) -> Link {
@@ -262,6 +273,7 @@ impl<'r> History<'r> {
             cause: EventId::new(record.cause_process.get(), record.cause.get().into()),
             effect: EventId::new(place, record.effect.get().into()),
             thread: record.thread.get(),
+            cause_thread: Some(record.cause_thread.get()).filter(|thread| *thread != NO),
             kind: Kind::from_number(record.kind).unwrap_or(Kind::Message),
             channel: Some(record.channel.get()).filter(|channel| *channel != NO),
             amount: record.amount.get().into(),
@@ -273,8 +285,15 @@ impl<'r> History<'r> {
         let Ok(number) = u32::try_from(event.number) else {
             return Vec::new();
         };
-        let links = within(self.incoming(event.process), number, number.saturating_add(1));
-        links.iter().map(|record| self.link(event.process, record)).collect()
+        let links = within(
+            self.incoming(event.process),
+            number,
+            number.saturating_add(1),
+        );
+        links
+            .iter()
+            .map(|record| self.link(event.process, record))
+            .collect()
     }
 
     /// The links that lead to events of a process in this range, the latest
@@ -282,11 +301,19 @@ impl<'r> History<'r> {
     pub fn causes_before(&self, place: u32, to: u64) -> impl Iterator<Item = Link> + '_ {
         let to = u32::try_from(to).unwrap_or(u32::MAX);
         let links = within(self.incoming(place), 0, to);
-        links.iter().rev().map(move |record| self.link(place, record))
+        links
+            .iter()
+            .rev()
+            .map(move |record| self.link(place, record))
     }
 
     /// The links that lead to events of a process in this range, in order.
-    pub fn causes_between(&self, place: u32, from: u64, to: u64) -> impl Iterator<Item = Link> + '_ {
+    pub fn causes_between(
+        &self,
+        place: u32,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = Link> + '_ {
         let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let links = within(self.incoming(place), clamp(from), clamp(to));
         links.iter().map(move |record| self.link(place, record))
@@ -322,7 +349,9 @@ impl<'r> History<'r> {
     }
 
     fn outgoing_link(&self, record: &OutRec) -> Option<Link> {
-        let link = self.index.records::<InRec>(Section::In, record.link.get() as usize, 1);
+        let link = self
+            .index
+            .records::<InRec>(Section::In, record.link.get() as usize, 1);
         link.all()
             .first()
             .map(|link| self.link(record.effect_process.get(), link))
@@ -347,7 +376,12 @@ impl<'r> History<'r> {
     pub fn past_of(&self, events: &[EventId]) -> Cut {
         let events: Vec<(u32, u32)> = events
             .iter()
-            .map(|event| (event.process, u32::try_from(event.number).unwrap_or(u32::MAX)))
+            .map(|event| {
+                (
+                    event.process,
+                    u32::try_from(event.number).unwrap_or(u32::MAX),
+                )
+            })
             .collect();
         Cut(clock::past(self, &events))
     }
@@ -425,9 +459,9 @@ impl<'r> History<'r> {
     pub fn is_consistent(&self, cut: &Cut) -> bool {
         (0..cut.processes()).all(|place| {
             let bound = u32::try_from(cut.bound(place)).unwrap_or(u32::MAX);
-            within(self.incoming(place), 0, bound).iter().all(|link| {
-                cut.bound(link.cause_process.get()) > u64::from(link.cause.get())
-            })
+            within(self.incoming(place), 0, bound)
+                .iter()
+                .all(|link| cut.bound(link.cause_process.get()) > u64::from(link.cause.get()))
         })
     }
 
@@ -478,8 +512,9 @@ impl<'r> History<'r> {
                 Some(done) => done.max(first),
                 None => first,
             };
-            let links: Vec<Link> =
-                self.causes_between(event.process, begin, event.number + 1).collect();
+            let links: Vec<Link> = self
+                .causes_between(event.process, begin, event.number + 1)
+                .collect();
             if let Some(place) = seen.get_mut(event.process as usize) {
                 *place = Some(place.unwrap_or(0).max(event.number + 1));
             }
@@ -532,7 +567,9 @@ impl<'r> History<'r> {
         if number >= self.channel_count() {
             return None;
         }
-        let found = self.index.records::<ChannelRec>(Section::Channels, number as usize, 1);
+        let found = self
+            .index
+            .records::<ChannelRec>(Section::Channels, number as usize, 1);
         found.all().first().copied()
     }
 
@@ -656,7 +693,10 @@ impl<'r> History<'r> {
     pub fn uses(&self, event: EventId) -> Vec<Use> {
         let range = self.record(event.process).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self.index.records::<UseRec>(Section::Uses, from, count).all();
+        let all = self
+            .index
+            .records::<UseRec>(Section::Uses, from, count)
+            .all();
         let begin = all.partition_point(|used| u64::from(used.event.get()) < event.number);
         all.get(begin..)
             .unwrap_or(&[])
@@ -673,7 +713,10 @@ impl<'r> History<'r> {
     pub fn uses_of(&self, place: u32) -> impl Iterator<Item = (u64, Use)> + '_ {
         let range = self.record(place).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self.index.records::<UseRec>(Section::Uses, from, count).all();
+        let all = self
+            .index
+            .records::<UseRec>(Section::Uses, from, count)
+            .all();
         all.iter().map(|used| {
             let own = Use {
                 channel: used.channel.get() & !RECEIVES,
@@ -686,13 +729,42 @@ impl<'r> History<'r> {
     /// The names of threads that have one of their own.
     pub fn thread_names(&self) -> Vec<(u32, u32, String)> {
         let count = self.index.len(Section::Threads);
-        let all = self.index.records::<ThreadRec>(Section::Threads, 0, count).all();
+        let all = self
+            .index
+            .records::<ThreadRec>(Section::Threads, 0, count)
+            .all();
         all.iter()
+            .filter(|thread| thread.name.count.get() > 0)
             .map(|thread| {
                 let name = self.text(thread.name);
                 (thread.process.get(), thread.thread.get(), name)
             })
             .collect()
+    }
+
+    /// Events themselves, each given to `look`, those of one process in order.
+    /// Reading one is reading part of a log up to it: those that lie near each
+    /// other are read together.
+    pub fn look_all(&self, events: &[EventId], mut look: impl FnMut(EventId, &Event<'_>)) {
+        const NEAR: u64 = 20_000;
+        let mut events = events.to_vec();
+        events.sort_unstable();
+        events.dedup();
+        for group in events.chunk_by(|a, b| a.process == b.process && b.number - a.number <= NEAR) {
+            let Some(first) = group.first() else { continue };
+            let Some(process) = self.process(first.process) else {
+                continue;
+            };
+            let mut log = self.recording.log_near(process.number, first.number);
+            for event in group {
+                if !log.advance_to(event.number) {
+                    break;
+                }
+                if let Some(found) = log.event() {
+                    look(*event, &found);
+                }
+            }
+        }
     }
 
     /// The event itself, given to `look`.
@@ -715,14 +787,21 @@ impl Graph for History<'_> {
     fn clock(&self, process: u32, from: u32, to: u32) -> Option<(u32, &[BoundRec])> {
         let range = self.record(process).snaps;
         let (at, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self.index.records::<SnapRec>(Section::Snaps, at, count).all();
-        let at = all.partition_point(|snap| snap.event.get() < to).checked_sub(1)?;
+        let all = self
+            .index
+            .records::<SnapRec>(Section::Snaps, at, count)
+            .all();
+        let at = all
+            .partition_point(|snap| snap.event.get() < to)
+            .checked_sub(1)?;
         let snap = all.get(at)?;
         if snap.event.get() < from {
             return None;
         }
         let (begin, count) = (snap.bounds.get() as usize, snap.count.get() as usize);
-        let bounds = self.index.records::<BoundRec>(Section::Bounds, begin, count);
+        let bounds = self
+            .index
+            .records::<BoundRec>(Section::Bounds, begin, count);
         Some((snap.event.get(), bounds.all()))
     }
 }

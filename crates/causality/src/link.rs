@@ -112,6 +112,9 @@ pub struct Link {
     pub effect: EventId,
     /// Number of the thread whose event the effect is.
     pub thread: u32,
+    /// Number of the thread whose event the cause is, where that is known
+    /// without looking.
+    pub cause_thread: Option<u32>,
     /// What kind of cause.
     pub kind: Kind,
     /// The channel, if it went by one.

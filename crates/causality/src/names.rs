@@ -56,6 +56,9 @@ mod tests {
             .into_iter()
             .map(|(_, _, name)| name)
             .collect();
-        assert_eq!(names, ["worker-0", "worker-1", "poster-7", "log_ger-0", "worker-0"]);
+        assert_eq!(
+            names,
+            ["worker-0", "worker-1", "poster-7", "log_ger-0", "worker-0"]
+        );
     }
 }

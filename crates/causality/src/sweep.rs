@@ -63,7 +63,10 @@ pub(crate) fn sweep<'r>(
     births.sort_by_key(|entry| Reverse(*entry));
     let mut told = 0;
     loop {
-        let next = sweep.heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+        let next = sweep
+            .heap
+            .peek()
+            .map_or(u64::MAX, |Reverse((time, _))| *time);
         if let Some((birth, place)) = births.last().copied()
             && birth <= next
         {
@@ -134,7 +137,11 @@ impl<'r> Sweep<'r, '_> {
     /// Goes to the next event of a process that is of interest.
     fn advance(&mut self, place: u32) {
         let mut read = 0;
-        let Some(cursor) = self.cursors.get_mut(place as usize).and_then(Option::as_mut) else {
+        let Some(cursor) = self
+            .cursors
+            .get_mut(place as usize)
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         let mut last = cursor.time;
@@ -224,14 +231,26 @@ impl<'r> Sweep<'r, '_> {
     /// Takes in every event that may have happened by `time`, of processes
     /// that do not wait themselves.
     fn settle(&mut self, time: u64) {
-        for place in 0..self.cursors.len() as u32 {
-            while let Some(cursor) = self.cursor(place)
-                && cursor.open
-                && !cursor.held
-                && cursor.before <= time
-            {
-                self.step(place);
-            }
+        // A call that is one event was made between the record before it and
+        // itself; of one that is two, each half is when it says.
+        let due = |cursor: &Cursor<'r>| {
+            let single = cursor
+                .log
+                .glance()
+                .is_some_and(|(kind, ..)| kind == kind::CALL);
+            let from = if single { cursor.before } else { cursor.time };
+            cursor.open && !cursor.held && from <= time
+        };
+        loop {
+            let next = self
+                .cursors
+                .iter()
+                .zip(0u32..)
+                .filter_map(|(cursor, place)| Some((cursor.as_ref()?, place)))
+                .filter(|(cursor, _)| due(cursor))
+                .min_by_key(|(cursor, _)| cursor.time);
+            let Some((_, place)) = next else { break };
+            self.step(place);
         }
     }
 }

@@ -7,12 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use recording::Phase;
-
 use crate::history::{Cut, History};
 use crate::index::build::{NO, decode};
 use crate::index::layout::*;
-use crate::link::{EventId, Kind};
+use crate::link::EventId;
 use crate::world::{LONG, WaitFor, calls};
 
 /// A thread, by the place of its process and its number.
@@ -101,32 +99,34 @@ impl History<'_> {
     /// The threads of a process that live at a cut; those that stand in a call
     /// are appended to `blocked`.
     fn threads_at(&self, place: u32, cut: &Cut, blocked: &mut Vec<Blocked>) -> Vec<u32> {
-        let (first, last) = self.span(place);
+        let record = self.record(place);
         let bound = cut.bound(place);
-        let Some(process) = self.process(place).filter(|_| bound > first) else {
-            return Vec::new();
-        };
-        if self.has_ended(place, bound) {
+        let begun = bound > u64::from(record.first.get());
+        let over = bound > u64::from(record.last.get()) && record.ended.get() != 0;
+        if !begun || over {
             return Vec::new();
         }
-        let record = self.record(place);
-        let (from, count) = (record.waits.from.get(), record.waits.count.get());
-        let waits = self
+        let range = |range: Range| (range.from.get() as usize, range.count.get() as usize);
+        let (from, count) = range(record.threads_at);
+        let threads = self
             .index
-            .records::<WaitRec>(Section::Waits, from as usize, count as usize)
-            .all();
+            .records::<ThreadRec>(Section::Threads, from, count);
+        let alive: Vec<u32> = threads
+            .all()
+            .iter()
+            .filter(|thread| u64::from(thread.born.get()) < bound)
+            .filter(|thread| thread.died.get() == NO || u64::from(thread.died.get()) >= bound)
+            .map(|thread| thread.thread.get())
+            .collect();
         let mut standing: HashMap<u32, Blocked> = HashMap::new();
-        for wait in waits {
+        let (from, count) = range(record.waits);
+        let waits = self.index.records::<WaitRec>(Section::Waits, from, count);
+        for wait in waits.all() {
             let begun = u64::from(wait.first.get()) < bound;
             let over = wait.last.get() != NO && u64::from(wait.last.get()) < bound;
-            if !begun || over {
-                continue;
-            }
-            let thread = wait.thread.get();
-            standing.insert(
-                thread,
-                Blocked {
-                    thread: (place, thread),
+            if begun && !over {
+                let blocked = Blocked {
+                    thread: (place, wait.thread.get()),
                     since: wait.first.get().into(),
                     nr: wait.nr.get().into(),
                     what: decode(wait.what, wait.value.get()),
@@ -134,72 +134,51 @@ impl History<'_> {
                     by: Vec::new(),
                     outside: false,
                     freed_by: self.freed(place, wait.last.get()),
-                },
-            );
-        }
-        // Those that began shortly before, and were over shortly after.
-        let mut log = self
-            .recording()
-            .log_near(process.number, bound.saturating_sub(u64::from(LONG) + 1));
-        let mut threads: HashSet<u32> = standing.keys().copied().collect();
-        let mut gone: HashSet<u32> = HashSet::new();
-        let mut open: HashMap<u32, (u64, u64)> = HashMap::new();
-        while log.advance() {
-            let Some(event) = log.event() else { break };
-            if event.number >= bound.saturating_add(u64::from(LONG) + 1) {
-                break;
-            }
-            if event.number < bound {
-                threads.insert(event.thread);
-                match event.phase {
-                    Phase::Start if event.nr == calls::nr::EXIT => {
-                        gone.insert(event.thread);
-                    }
-                    Phase::Start => {
-                        open.insert(event.thread, (event.number, event.nr));
-                    }
-                    _ => {
-                        open.remove(&event.thread);
-                    }
-                }
-            } else if let (Phase::End, Some(started)) = (event.phase, event.started)
-                && open.get(&event.thread).is_some_and(|o| o.0 == started)
-                && !standing.contains_key(&event.thread)
-            {
-                let id = EventId::new(place, event.number);
-                let used = self.uses(id).first().copied();
-                let what = match (used, calls::is_transfer(event.nr)) {
-                    (Some(used), true) if used.receives => WaitFor::Receive(used.channel),
-                    (Some(used), true) => WaitFor::Send(used.channel),
-                    _ if event.nr == calls::nr::FUTEX => WaitFor::Wake(event.args[0]),
-                    _ if matches!(event.nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child,
-                    _ => WaitFor::Other,
                 };
-                standing.insert(
-                    event.thread,
-                    Blocked {
-                        thread: (place, event.thread),
-                        since: started,
-                        nr: event.nr,
-                        what,
-                        limited: false,
-                        by: Vec::new(),
-                        outside: false,
-                        freed_by: self.freed(place, event.number as u32),
-                    },
-                );
+                standing.insert(wait.thread.get(), blocked);
             }
         }
-        let _ = last;
-        for thread in &gone {
-            standing.remove(thread);
+        // Those that did not take long: they began shortly before.
+        let (from, count) = range(record.calls);
+        let calls = self
+            .index
+            .records::<CallRec>(Section::Calls, from, count)
+            .all();
+        let end = calls.partition_point(|call| u64::from(call.first.get()) < bound);
+        let recent = calls.get(..end).unwrap_or(&[]).iter().rev();
+        for call in recent.take_while(|c| u64::from(c.first.get() + LONG) >= bound) {
+            let thread = call.thread.get().into();
+            let last = u64::from(call.first.get()) + u64::from(call.span);
+            if last < bound || standing.contains_key(&thread) {
+                continue;
+            }
+            let nr = call.nr.get().into();
+            let used = self.uses(EventId::new(place, last)).first().copied();
+            let what = match used.filter(|_| calls::is_transfer(nr)) {
+                Some(used) if used.receives => WaitFor::Receive(used.channel),
+                Some(used) => WaitFor::Send(used.channel),
+                None if nr == calls::nr::FUTEX => WaitFor::Wake(0),
+                None if matches!(nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child,
+                None => WaitFor::Other,
+            };
+            let blocked = Blocked {
+                thread: (place, thread),
+                since: call.first.get().into(),
+                nr,
+                what,
+                // It did go on, and soon.
+                limited: used.is_none(),
+                by: Vec::new(),
+                outside: false,
+                freed_by: self.freed(place, last as u32),
+            };
+            standing.insert(thread, blocked);
         }
-        // Threads that did nothing lately run, as far as anybody can tell;
-        // they are named when they are in a call or were seen.
-        let mut alive: Vec<u32> = threads.difference(&gone).copied().collect();
-        alive.sort_unstable();
-        let mut found: Vec<Blocked> = standing.into_values().collect();
-        found.sort_by_key(|b| b.thread);
+        let mut found: Vec<Blocked> = standing
+            .into_values()
+            .filter(|blocked| alive.contains(&blocked.thread.1))
+            .collect();
+        found.sort_by_key(|blocked| blocked.thread);
         blocked.extend(found);
         alive
     }
@@ -210,27 +189,6 @@ impl History<'_> {
         }
         let links = self.causes(EventId::new(place, last.into()));
         links.first().map(|link| link.cause)
-    }
-
-    fn has_ended(&self, place: u32, bound: u64) -> bool {
-        let (_, last) = self.span(place);
-        if bound <= last {
-            return false;
-        }
-        let exits = self
-            .look(EventId::new(place, last), |event| {
-                matches!(event.nr, calls::nr::EXIT_GROUP | calls::nr::EXIT) && event.is_call()
-            })
-            .unwrap_or(false);
-        let seen = self
-            .process(place)
-            .and_then(|process| self.recording().status_of(process))
-            .is_some();
-        let waited = self
-            .effects(EventId::new(place, last))
-            .iter()
-            .any(|link| link.kind == Kind::Exit);
-        exits || seen || waited
     }
 
     /// Who could let a thread go on.

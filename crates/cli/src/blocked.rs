@@ -100,7 +100,14 @@ fn by(history: &History<'_>, blocked: &Blocked) -> String {
         names.push(format!("{} others", blocked.by.len() - NAMED));
     }
     if blocked.outside {
-        names.push(if blocked.limited { "time" } else { "somebody outside" }.to_string());
+        names.push(
+            if blocked.limited {
+                "time"
+            } else {
+                "somebody outside"
+            }
+            .to_string(),
+        );
     }
     match names.is_empty() {
         true => "nobody".to_string(),
@@ -153,16 +160,26 @@ fn print(
         .iter()
         .map(|blocked| causes::thread_name(history, blocked.thread))
         .collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
     for (blocked, name) in waiting.blocked.iter().zip(&names) {
-        let since = causes::name(history, causality::EventId::new(blocked.thread.0, blocked.since));
+        let since = causes::name(
+            history,
+            causality::EventId::new(blocked.thread.0, blocked.since),
+        );
         let freed = match blocked.freed_by {
             Some(event) => format!("; let go by {}", causes::name(history, event)),
             None => String::new(),
         };
         out.line(&format!(
             "{}  {} since {since}: {} from {}{}",
-            out.paint(Style::Numbered(blocked.thread.0), &format!("{name:<width$}")),
+            out.paint(
+                Style::Numbered(blocked.thread.0),
+                &format!("{name:<width$}")
+            ),
             call(blocked),
             what(history, blocked),
             by(history, blocked),
@@ -179,7 +196,11 @@ fn print(
                     .map(|thread| causes::thread_name(history, *thread))
                     .collect::<Vec<_>>()
                     .join(", "),
-                if knot.threads.len() == 1 { "it" } else { "them" }
+                if knot.threads.len() == 1 {
+                    "it"
+                } else {
+                    "them"
+                }
             ),
             false => {
                 let mut circle: Vec<String> = knot

@@ -1,6 +1,7 @@
 //! What the commands about causes share: opening the index, finding the event
 //! that is meant, and showing events in a few words.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -12,16 +13,17 @@ use recording::render::{Limits, Renderer};
 use recording::{Event, Phase, Recording, Timeline};
 
 use crate::failure::Failure;
-use crate::output::seconds;
 
 /// The causes in a recording. Tells how far it is, on a terminal, where that
 /// takes long.
 pub fn open(recording: &Recording) -> Result<History<'_>, Failure> {
     let history = with_progress(|progress| History::open(recording, progress))?;
     let names = history.thread_names();
-    recording.learn_thread_names(names.into_iter().filter_map(|(place, thread, name)| {
-        Some((history.process(place)?.number, thread, name))
-    }));
+    recording.learn_thread_names(
+        names.into_iter().filter_map(|(place, thread, name)| {
+            Some((history.process(place)?.number, thread, name))
+        }),
+    );
     Ok(history)
 }
 
@@ -96,8 +98,10 @@ pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
             .process_named(name)
             .ok_or_else(|| unknown_process(recording, name))?;
         let number: u64 = number.parse().map_err(|_| {
-            Failure::new(format!("`{text}` is not an event: `{number}` is not a number"))
-                .hint("write an event as NAME:NUMBER (redis-server-0:1042)")
+            Failure::new(format!(
+                "`{text}` is not an event: `{number}` is not a number"
+            ))
+            .hint("write an event as NAME:NUMBER (redis-server-0:1042)")
         })?;
         let place = history.place(process);
         let (first, last) = history.span(place);
@@ -111,15 +115,20 @@ pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
         return Ok(EventId::new(place, number));
     }
     if recording.process_named(text).is_some() {
-        return Err(Failure::new(format!("`{text}` is a process, not an event"))
-            .hint(format!("write NAME:NUMBER, like {text}:0; `mw events` lists them")));
+        return Err(
+            Failure::new(format!("`{text}` is a process, not an event")).hint(format!(
+                "write NAME:NUMBER, like {text}:0; `mw events` lists them"
+            )),
+        );
     }
     if let Some(near) = looks_like_a_name(text)
         .then(|| nearest(text, recording.processes().iter().map(|p| p.name.as_str())))
         .flatten()
     {
-        return Err(Failure::new(format!("`{text}` is neither an event nor a pattern"))
-            .hint(format!("did you mean an event of `{near}`, like {near}:0?")));
+        return Err(
+            Failure::new(format!("`{text}` is neither an event nor a pattern"))
+                .hint(format!("did you mean an event of `{near}`, like {near}:0?")),
+        );
     }
     let found = last_match(history, pattern(text)?);
     found.ok_or_else(|| {
@@ -188,7 +197,11 @@ pub fn thread_name(history: &History<'_>, (place, thread): (u32, u32)) -> String
     let recording = history.recording();
     match history.process(place) {
         Some(process) if history.thread_count(place) > 1 => {
-            format!("{}/{}", process.name, recording.thread_name(process.number, thread))
+            format!(
+                "{}/{}",
+                process.name,
+                recording.thread_name(process.number, thread)
+            )
         }
         Some(process) => process.name.clone(),
         None => format!("process {place}"),
@@ -201,8 +214,6 @@ pub struct Shown {
     pub event: EventId,
     pub name: String,
     pub thread: String,
-    /// Seconds since the start.
-    pub time: String,
     pub time_ns: u64,
     pub kind: &'static str,
     /// The call and what it carried.
@@ -216,24 +227,40 @@ pub const DATA: usize = 48;
 
 /// Shows an event.
 pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
-    let recording = history.recording();
-    let found = history.look(event, |e| {
-        let thread = recording.thread_name(e.process, e.thread);
-        let data = data(e, limit);
-        let since = recording.clock().since_start_ns(e.time);
-        (thread, words(recording, e, data.as_deref()), data, since, e.type_().name())
-    });
-    let (thread, text, data, time_ns, kind) = found.unwrap_or_default();
-    Shown {
+    let mut shown = show_all(history, &[event], limit);
+    shown.remove(&event).unwrap_or_else(|| Shown {
         event,
         name: name(history, event),
-        thread,
-        time: seconds(time_ns),
-        time_ns,
-        kind,
-        text,
-        data,
-    }
+        thread: String::new(),
+        time_ns: 0,
+        kind: "",
+        text: String::new(),
+        data: None,
+    })
+}
+
+/// Shows events.
+pub fn show_all(
+    history: &History<'_>,
+    events: &[EventId],
+    limit: usize,
+) -> HashMap<EventId, Shown> {
+    let recording = history.recording();
+    let mut found = HashMap::new();
+    history.look_all(events, |id, event| {
+        let data = data(event, limit);
+        let shown = Shown {
+            event: id,
+            name: name(history, id),
+            thread: recording.thread_name(event.process, event.thread),
+            time_ns: recording.clock().since_start_ns(event.time),
+            kind: event.type_().name(),
+            text: words(recording, event, data.as_deref()),
+            data,
+        };
+        found.insert(id, shown);
+    });
+    found
 }
 
 /// What a call carried, in quotes.
@@ -246,7 +273,10 @@ pub fn data(event: &Event<'_>, limit: usize) -> Option<String> {
         Some(result @ 0..) => data.len.min(result as u64),
         _ => data.len,
     };
-    let kept = data.bytes.get(..(len as usize).min(limit)).unwrap_or(data.bytes);
+    let kept = data
+        .bytes
+        .get(..(len as usize).min(limit))
+        .unwrap_or(data.bytes);
     let mut text = String::from("\"");
     for part in kept.utf8_chunks() {
         for c in part.valid().chars() {

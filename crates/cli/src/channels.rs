@@ -98,7 +98,7 @@ pub fn ends(history: &History<'_>, channel: &Channel) -> String {
     )
 }
 
-fn object(history: &History<'_>, channel: &Channel) -> serde_json::Value {
+pub fn object(history: &History<'_>, channel: &Channel) -> serde_json::Value {
     let clock = history.recording().clock();
     let ns = |ticks: u64| {
         let rate = u128::from(clock.ticks_per_second.max(1));
@@ -147,7 +147,17 @@ fn table(
         u64::try_from(u128::from(ticks) * 1_000_000_000 / rate).unwrap_or(u64::MAX)
     };
     let mut rows = vec![
-        ["CHANNEL", "KIND", "FROM", "TO", "SENT", "BACK", "ROUND TRIP", "NAME"].map(str::to_string),
+        [
+            "CHANNEL",
+            "KIND",
+            "FROM",
+            "TO",
+            "SENT",
+            "BACK",
+            "ROUND TRIP",
+            "NAME",
+        ]
+        .map(str::to_string),
     ];
     for channel in chosen {
         if channel.sends == 0 && channel.receives == 0 {

@@ -149,21 +149,22 @@ fn table(
     let mut rows = Vec::new();
     for place in 0..cut.processes() {
         let (word, more) = state(place);
-        let (position, last) = match cut.last(place).filter(|_| begun(history, cut, place)) {
-            Some(last) => {
-                let id = EventId::new(place, last);
-                (causes::name(history, id), causes::show(history, id, 24).text)
-            }
-            None => (causes::process_name(history, place), String::new()),
+        let position = match cut.last(place).filter(|_| begun(history, cut, place)) {
+            Some(last) => causes::name(history, EventId::new(place, last)),
+            None => causes::process_name(history, place),
         };
-        rows.push((place, position, word, last, more));
+        rows.push((place, position, word, more));
     }
-    let width = rows.iter().map(|row| row.1.chars().count()).max().unwrap_or(0);
-    for (place, position, word, last, more) in rows {
+    let width = rows
+        .iter()
+        .map(|row| row.1.chars().count())
+        .max()
+        .unwrap_or(0);
+    for (place, position, word, more) in rows {
         let mark = if place == event.process { "*" } else { " " };
-        let more = match (last.is_empty(), more.is_empty()) {
-            (_, true) => last,
-            (_, false) => format!("waits for {more}"),
+        let more = match more.is_empty() {
+            true => String::new(),
+            false => format!("waits for {more}"),
         };
         let text = format!(
             "{mark} {}  {word:<9}  {more}",

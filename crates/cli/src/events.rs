@@ -108,7 +108,9 @@ impl Cmd {
             }
             renderer.before(&event);
             if filter.takes(&recording, &event, &renderer)
-                && matcher.as_ref().is_none_or(|matcher| matcher.fits(&event, &renderer))
+                && matcher
+                    .as_ref()
+                    .is_none_or(|matcher| matcher.fits(&event, &renderer))
             {
                 if self.json {
                     let limit = self.strings.unwrap_or(usize::MAX);
@@ -197,12 +199,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn takes(
-        &self,
-        recording: &Recording,
-        event: &Event<'_>,
-        renderer: &Renderer<'_>,
-    ) -> bool {
+    fn takes(&self, recording: &Recording, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
         let after = match self.from {
             None => true,
             Some(Bound::Time(time)) => event.time >= time,
@@ -225,9 +222,10 @@ impl Filter {
 
     fn is_thread(&self, recording: &Recording, event: &Event<'_>) -> bool {
         self.threads.is_empty()
-            || self.threads.iter().any(|name| {
-                recording.thread_named(event.process, name) == Some(event.thread)
-            })
+            || self
+                .threads
+                .iter()
+                .any(|name| recording.thread_named(event.process, name) == Some(event.thread))
     }
 
     /// Whether this and all later events are behind the end.
@@ -329,7 +327,12 @@ impl<'h, 'r> Links<'h, 'r> {
         let causes = self.history.causes(id);
         let effects = self.history.effects(id);
         let name = |event| causes::name(self.history, event);
-        words.extend(causes.iter().take(SHOWN).map(|link| format!("<- {}", name(link.cause))));
+        words.extend(
+            causes
+                .iter()
+                .take(SHOWN)
+                .map(|link| format!("<- {}", name(link.cause))),
+        );
         if causes.len() > SHOWN {
             words.push(format!("<- {} more", causes.len() - SHOWN));
         }
@@ -337,7 +340,12 @@ impl<'h, 'r> Links<'h, 'r> {
         if from && event.result.is_some() && !causes.iter().any(|l| l.kind == Kind::Message) {
             words.push("<- outside".to_string());
         }
-        words.extend(effects.iter().take(SHOWN).map(|link| format!("-> {}", name(link.effect))));
+        words.extend(
+            effects
+                .iter()
+                .take(SHOWN)
+                .map(|link| format!("-> {}", name(link.effect))),
+        );
         if effects.len() > SHOWN {
             words.push(format!("-> {} more", effects.len() - SHOWN));
         }

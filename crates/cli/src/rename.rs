@@ -66,17 +66,18 @@ impl Cmd {
                     .thread_named(process.number, thread_name)
                     .filter(|number| *number < count)
                     .ok_or_else(|| {
-                        let failure = Failure::new(format!(
-                            "{} has no thread `{thread_name}`",
-                            process.name
-                        ));
+                        let failure =
+                            Failure::new(format!("{} has no thread `{thread_name}`", process.name));
                         match nearest(thread_name, all.iter().map(String::as_str)) {
                             Some(near) => failure.hint(format!("did you mean `{near}`?")),
                             None => failure.hint(format!("its threads are {}", all.join(", "))),
                         }
                     })?;
                 if let Some(new) = &self.new
-                    && all.iter().zip(0u32..).any(|(name, n)| name == new && n != number)
+                    && all
+                        .iter()
+                        .zip(0u32..)
+                        .any(|(name, n)| name == new && n != number)
                 {
                     return Err(Failure::new(format!(
                         "{} has a thread `{new}` already",

@@ -35,7 +35,7 @@ pub struct Cmd {
     all: bool,
 
     /// Go this many links back
-    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     depth: usize,
 
     /// Show no more messages than this, the last ones
@@ -72,6 +72,9 @@ impl Cmd {
             let tree = history.explain(event, limits);
             let mut lines = Vec::new();
             let mut shown = Shows::new(history, self.strings);
+            let mut needed = vec![event];
+            events_of(&tree, &mut needed);
+            shown.read(&needed);
             flatten(&tree, "", 0, &mut shown, &mut lines);
             let all = self.all.then(|| past(history, event, &mut shown));
             (lines, all)
@@ -187,7 +190,11 @@ impl Effects {
                 branch: format!("{below}{branch}"),
                 depth: depth + 1,
                 shown: shown.get(link.effect),
-                words: format!("{} by {}", word(link.kind, false), causes::name(history, link.cause)),
+                words: format!(
+                    "{} by {}",
+                    word(link.kind, false),
+                    causes::name(history, link.cause)
+                ),
                 link: Some(link),
                 role: "effect",
                 told: !new,
@@ -219,6 +226,12 @@ impl<'h, 'r> Shows<'h, 'r> {
         }
     }
 
+    /// Reads events that will be shown, together.
+    fn read(&mut self, events: &[EventId]) {
+        let found = causes::show_all(self.history, events, self.strings);
+        self.known.extend(found);
+    }
+
     fn get(&mut self, event: EventId) -> Shown {
         let show = || causes::show(self.history, event, self.strings);
         self.known.entry(event).or_insert_with(show).clone()
@@ -246,7 +259,6 @@ impl Line {
                 event: EventId::new(u32::MAX, 0),
                 name: String::new(),
                 thread: String::new(),
-                time: String::new(),
                 time_ns: 0,
                 kind: "",
                 text: String::new(),
@@ -297,7 +309,11 @@ pub fn link_object(history: &History<'_>, link: &Link) -> serde_json::Value {
 }
 
 fn branches(last: bool) -> (&'static str, &'static str) {
-    if last { ("└─ ", "   ") } else { ("├─ ", "│  ") }
+    if last {
+        ("└─ ", "   ")
+    } else {
+        ("├─ ", "│  ")
+    }
 }
 
 /// What a link is, from the side of the cause or of the effect.
@@ -328,6 +344,14 @@ fn word(kind: Kind, cause: bool) -> &'static str {
         (Kind::Timer, false) => "due, set",
         (Kind::Lock, true) => "got the lock",
         (Kind::Lock, false) => "got the lock, freed",
+    }
+}
+
+/// All events of a tree of causes.
+fn events_of(causes: &[Cause], events: &mut Vec<EventId>) {
+    for cause in causes {
+        events.push(cause.link.cause);
+        events_of(&cause.causes, events);
     }
 }
 
@@ -381,6 +405,8 @@ fn past(history: &History<'_>, event: EventId, shown: &mut Shows<'_, '_>) -> Vec
         .filter(|link| link.cause.process != link.effect.process)
         .collect();
     links.sort_by_key(|link| std::cmp::Reverse((link.effect.number, link.effect.process)));
+    let needed: Vec<EventId> = links.iter().map(|link| link.cause).collect();
+    shown.read(&needed);
     let mut lines: Vec<Line> = links
         .into_iter()
         .map(|link| Line {
@@ -437,9 +463,9 @@ fn print_lines(out: &mut Output, lines: &[Line]) -> Result<(), Failure> {
         if let Some(width) = out.width() {
             plain = cut(&plain, width);
         }
-        let left = out
-            .width()
-            .map_or(usize::MAX, |width| width.saturating_sub(plain.chars().count() + 2));
+        let left = out.width().map_or(usize::MAX, |width| {
+            width.saturating_sub(plain.chars().count() + 2)
+        });
         let words = if words.is_empty() || left < 8 {
             String::new()
         } else {
@@ -450,10 +476,7 @@ fn print_lines(out: &mut Output, lines: &[Line]) -> Result<(), Failure> {
                 out.paint(Style::Dim, &cut(&words, left.saturating_sub(fill).max(8)))
             )
         };
-        let painted = match line.branch.is_empty() {
-            true => plain.replacen(&line.shown.name, &out.paint(own, &line.shown.name), 1),
-            false => plain.replacen(&line.shown.name, &out.paint(own, &line.shown.name), 1),
-        };
+        let painted = plain.replacen(&line.shown.name, &out.paint(own, &line.shown.name), 1);
         out.line(&format!("{painted}{words}"))?;
     }
     Ok(())
@@ -474,7 +497,6 @@ fn messages(
     past: &Cut,
     strings: usize,
 ) -> Vec<Message> {
-    let recording = history.recording();
     // By sending and receiving event.
     let mut found: Vec<(EventId, Option<EventId>)> = Vec::new();
     causes::each_match(history, pattern, |place, event, _| {
@@ -495,14 +517,27 @@ fn messages(
     });
     found.sort_unstable();
     found.dedup();
+    let ends: Vec<EventId> = found
+        .iter()
+        .flat_map(|(from, to)| [Some(*from), *to])
+        .flatten()
+        .collect();
+    let shown = causes::show_all(history, &ends, strings);
     let mut messages: Vec<Message> = found
         .into_iter()
         .map(|(from, to)| {
             let own = |event: EventId| {
-                let thread = history.look(event, |e| e.thread).unwrap_or(0);
-                causes::thread_name(history, (event.process, thread))
+                let thread = shown.get(&event).map_or("", |shown| &shown.thread);
+                let process = causes::process_name(history, event.process);
+                match history.thread_count(event.process) {
+                    0 | 1 => process,
+                    _ => format!("{process}/{thread}"),
+                }
             };
-            let shown = causes::show(history, from, strings);
+            let shown = match shown.get(&from) {
+                Some(shown) => shown.clone(),
+                None => causes::show(history, from, strings),
+            };
             Message {
                 time_ns: shown.time_ns,
                 from: (from, own(from)),
@@ -512,7 +547,6 @@ fn messages(
         })
         .collect();
     messages.sort_by_key(|message| (message.time_ns, message.from.0));
-    let _ = recording;
     messages
 }
 

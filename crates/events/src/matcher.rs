@@ -96,7 +96,10 @@ impl Subject<'_, '_, '_> {
     fn peers(&self) -> Vec<u32> {
         let history = self.matcher.history;
         let causes = history.causes(self.id).into_iter().map(|l| l.cause.process);
-        let effects = history.effects(self.id).into_iter().map(|l| l.effect.process);
+        let effects = history
+            .effects(self.id)
+            .into_iter()
+            .map(|l| l.effect.process);
         causes.chain(effects).collect()
     }
 
@@ -155,7 +158,10 @@ impl Subject<'_, '_, '_> {
             Field::Argument(name) => {
                 let object = self.renderer.json(event, 64);
                 let value = object.get("args").and_then(|args| args.get(name.as_str()));
-                value.and_then(serde_json::Value::as_i64).into_iter().collect()
+                value
+                    .and_then(serde_json::Value::as_i64)
+                    .into_iter()
+                    .collect()
             }
             _ => self
                 .texts(field)
@@ -172,9 +178,7 @@ impl Subject<'_, '_, '_> {
             return Vec::new();
         }
         (0..6)
-            .filter(|i| {
-                matches!(self.kind(), Type::Send | Type::Recv | Type::File) && *i == 1
-            })
+            .filter(|i| matches!(self.kind(), Type::Send | Type::Recv | Type::File) && *i == 1)
             .filter_map(|i| self.event.argument(i))
             .map(|data| data.bytes.to_vec())
             .collect()
@@ -209,7 +213,11 @@ impl Subject<'_, '_, '_> {
             Field::Process => self.process_words(self.id.process),
             Field::Thread => {
                 let recording = self.matcher.recording;
-                vec![recording.thread_name(event.process, event.thread).into_bytes()]
+                vec![
+                    recording
+                        .thread_name(event.process, event.thread)
+                        .into_bytes(),
+                ]
             }
             Field::Channel => history
                 .uses(self.id)
@@ -232,12 +240,16 @@ impl Subject<'_, '_, '_> {
             Field::Link => {
                 let causes = history.causes(self.id).into_iter();
                 let links = causes.chain(history.effects(self.id));
-                links.map(|link| link.kind.name().as_bytes().to_vec()).collect()
+                links
+                    .map(|link| link.kind.name().as_bytes().to_vec())
+                    .collect()
             }
             Field::Bytes => self.data(),
             Field::Error => {
                 let name = event.errno().and_then(errno_name);
-                name.map(|name| name.as_bytes().to_vec()).into_iter().collect()
+                name.map(|name| name.as_bytes().to_vec())
+                    .into_iter()
+                    .collect()
             }
             Field::Argument(name) => {
                 let object = self.renderer.json(event, usize::MAX);
@@ -310,7 +322,11 @@ mod tests {
             ("*", "", true),
             ("a*b", "acd", false),
         ] {
-            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), fits, "{pattern} {text}");
+            assert_eq!(
+                glob(pattern.as_bytes(), text.as_bytes()),
+                fits,
+                "{pattern} {text}"
+            );
         }
     }
 }

@@ -3,10 +3,10 @@
 use protocol::syscall::Type;
 use regex::bytes::Regex;
 
+use crate::PatternError;
 use crate::lexer::{Spanned, Token, words};
 use crate::nearest::nearest;
 use crate::pattern::*;
-use crate::PatternError;
 
 /// Parentheses and `not`s inside each other.
 const DEPTH_MAX: usize = 200;
@@ -40,7 +40,10 @@ const END: Spanned = Spanned {
 impl Parser {
     fn peek(&self) -> &Spanned {
         static LAST: Spanned = END;
-        self.words.get(self.at).or(self.words.last()).unwrap_or(&LAST)
+        self.words
+            .get(self.at)
+            .or(self.words.last())
+            .unwrap_or(&LAST)
     }
 
     fn next(&mut self) -> Spanned {
@@ -117,7 +120,10 @@ impl Parser {
                 }
             }
             Token::Word(_) => Ok(Pattern::Is(self.condition()?)),
-            _ => Err(self.error("a type of event, a call, or a condition like `process = NAME`", None)),
+            _ => Err(self.error(
+                "a type of event, a call, or a condition like `process = NAME`",
+                None,
+            )),
         }
     }
 
@@ -197,12 +203,12 @@ impl Parser {
         let wanted = expected(field);
         let value = match &word.token {
             Token::Word(text) => match (field, operator) {
-                (Field::Time, _) => Value::Number(
-                    duration(text).ok_or_else(|| self.error_at(&word, wanted, None))?,
-                ),
-                (Field::Length | Field::Number, _) => Value::Number(
-                    number(text).ok_or_else(|| self.error_at(&word, wanted, None))?,
-                ),
+                (Field::Time, _) => {
+                    Value::Number(duration(text).ok_or_else(|| self.error_at(&word, wanted, None))?)
+                }
+                (Field::Length | Field::Number, _) => {
+                    Value::Number(number(text).ok_or_else(|| self.error_at(&word, wanted, None))?)
+                }
                 (_, operator) if operator.is_order() => Value::Number(
                     number(text).ok_or_else(|| self.error_at(&word, "a number", None))?,
                 ),
@@ -290,7 +296,8 @@ fn argument_names() -> impl Iterator<Item = &'static str> {
 
 fn is_argument(name: &str) -> bool {
     // What is not a call has these.
-    matches!(name, "signal" | "how" | "exe" | "pid" | "parent") || argument_names().any(|n| n == name)
+    matches!(name, "signal" | "how" | "exe" | "pid" | "parent")
+        || argument_names().any(|n| n == name)
 }
 
 fn known_words() -> impl Iterator<Item = &'static str> {
@@ -347,7 +354,10 @@ mod tests {
             }
             show(&parse(text).unwrap())
         };
-        assert_eq!(shape("send or recv and not open"), "(send | (recv & !open))");
+        assert_eq!(
+            shape("send or recv and not open"),
+            "(send | (recv & !open))"
+        );
         assert_eq!(shape("(send or recv) and open"), "((send | recv) & open)");
         assert_eq!(shape("not not send"), "!!send");
         assert_eq!(shape("send or recv or open"), "((send | recv) | open)");
@@ -369,7 +379,10 @@ mod tests {
         assert_eq!(error("bytes ~ /a(b/").column, 9);
         assert_eq!(error("time > 5").expected, "a time like 1.5s or 20ms");
         assert_eq!(error("length > many").expected, "a number");
-        assert_eq!(error("process").expected, "a comparison like `=`, `~` or `<`");
+        assert_eq!(
+            error("channel").expected,
+            "a comparison like `=`, `~` or `<`"
+        );
         assert_eq!(error("bytes ~ \"\\xzz\"").column, 10);
         let e = error("link = mesage");
         assert_eq!((e.column, e.near.as_deref()), (8, Some("message")));

@@ -71,7 +71,10 @@ pub enum Field {
 pub const FIELDS: &[(&str, &str)] = &[
     ("type", "type of the event: send, recv, connect, ..."),
     ("call", "name of the system call"),
-    ("process", "name of the process, or of the program it runs; * and ? stand for anything"),
+    (
+        "process",
+        "name of the process, or of the program it runs; * and ? stand for anything",
+    ),
     ("thread", "name of the thread"),
     ("channel", "channel it used: c12, tcp, pipe, 127.0.0.1:80"),
     ("peer", "process that a link leads to or comes from"),
@@ -91,7 +94,10 @@ pub const CLASSES: &[(&str, &str)] = &[
     ("process-life", "fork, exec, exit, wait"),
     ("sync", "lock, wake"),
     ("failed", "calls that returned an error"),
-    ("outside", "what came from or went to somebody outside the program"),
+    (
+        "outside",
+        "what came from or went to somebody outside the program",
+    ),
     ("linked", "events with a link to another process"),
 ];
 

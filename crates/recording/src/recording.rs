@@ -437,7 +437,11 @@ impl Recording {
     /// The name of a thread: the one that people gave it, the one it gave
     /// itself, or its place among the threads of its process.
     pub fn thread_name(&self, process: u32, thread: u32) -> String {
-        let given = self.names.threads.get(&process).and_then(|t| t.get(&thread));
+        let given = self
+            .names
+            .threads
+            .get(&process)
+            .and_then(|t| t.get(&thread));
         let own = || self.thread_names.get()?.get(&(process, thread));
         match given.or_else(own) {
             Some(name) => name.clone(),

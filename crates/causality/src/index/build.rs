@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use recording::Recording;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 
 use super::file::Builder;
 use super::layout::*;
@@ -12,7 +12,7 @@ use crate::clock::{self, Graph, SPACING};
 use crate::link::Link;
 use crate::sweep::{self, Progress};
 use crate::world::objects::{Chan, Flow, Op, What};
-use crate::world::{Wait, WaitFor, World};
+use crate::world::{LONG, Wait, WaitFor, World};
 use crate::{matching, names};
 
 /// In a record: none.
@@ -31,13 +31,15 @@ pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> 
         record.first = U32::new(process.first_event as u32);
         record.last = U32::new(world.last_event(place as u32).unwrap_or(0));
         record.threads = U32::new(world.thread_count(place as u32) as u32);
+        record.ended = U32::new(world.has_ended(place as u32).into());
     }
     let mut builder = Builder::new();
     let mut text = Vec::new();
     let dropped = put_links(&mut builder, &mut processes, links);
     put_channels(&mut builder, &mut processes, &mut world, &mut text);
     put_waits(&mut builder, &mut processes, &world);
-    put_threads(&mut builder, &world, &mut text);
+    put_calls(&mut builder, &mut processes, &mut world);
+    put_threads(&mut builder, &mut processes, &world, &mut text);
     builder.section(Section::Processes, &processes);
     builder.section(Section::Text, &text);
     builder.finish(key, [events, guesses, dropped])
@@ -118,19 +120,28 @@ fn put_links(builder: &mut Builder, processes: &mut [ProcessRec], links: Vec<Lin
             snaps: vec![Vec::new(); count],
             bounds: Vec::new(),
         };
-        ranges(&links, count, |link| link.effect.process, |place, range| {
-            let (from, len) = (range.from.get() as usize, range.count.get() as usize);
-            graph.ranges.push((from, from + len));
-            if let Some(process) = processes.get_mut(place) {
-                process.links_in = range;
-            }
-        });
+        ranges(
+            &links,
+            count,
+            |link| link.effect.process,
+            |place, range| {
+                let (from, len) = (range.from.get() as usize, range.count.get() as usize);
+                graph.ranges.push((from, from + len));
+                if let Some(process) = processes.get_mut(place) {
+                    process.links_in = range;
+                }
+            },
+        );
         let stuck = walk(&mut graph);
         if let Some(first) = stuck.first() {
             // Nothing that really happened makes a circle: one of its links
             // was matched wrongly. The earliest goes; in a recording that has
             // many such, all that hold something up.
-            let gone = if dropped < PATIENCE { vec![*first] } else { stuck };
+            let gone = if dropped < PATIENCE {
+                vec![*first]
+            } else {
+                stuck
+            };
             dropped += gone.len() as u64;
             let mut at = 0;
             links.retain(|_| {
@@ -170,11 +181,16 @@ fn put_links(builder: &mut Builder, processes: &mut [ProcessRec], links: Vec<Lin
             Some((link.cause.process, record))
         })
         .collect();
-    ranges(&out, count, |entry| entry.0, |place, range| {
-        if let Some(process) = processes.get_mut(place) {
-            process.links_out = range;
-        }
-    });
+    ranges(
+        &out,
+        count,
+        |entry| entry.0,
+        |place, range| {
+            if let Some(process) = processes.get_mut(place) {
+                process.links_out = range;
+            }
+        },
+    );
     let out: Vec<OutRec> = out.into_iter().map(|entry| entry.1).collect();
     builder.section(Section::Out, &out);
     dropped
@@ -186,6 +202,7 @@ fn record(link: &Link) -> InRec {
         thread: U32::new(link.thread),
         cause_process: U32::new(link.cause.process),
         cause: U32::new(link.cause.number as u32),
+        cause_thread: U32::new(link.cause_thread.unwrap_or(NO)),
         channel: U32::new(link.channel.unwrap_or(NO)),
         amount: U32::new(u32::try_from(link.amount).unwrap_or(u32::MAX)),
         kind: link.kind as u8,
@@ -209,7 +226,9 @@ fn walk(graph: &mut Links<'_>) -> Vec<usize> {
         };
         let begin = i;
         while i < end {
-            let Some(link) = graph.records.get(i) else { break };
+            let Some(link) = graph.records.get(i) else {
+                break;
+            };
             let (cause_process, cause) = (link.cause_process.get(), link.cause.get());
             let ready = if cause_process == process {
                 cause < link.effect.get()
@@ -229,9 +248,16 @@ fn walk(graph: &mut Links<'_>) -> Vec<usize> {
             if let Some(place) = next.get_mut(at) {
                 *place = i;
             }
-            let last_of_event = graph.records.get(i).filter(|_| i < end).is_none_or(|other| {
-                graph.records.get(i - 1).is_none_or(|own| other.effect != own.effect)
-            });
+            let last_of_event = graph
+                .records
+                .get(i)
+                .filter(|_| i < end)
+                .is_none_or(|other| {
+                    graph
+                        .records
+                        .get(i - 1)
+                        .is_none_or(|own| other.effect != own.effect)
+                });
             if last_of_event && (i - first) / SPACING > snapped(graph, at) {
                 keep(graph, process, i - 1);
             }
@@ -353,11 +379,16 @@ fn put_channels(
     uses.sort_unstable_by_key(|(process, used)| (*process, used.event, used.channel));
     uses.dedup_by_key(|(process, used)| (*process, used.event, used.channel));
     let count = processes.len();
-    ranges(&uses, count, |entry| entry.0, |place, range| {
-        if let Some(process) = processes.get_mut(place) {
-            process.uses = range;
-        }
-    });
+    ranges(
+        &uses,
+        count,
+        |entry| entry.0,
+        |place, range| {
+            if let Some(process) = processes.get_mut(place) {
+                process.uses = range;
+            }
+        },
+    );
     let uses: Vec<UseRec> = uses.into_iter().map(|entry| entry.1).collect();
     builder.section(Section::Uses, &uses);
     builder.section(Section::Channels, &channels);
@@ -448,11 +479,16 @@ fn round_trips(there: &Chan, back: &Chan) -> RoundTrips {
 fn put_waits(builder: &mut Builder, processes: &mut [ProcessRec], world: &World<'_>) {
     let mut waits: Vec<&Wait> = world.waits.iter().collect();
     waits.sort_by_key(|wait| (wait.process, wait.first));
-    ranges(&waits, processes.len(), |wait| wait.process, |place, range| {
-        if let Some(process) = processes.get_mut(place) {
-            process.waits = range;
-        }
-    });
+    ranges(
+        &waits,
+        processes.len(),
+        |wait| wait.process,
+        |place, range| {
+            if let Some(process) = processes.get_mut(place) {
+                process.waits = range;
+            }
+        },
+    );
     let records: Vec<WaitRec> = waits
         .iter()
         .map(|wait| {
@@ -469,7 +505,11 @@ fn put_waits(builder: &mut Builder, processes: &mut [ProcessRec], world: &World<
         })
         .collect();
     builder.section(Section::Waits, &records);
-    let polls: Vec<U32> = world.polls.iter().map(|channel| U32::new(*channel)).collect();
+    let polls: Vec<U32> = world
+        .polls
+        .iter()
+        .map(|channel| U32::new(*channel))
+        .collect();
     builder.section(Section::Polls, &polls);
 }
 
@@ -508,14 +548,58 @@ pub(crate) fn decode(what: u8, value: u64) -> WaitFor {
     }
 }
 
-fn put_threads(builder: &mut Builder, world: &World<'_>, text: &mut Vec<u8>) {
-    let records: Vec<ThreadRec> = names::threads(world.comms())
-        .into_iter()
-        .map(|(process, thread, name)| ThreadRec {
-            process: U32::new(process),
-            thread: U32::new(thread),
-            name: put_text(text, &name),
+fn put_calls(builder: &mut Builder, processes: &mut [ProcessRec], world: &mut World<'_>) {
+    let mut calls = std::mem::take(&mut world.calls);
+    calls.retain(|call| call.last - call.first.min(call.last) <= LONG);
+    calls.sort_unstable_by_key(|call| (call.process, call.first));
+    ranges(
+        &calls,
+        processes.len(),
+        |call| call.process,
+        |place, range| {
+            if let Some(process) = processes.get_mut(place) {
+                process.calls = range;
+            }
+        },
+    );
+    let records: Vec<CallRec> = calls
+        .iter()
+        .map(|call| CallRec {
+            first: U32::new(call.first),
+            span: (call.last - call.first.min(call.last)) as u8,
+            thread: U16::new(u16::try_from(call.thread).unwrap_or(u16::MAX)),
+            nr: U16::new(call.nr as u16),
         })
         .collect();
+    builder.section(Section::Calls, &records);
+}
+
+fn put_threads(
+    builder: &mut Builder,
+    processes: &mut [ProcessRec],
+    world: &World<'_>,
+    text: &mut Vec<u8>,
+) {
+    let names: HashMap<(u32, u32), String> = names::threads(world.comms())
+        .into_iter()
+        .map(|(process, thread, name)| ((process, thread), name))
+        .collect();
+    let mut records = Vec::new();
+    for (place, process) in processes.iter_mut().enumerate() {
+        let from = records.len();
+        for (thread, born, died) in world.threads(place as u32) {
+            let name = names
+                .get(&(place as u32, thread))
+                .map_or("", String::as_str);
+            records.push(ThreadRec {
+                process: U32::new(place as u32),
+                thread: U32::new(thread),
+                born: U32::new(born),
+                died: U32::new(died.unwrap_or(NO)),
+                name: put_text(text, name),
+            });
+        }
+        process.threads_at = Range::new(from, records.len() - from);
+    }
     builder.section(Section::Threads, &records);
 }

@@ -222,7 +222,9 @@ impl IndexFile {
         let from = HEAD + block * BLOCK;
         let data = all.get(from..(from + BLOCK).min(self.table));
         let at = self.table + 8 * block;
-        let wanted = all.get(at..at + 8).and_then(|b| U64::read_from_bytes(b).ok());
+        let wanted = all
+            .get(at..at + 8)
+            .and_then(|b| U64::read_from_bytes(b).ok());
         let whole = match (data, wanted) {
             (Some(data), Some(wanted)) => xxh3_64(data) == wanted.get(),
             _ => false,
@@ -234,7 +236,10 @@ impl IndexFile {
     }
 }
 
-#[allow(unsafe_code, reason = "mapping a file is what makes opening an index instant")]
+#[allow(
+    unsafe_code,
+    reason = "mapping a file is what makes opening an index instant"
+)]
 fn map(file: &File) -> io::Result<memmap2::Mmap> {
     // SAFETY: an index is written under another name and renamed when it is
     // whole, and never written to again: nobody changes the mapped file in
@@ -250,7 +255,9 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     name.push(format!(".{}", std::process::id()));
     let temporary = Path::new(&name);
     let mut file = File::create(temporary)?;
-    let written = file.write_all(bytes).and_then(|()| std::fs::rename(temporary, path));
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| std::fs::rename(temporary, path));
     if written.is_err() {
         let _ = std::fs::remove_file(temporary);
     }

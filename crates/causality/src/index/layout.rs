@@ -5,7 +5,7 @@
 //! vector read the same. What is in memory is trusted only after its block's
 //! checksum was seen to fit (see [`super::file`]).
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
@@ -41,6 +41,8 @@ pub(crate) enum Section {
     Holders,
     /// [`WaitRec`], by process and first event.
     Waits,
+    /// [`CallRec`], by process and first event.
+    Calls,
     /// Numbers of channels that waits are for one of.
     Polls,
     /// [`ThreadRec`], by process and thread.
@@ -106,6 +108,21 @@ pub(crate) struct ProcessRec {
     pub snaps: Range,
     pub uses: Range,
     pub waits: Range,
+    pub calls: Range,
+    pub threads_at: Range,
+    pub ended: U32,
+}
+
+/// A call that was two events.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct CallRec {
+    pub first: U32,
+    /// How many events later it returned. (A long one is in
+    /// [`Section::Waits`], and not here.)
+    pub span: u8,
+    pub thread: U16,
+    pub nr: U16,
 }
 
 /// A link, from the side of its effect.
@@ -116,6 +133,7 @@ pub(crate) struct InRec {
     pub thread: U32,
     pub cause_process: U32,
     pub cause: U32,
+    pub cause_thread: U32,
     pub channel: U32,
     pub amount: U32,
     pub kind: u8,
@@ -217,5 +235,7 @@ pub(crate) struct WaitRec {
 pub(crate) struct ThreadRec {
     pub process: U32,
     pub thread: U32,
+    pub born: U32,
+    pub died: U32,
     pub name: Range,
 }

@@ -74,9 +74,15 @@ mod tests {
     fn a_read_takes_the_sum_or_single_units() {
         let writes = [op(1, 1, 2), op(2, 2, 3), op(9, 9, 1)];
         let reads = [op(5, 5, 5), op(10, 10, 1)];
-        assert_eq!(pairs(&writes, &reads, false), [(0, 0, 2), (1, 0, 3), (2, 1, 1)]);
+        assert_eq!(
+            pairs(&writes, &reads, false),
+            [(0, 0, 2), (1, 0, 3), (2, 1, 1)]
+        );
         let reads = [op(5, 5, 1), op(6, 6, 1), op(7, 7, 1)];
-        assert_eq!(pairs(&writes, &reads, true), [(0, 0, 1), (0, 1, 1), (1, 2, 1)]);
+        assert_eq!(
+            pairs(&writes, &reads, true),
+            [(0, 0, 1), (0, 1, 1), (1, 2, 1)]
+        );
     }
 
     #[test]

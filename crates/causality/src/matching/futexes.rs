@@ -59,9 +59,7 @@ fn possible(waits: &mut (usize, Vec<Waiting>), wake: &FutexOp) -> Vec<usize> {
     let rest = list.iter().enumerate().skip(*first);
     rest.take_while(|(_, w)| w.wait.op.lo <= wake.op.hi)
         .filter(|(_, w)| !w.woken && w.wait.op.hi >= wake.op.lo && w.wait.bits & wake.bits != 0)
-        .filter(|(_, w)| {
-            (w.wait.op.process, w.wait.op.thread) != (wake.op.process, wake.op.thread)
-        })
+        .filter(|(_, w)| (w.wait.op.process, w.wait.op.thread) != (wake.op.process, wake.op.thread))
         .map(|(i, _)| i)
         .collect()
 }
@@ -148,10 +146,9 @@ mod tests {
             address: 1,
         };
         let mut found = Vec::new();
-        pair(
-            [(futex, FutexOps { waits, wakes })].into(),
-            |wake, wait| found.push((wake.lo, wait.lo)),
-        );
+        pair([(futex, FutexOps { waits, wakes })].into(), |wake, wait| {
+            found.push((wake.lo, wait.lo))
+        });
         found
     }
 

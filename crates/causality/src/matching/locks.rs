@@ -60,10 +60,7 @@ pub(crate) fn pair(mut ops: Vec<LockOp>, mut emit: impl FnMut(&Op, &Op)) {
                 }
             }
             if !exclusive && (old.exclusive || lock.mode == LockMode::Free) {
-                let range = (
-                    old.range.0.max(lock.range.0),
-                    old.range.1.min(lock.range.1),
-                );
+                let range = (old.range.0.max(lock.range.0), old.range.1.min(lock.range.1));
                 released.push(Release {
                     op: lock.op,
                     lock: Lock { range, ..old },

@@ -37,9 +37,8 @@ pub(crate) fn pair(
         let Some((recv, key)) = recvs.get(r) else {
             continue;
         };
-        let possible = |s: usize| {
-            sends.get(s).is_some_and(|(send, _)| send.lo <= recv.hi) && fits(s, r)
-        };
+        let possible =
+            |s: usize| sends.get(s).is_some_and(|(send, _)| send.lo <= recv.hi) && fits(s, r);
         let mut found = None;
         if let Some(list) = alike.get_mut(&(key.len, key.hash)).filter(|_| !key.vague) {
             while list.front().is_some_and(|s| taken.get(*s) == Some(&true)) {

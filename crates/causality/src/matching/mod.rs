@@ -16,8 +16,8 @@ use recording::sockaddr::Address;
 
 use crate::channel::ChannelKind;
 use crate::link::{EventId, Kind, Link};
-use crate::world::World;
 use crate::world::objects::{Destination, Flow, Key, Op, Socket};
+use crate::world::{World, calls};
 use stream::{Contents, Overlap};
 
 /// Of a receive whose bytes are needed to tell its sends apart, so many are
@@ -29,6 +29,7 @@ fn link(kind: Kind, cause: &Op, effect: &Op, channel: Option<u32>, amount: u64) 
         cause: EventId::new(cause.process, cause.first.into()),
         effect: EventId::new(effect.process, effect.last.into()),
         thread: effect.thread,
+        cause_thread: Some(cause.thread),
         kind,
         channel,
         amount,
@@ -68,11 +69,16 @@ pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u
                 };
                 let sends = list(&channel.sends, &channel.sent_keys);
                 let recvs = list(&channel.recvs, &channel.received_keys);
-                mailbox::pair(&sends, &recvs, |_, _| true, |s, r| {
-                    if let (Some((s, _)), Some((r, _))) = (sends.get(s), recvs.get(r)) {
-                        links.push(link(Kind::Message, s, r, number, r.amount));
-                    }
-                });
+                mailbox::pair(
+                    &sends,
+                    &recvs,
+                    |_, _| true,
+                    |s, r| {
+                        if let (Some((s, _)), Some((r, _))) = (sends.get(s), recvs.get(r)) {
+                            links.push(link(Kind::Message, s, r, number, r.amount));
+                        }
+                    },
+                );
             }
             _ => {}
         }
@@ -118,6 +124,7 @@ pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u
             cause: EventId::new(cause.0, cause.1.into()),
             effect: EventId::new(effect.process, effect.last.into()),
             thread: effect.thread,
+            cause_thread: None,
             kind,
             channel: None,
             amount: 0,
@@ -218,9 +225,16 @@ fn contents(recording: &Recording, world: &World<'_>, channels: &[usize]) -> Con
             }
             left -= 1;
             // Both kinds of vectors and messages are argument 1 as well.
-            if let Some(data) = log.event().and_then(|event| event.argument(1)) {
+            let Some(event) = log.event() else { break };
+            if let Some(data) = event.argument(1) {
                 let kept = data.bytes.get(..CONTENT_MAX).unwrap_or(data.bytes);
-                contents.insert((place, number), kept.to_vec());
+                // The digest of a vector is of its pieces, which nobody knows.
+                let whole = matches!(event.nr, calls::nr::WRITE | calls::nr::SENDTO);
+                let content = stream::Content {
+                    bytes: kept.to_vec(),
+                    digest: data.digest.filter(|_| whole),
+                };
+                contents.insert((place, number), content);
             }
         }
     }
@@ -296,16 +310,22 @@ fn link_stream(
     }
     let mut took: Vec<(bool, Overlap)> = Vec::new();
     let notes = !fed.is_empty() || pieces.keys().any(|key| key.0 == number);
-    stream::pair(&sends, &send_order, &channel.recvs, &order.recvs, |overlap| {
-        if let (Some(send), Some(recv)) =
-            (sends.get(overlap.send), channel.recvs.get(overlap.recv))
-        {
-            links.push(link(Kind::Message, send, recv, Some(number), overlap.len));
-        }
-        if notes {
-            took.push((false, overlap));
-        }
-    });
+    stream::pair(
+        &sends,
+        &send_order,
+        &channel.recvs,
+        &order.recvs,
+        |overlap| {
+            if let (Some(send), Some(recv)) =
+                (sends.get(overlap.send), channel.recvs.get(overlap.recv))
+            {
+                links.push(link(Kind::Message, send, recv, Some(number), overlap.len));
+            }
+            if notes {
+                took.push((false, overlap));
+            }
+        },
+    );
     if !channel.peeks.is_empty() {
         peeks(channel, &sends, &send_order, &order.recvs, |overlap| {
             if let (Some(send), Some(peek)) =
@@ -406,17 +426,22 @@ fn terminals(world: &World<'_>, pty: &crate::world::objects::Pty, links: &mut Ve
         recvs: &up.recvs,
         received: seen,
     };
-    terminal::pair(&pty.modes, &down_side, &up_side, |to_down, send, from_down, recv, bytes| {
-        let sends = if from_down { &down.sends } else { &up.sends };
-        let (recvs, number) = if to_down {
-            (&down.recvs, down_number)
-        } else {
-            (&up.recvs, up_number)
-        };
-        if let (Some(send), Some(recv)) = (sends.get(send), recvs.get(recv)) {
-            links.push(link(Kind::Message, send, recv, Some(number), bytes));
-        }
-    });
+    terminal::pair(
+        &pty.modes,
+        &down_side,
+        &up_side,
+        |to_down, send, from_down, recv, bytes| {
+            let sends = if from_down { &down.sends } else { &up.sends };
+            let (recvs, number) = if to_down {
+                (&down.recvs, down_number)
+            } else {
+                (&up.recvs, up_number)
+            };
+            if let (Some(send), Some(recv)) = (sends.get(send), recvs.get(recv)) {
+                links.push(link(Kind::Message, send, recv, Some(number), bytes));
+            }
+        },
+    );
 }
 
 /// Sockets that share a place where datagrams arrive.
@@ -575,7 +600,10 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
             channel.recvs.push(message.op);
         }
     }
-    world.flows = flows.into_iter().map(|((from, to), c)| (c, from, to)).collect();
+    world.flows = flows
+        .into_iter()
+        .map(|((from, to), c)| (c, from, to))
+        .collect();
 }
 
 /// The channel of datagrams between two sockets.

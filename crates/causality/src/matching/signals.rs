@@ -16,10 +16,7 @@ const SIGKILL: u32 = 9;
 
 /// Pairs kills with arrivals, and the ends of children with who learnt of
 /// them: calls `emit` with cause and effect.
-pub(crate) fn pair(
-    world: &World<'_>,
-    mut emit: impl FnMut(Kind, (u32, u32), &Op),
-) {
+pub(crate) fn pair(world: &World<'_>, mut emit: impl FnMut(Kind, (u32, u32), &Op)) {
     let mut by_sender: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
     let mut by_signal: HashMap<u32, Vec<usize>> = HashMap::new();
     let mut order: Vec<usize> = (0..world.kills.len()).collect();
@@ -48,7 +45,10 @@ pub(crate) fn pair(
                 };
                 let found = list.into_iter().flatten().find(|i| {
                     !used.contains(&(**i, arrival.op.process))
-                        && world.kills.get(**i).is_some_and(|kill| reaches(kill, arrival))
+                        && world
+                            .kills
+                            .get(**i)
+                            .is_some_and(|kill| reaches(kill, arrival))
                 });
                 if let Some((i, kill)) = found.and_then(|i| Some((i, world.kills.get(*i)?))) {
                     used.insert((*i, arrival.op.process));
@@ -91,7 +91,9 @@ pub(crate) fn pair(
 
 fn reaches(kill: &Kill, arrival: &Arrival) -> bool {
     kill.op.lo <= arrival.op.hi
-        && kill.target.is_none_or(|target| target == arrival.op.process)
+        && kill
+            .target
+            .is_none_or(|target| target == arrival.op.process)
         && (!arrival.handled || kill.thread.is_none_or(|thread| thread == arrival.op.thread))
         && match (arrival.code, kill.value) {
             (SI_QUEUE, Some(value)) => value == arrival.value,

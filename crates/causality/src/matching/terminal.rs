@@ -46,7 +46,14 @@ fn bytes_of<'d>(send: usize, op: &Op, data: &'d [u8]) -> impl Iterator<Item = By
 }
 
 /// What the terminal's reader will see of a send by its master.
-fn typed(send: usize, op: &Op, data: &[u8], modes: [u32; 3], line: &mut Vec<Byte>, out: &mut Vec<Byte>) {
+fn typed(
+    send: usize,
+    op: &Op,
+    data: &[u8],
+    modes: [u32; 3],
+    line: &mut Vec<Byte>,
+    out: &mut Vec<Byte>,
+) {
     let [input, _, local] = modes;
     for mut byte in bytes_of(send, op, data) {
         if let Some(mut c) = byte.value {
@@ -153,7 +160,11 @@ fn echoed(send: usize, op: &Op, data: &[u8], modes: [u32; 3], out: &mut Vec<Byte
 /// Takes `data` off a queue, and tells the sends it came from. Unknown bytes
 /// are whatever is read; where a program's output is longer than what was kept
 /// its newlines grow.
-fn take(queues: &mut [std::collections::VecDeque<Byte>], data: &[u8], grows: bool) -> Vec<(usize, usize, u64)> {
+fn take(
+    queues: &mut [std::collections::VecDeque<Byte>],
+    data: &[u8],
+    grows: bool,
+) -> Vec<(usize, usize, u64)> {
     let mut found: Vec<(usize, usize, u64)> = Vec::new();
     let mut inside = None;
     for (at, c) in data.iter().enumerate() {
@@ -165,7 +176,8 @@ fn take(queues: &mut [std::collections::VecDeque<Byte>], data: &[u8], grows: boo
         };
         // A send is printed in one piece.
         let same = |q: usize, queue: &std::collections::VecDeque<Byte>| {
-            inside.is_some_and(|(iq, send)| iq == q && queue.front().is_some_and(|b| b.send == send))
+            inside
+                .is_some_and(|(iq, send)| iq == q && queue.front().is_some_and(|b| b.send == send))
         };
         let chosen = queues
             .iter()
@@ -183,7 +195,10 @@ fn take(queues: &mut [std::collections::VecDeque<Byte>], data: &[u8], grows: boo
             queue.pop_front();
         }
         inside = Some((q, byte.send));
-        match found.iter_mut().find(|(fq, send, _)| (*fq, *send) == (q, byte.send)) {
+        match found
+            .iter_mut()
+            .find(|(fq, send, _)| (*fq, *send) == (q, byte.send))
+        {
             Some(entry) => entry.2 += 1,
             None => found.push((q, byte.send, 1)),
         }
@@ -271,9 +286,17 @@ mod tests {
         let seen = [b"ab\r\nok\r\nx\x08 \x08c\r\n".to_vec()];
         let ops = |list: &[Vec<u8>], from: u64| -> Vec<Op> {
             let times = from..;
-            list.iter().zip(times).map(|(d, t)| op(t, d.len())).collect()
+            list.iter()
+                .zip(times)
+                .map(|(d, t)| op(t, d.len()))
+                .collect()
         };
-        let (ts, rs, ps, ss) = (ops(&typed, 1), ops(&read, 10), ops(&printed, 2), ops(&seen, 20));
+        let (ts, rs, ps, ss) = (
+            ops(&typed, 1),
+            ops(&read, 10),
+            ops(&printed, 2),
+            ops(&seen, 20),
+        );
         let down = Side {
             sends: &ts,
             sent: &typed,

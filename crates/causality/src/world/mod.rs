@@ -20,7 +20,7 @@ mod terminals;
 mod transfers;
 mod waits;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use protocol::record::{begin, kind, tag};
 use recording::sockaddr::Address;
@@ -31,8 +31,8 @@ use crate::link::{EventId, Kind, Link};
 use calls::nr;
 use objects::*;
 use tables::{Files, Slot, Table};
-pub(crate) use waits::{LONG, Wait};
 pub use waits::WaitFor;
+pub(crate) use waits::{LONG, Wait};
 
 /// A call that has begun and not returned.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,19 @@ struct ThreadState {
     /// The event that made it, until its first one is seen.
     made_by: Option<u32>,
     comm: Option<String>,
+    /// Its first event, and the one at which it ended.
+    born: Option<u32>,
+    died: Option<u32>,
+}
+
+/// A call that was two events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub process: u32,
+    pub thread: u32,
+    pub first: u32,
+    pub last: u32,
+    pub nr: u32,
 }
 
 /// Bytes that went from one channel to another inside the kernel.
@@ -95,6 +108,11 @@ pub(crate) struct World<'r> {
     pids: HashMap<u32, Vec<(u64, u32)>>,
     tids: HashMap<u32, Vec<(u64, u32, u32)>>,
     tables: Vec<Table>,
+    /// What children get whose first event was not seen yet, by the event that
+    /// makes them.
+    births: HashMap<(u32, u32), processes::Birth>,
+    /// Events whose children were seen.
+    begun: HashSet<(u32, u32)>,
     pub files: Files,
     pub channels: Vec<Chan>,
     pub sockets: Vec<Socket>,
@@ -105,7 +123,9 @@ pub(crate) struct World<'r> {
     /// Channels of datagrams, with the sockets they go from and to.
     pub flows: Vec<(u32, u32, Option<u32>)>,
     pub terminals: Vec<Pty>,
-    fifos: HashMap<(u64, u64), u32>,
+    /// By device and inode: the channel, and when the last who had it open
+    /// closed it.
+    fifos: HashMap<(u64, u64), (u32, Option<u64>)>,
     pub timers: Vec<Timer>,
     epolls: Vec<Vec<(i32, u32)>>,
     paths: HashMap<Vec<u8>, u32>,
@@ -123,6 +143,7 @@ pub(crate) struct World<'r> {
     vforks: Vec<(u32, Op)>,
     pub forwards: Vec<Forward>,
     pub links: Vec<Link>,
+    pub calls: Vec<Call>,
     pub waits: Vec<Wait>,
     pub polls: Vec<u32>,
 }
@@ -154,6 +175,8 @@ impl<'r> World<'r> {
             pids,
             tids: HashMap::new(),
             tables: Vec::new(),
+            births: HashMap::new(),
+            begun: HashSet::new(),
             files: Files::default(),
             channels: Vec::new(),
             sockets: Vec::new(),
@@ -180,6 +203,7 @@ impl<'r> World<'r> {
             vforks: Vec::new(),
             forwards: Vec::new(),
             links: Vec::new(),
+            calls: Vec::new(),
             waits: Vec::new(),
             polls: Vec::new(),
         }
@@ -206,12 +230,30 @@ impl<'r> World<'r> {
     /// The names that threads gave themselves.
     pub fn comms(&self) -> impl Iterator<Item = (u32, u32, &str)> {
         let places = 0u32..;
-        self.processes.iter().zip(places).flat_map(|(process, place)| {
-            let threads = process.threads.iter().zip(0u32..);
-            threads.filter_map(move |(thread, number)| {
-                Some((place, number, thread.comm.as_deref()?))
+        self.processes
+            .iter()
+            .zip(places)
+            .flat_map(|(process, place)| {
+                let threads = process.threads.iter().zip(0u32..);
+                threads.filter_map(move |(thread, number)| {
+                    Some((place, number, thread.comm.as_deref()?))
+                })
             })
-        })
+    }
+
+    /// The threads of a process: number, first event, the one at which it
+    /// ended.
+    pub fn threads(&self, place: u32) -> impl Iterator<Item = (u32, u32, Option<u32>)> {
+        let threads = self.proc(place).map_or(&[][..], |p| p.threads.as_slice());
+        threads
+            .iter()
+            .zip(0u32..)
+            .filter_map(|(thread, number)| Some((number, thread.born?, thread.died)))
+    }
+
+    /// Whether a process is known to have ended.
+    pub fn has_ended(&self, place: u32) -> bool {
+        self.proc(place).is_some_and(|process| process.ended)
     }
 
     /// How many threads a process had.
@@ -262,6 +304,7 @@ impl<'r> World<'r> {
             cause: EventId::new(cause.0, cause.1.into()),
             effect: EventId::new(effect.process, effect.last.into()),
             thread: effect.thread,
+            cause_thread: None,
             kind,
             channel: None,
             amount: 0,
@@ -289,9 +332,9 @@ impl<'r> World<'r> {
             } => (read.then_some(channel), write.then_some(channel)),
             What::Socket(socket) => {
                 let connected = self.sockets.get(socket as usize).and_then(|s| s.connection);
-                match connected.and_then(|(c, side)| {
-                    Some((self.connections.get(c as usize)?.channels, side))
-                }) {
+                match connected
+                    .and_then(|(c, side)| Some((self.connections.get(c as usize)?.channels, side)))
+                {
                     Some(([out, back], 0)) => (Some(back), Some(out)),
                     Some(([out, back], _)) => (Some(out), Some(back)),
                     None => (None, None),
@@ -385,12 +428,12 @@ impl<'r> World<'r> {
         }
         match what {
             What::Pipe { channel, .. } => {
-                // A FIFO that nobody has open begins anew.
                 let unused = self
                     .channel(channel)
                     .is_some_and(|c| c.readers == 0 && c.writers == 0);
-                if unused {
-                    self.fifos.retain(|_, fifo| *fifo != channel);
+                let fifo = self.fifos.values_mut().find(|fifo| fifo.0 == channel);
+                if let Some(fifo) = fifo.filter(|_| unused) {
+                    fifo.1 = Some(op.hi);
                 }
             }
             What::Socket(socket) => self.socket_closed(op, socket),
@@ -456,6 +499,9 @@ impl<'r> World<'r> {
             process.last = number;
             process.last_time = event.time;
         }
+        if let Some(thread) = self.thread_mut(place, event.thread) {
+            thread.born.get_or_insert(number);
+        }
         let mut op = Op {
             process: place,
             thread: event.thread,
@@ -490,6 +536,13 @@ impl<'r> World<'r> {
                 if let Some(pending) = pending {
                     op.first = pending.first;
                     op.lo = pending.lo;
+                    self.calls.push(Call {
+                        process: place,
+                        thread: event.thread,
+                        first: pending.first,
+                        last: number,
+                        nr: event.nr as u32,
+                    });
                     self.note_wait(op, &pending, Some(number));
                 }
                 self.done(op, event, pending);
@@ -530,6 +583,7 @@ impl<'r> World<'r> {
                     process.exec = Some(op);
                 }
             }
+            nr::CLONE | nr::FORK | nr::VFORK => self.about_to_fork(op, event.args[0], event.nr),
             nr::EXIT => self.thread_ends(op),
             nr::EXIT_GROUP => self.process_ends(op),
             _ => {}
@@ -617,7 +671,11 @@ impl<'r> World<'r> {
                 }
             }
             nr::SIGNALFD | nr::SIGNALFD4 if args[0] as u32 as i32 == -1 => {
-                let flags = if event.nr == nr::SIGNALFD4 { args[3] } else { 0 };
+                let flags = if event.nr == nr::SIGNALFD4 {
+                    args[3]
+                } else {
+                    0
+                };
                 self.make(op, result, What::Signals, flags & CLOEXEC != 0);
             }
             nr::EPOLL_CREATE | nr::EPOLL_CREATE1 => {
@@ -671,15 +729,19 @@ impl<'r> World<'r> {
                 }
             }
             nr::PRCTL if args[0] == 15 => {
-                let name = event.argument(1).map(|name| {
-                    String::from_utf8_lossy(calls::text(name.bytes)).into_owned()
-                });
+                let name = event
+                    .argument(1)
+                    .map(|name| String::from_utf8_lossy(calls::text(name.bytes)).into_owned());
                 if let Some(thread) = self.thread_mut(op.process, op.thread) {
                     thread.comm = name;
                 }
             }
             nr::WAIT4 | nr::WAITID => self.waited_for(op, event),
-            nr::KILL | nr::TKILL | nr::TGKILL | nr::RT_SIGQUEUEINFO | nr::RT_TGSIGQUEUEINFO
+            nr::KILL
+            | nr::TKILL
+            | nr::TGKILL
+            | nr::RT_SIGQUEUEINFO
+            | nr::RT_TGSIGQUEUEINFO
             | nr::PIDFD_SEND_SIGNAL => self.killed(op, event, file),
             nr::RT_SIGTIMEDWAIT => self.signal_taken(op, event),
             nr::ALARM | nr::SETITIMER | nr::TIMER_SETTIME => self.alarms.push(op),
@@ -791,7 +853,11 @@ impl<'r> World<'r> {
             (None, None) => Vec::new(),
         };
         let identity = event.blob(tag::IDENTITY).map(|blob| blob.bytes);
-        let word = |at| identity.and_then(|bytes| calls::word(bytes, at)).unwrap_or(0);
+        let word = |at| {
+            identity
+                .and_then(|bytes| calls::word(bytes, at))
+                .unwrap_or(0)
+        };
         let (read, write) = match flags & 3 {
             0 => (true, false),
             1 => (false, true),
@@ -810,15 +876,17 @@ impl<'r> World<'r> {
         let file = match word(16) & 0o170000 {
             FIFO => {
                 let key = (word(0), word(8));
-                let channel = match self.fifos.get(&key) {
-                    Some(channel) => *channel,
-                    None => {
+                // One that nobody has open begins anew; but whoever is about
+                // to open it when the last one closes it finds what is in it.
+                let known = self.fifos.get(&key).copied();
+                let channel = match known {
+                    Some((channel, closed)) if closed.is_none_or(|at| op.lo <= at) => channel,
+                    _ => {
                         let name = String::from_utf8_lossy(&path).into_owned();
-                        let channel = self.make_pipe(&name);
-                        self.fifos.insert(key, channel);
-                        channel
+                        self.make_pipe(&name)
                     }
                 };
+                self.fifos.insert(key, (channel, None));
                 self.open_pipe(channel, read, write)
             }
             CHAR => match self.opened_terminal(op, &path, flags) {

@@ -141,10 +141,20 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// It came from outside, and its channels once it is used.
-    Outside { input: u32, output: u32 },
-    Pipe { channel: u32, read: bool, write: bool },
+    Outside {
+        input: u32,
+        output: u32,
+    },
+    Pipe {
+        channel: u32,
+        read: bool,
+        write: bool,
+    },
     Socket(u32),
-    Terminal { pty: u32, master: bool },
+    Terminal {
+        pty: u32,
+        master: bool,
+    },
     Counter(u32),
     Timer(u32),
     Signals,

@@ -27,12 +27,7 @@ struct Halves {
 
 impl Tuples {
     /// A connection was begun: its other half, if that was seen before.
-    pub fn connected(
-        &mut self,
-        tuple: Tuple,
-        half: Half,
-        listener: Option<u32>,
-    ) -> Option<Half> {
+    pub fn connected(&mut self, tuple: Tuple, half: Half, listener: Option<u32>) -> Option<Half> {
         let halves = self.0.entry(tuple).or_default();
         let at = halves
             .accepted

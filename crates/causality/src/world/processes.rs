@@ -7,13 +7,57 @@ use recording::event::Child;
 use super::World;
 use super::calls::{self, half, nr, word};
 use super::objects::*;
+use super::tables::Table;
 use crate::link::Kind;
 
-const CLONE_VM: u64 = 0x100;
 const CLONE_FILES: u64 = 0x400;
+const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 
+/// What a child has from its parent.
+#[derive(Debug, Default)]
+pub(super) struct Birth {
+    table: Table,
+    /// It shares its parent's descriptors, now and later.
+    shared_table: Option<usize>,
+    cwd: Vec<u8>,
+    memory: Vec<(u64, u64, u32, u64)>,
+    terminal: Option<u32>,
+}
+
 impl World<'_> {
+    /// Keeps what a child will have: its first event may come late, when its
+    /// parent has closed and opened other things.
+    pub(super) fn about_to_fork(&mut self, op: Op, flags: u64, number: u64) {
+        let flags = if number == nr::CLONE { flags } else { 0 };
+        let key = (op.process, op.first);
+        if flags & CLONE_THREAD != 0 || self.begun.contains(&key) {
+            return;
+        }
+        let birth = self.birth(op.process, flags & CLONE_FILES != 0);
+        for (_, slot) in birth.table.used() {
+            self.files.carry(slot.file);
+        }
+        self.births.insert(key, birth);
+    }
+
+    fn birth(&mut self, parent: u32, shares_table: bool) -> Birth {
+        let table = match self.table(parent) {
+            Some(table) if !shares_table => table.clone(),
+            _ => Table::default(),
+        };
+        let Some(old) = self.proc(parent) else {
+            return Birth::default();
+        };
+        Birth {
+            table,
+            shared_table: shares_table.then_some(old.table),
+            cwd: old.cwd.clone(),
+            memory: old.shared.clone(),
+            terminal: old.terminal,
+        }
+    }
+
     /// A forked process begins: with its parent's descriptors, as they were.
     pub(super) fn born(&mut self, op: Op, event: &Event<'_>) {
         let Some(parent) = self.places.get(&(event.value(1) as u32)).copied() else {
@@ -21,38 +65,37 @@ impl World<'_> {
         };
         let by = u32::try_from(event.value(2)).unwrap_or(u32::MAX);
         self.link(Kind::Fork, (parent, by), &op);
-        let Some(old) = self.proc(parent) else { return };
-        let (cwd, shared, terminal) = (old.cwd.clone(), old.shared.clone(), old.terminal);
-        let calls = old.threads.iter().flat_map(|thread| &thread.pending);
-        let made = calls.filter(|pending| pending.first == by).next_back();
-        let flags = match made {
-            Some(pending) if pending.nr == nr::CLONE => pending.args[0],
-            Some(pending) if pending.nr == nr::VFORK => CLONE_VM,
-            _ => 0,
+        let kept = self.births.remove(&(parent, by));
+        let carried = kept.is_some();
+        let birth = match kept {
+            Some(birth) => birth,
+            None => self.birth(parent, false),
         };
-        let shares_table = flags & CLONE_FILES != 0;
-        let frees = made.map(|_| (parent, by));
-        let table = match self.table(parent) {
-            Some(table) => table.clone(),
-            None => return,
-        };
-        let parent_table = self.proc(parent).map_or(usize::MAX, |p| p.table);
-        let used: Vec<u32> = table.used().map(|(_, slot)| slot.file).collect();
-        let at = if shares_table {
-            parent_table
-        } else {
-            for file in used {
-                self.files.hold(file, op.process, op.last);
+        self.begun.insert((parent, by));
+        let waits = self.proc(parent).is_some_and(|old| {
+            let mut calls = old.threads.iter().flat_map(|thread| &thread.pending);
+            calls.any(|pending| pending.first == by)
+        });
+        let files: Vec<u32> = birth.table.used().map(|(_, slot)| slot.file).collect();
+        for file in files {
+            self.files.hold(file, op.process, op.last);
+            if carried {
+                self.files.arrive(file);
             }
-            self.tables.push(table);
-            self.tables.len() - 1
+        }
+        let at = match birth.shared_table {
+            Some(at) => at,
+            None => {
+                self.tables.push(birth.table);
+                self.tables.len() - 1
+            }
         };
         if let Some(process) = self.proc_mut(op.process) {
             process.table = at;
-            process.cwd = cwd;
-            process.shared = shared;
-            process.terminal = terminal;
-            process.frees = frees;
+            process.cwd = birth.cwd;
+            process.shared = birth.memory;
+            process.terminal = birth.terminal;
+            process.frees = waits.then_some((parent, by));
         }
     }
 
@@ -73,7 +116,10 @@ impl World<'_> {
                     thread.made_by = Some(op.first);
                 }
             }
-            Some(Child::Process(number)) if op.first != op.last => {
+            Some(Child::Process(_)) if op.first == op.last => {
+                self.about_to_fork(op, event.args[0], event.nr);
+            }
+            Some(Child::Process(number)) => {
                 // A vfork is over when the child is on its own.
                 let child = self.places.get(&number).copied();
                 if let Some(child) = child.and_then(|child| self.proc(child))
@@ -157,6 +203,7 @@ impl World<'_> {
         let Some(thread) = self.thread_mut(op.process, op.thread) else {
             return;
         };
+        thread.died = Some(op.first);
         let address = std::mem::take(&mut thread.clear_tid);
         if address == 0 {
             return;
@@ -373,7 +420,9 @@ impl World<'_> {
     /// Signals were read from a descriptor.
     pub(super) fn signals_read(&mut self, op: Op, event: &Event<'_>) {
         const SIZE: usize = 128;
-        let Some(data) = event.argument(1) else { return };
+        let Some(data) = event.argument(1) else {
+            return;
+        };
         for info in data.bytes.chunks_exact(SIZE) {
             let at = |at| half(info, at).unwrap_or(0);
             self.arrivals.push(Arrival {
@@ -397,10 +446,12 @@ impl World<'_> {
     /// Where a futex is. Memory that processes share has other addresses in
     /// each.
     fn futex_at(&self, place: u32, address: u64, shared: bool) -> Futex {
-        let mapping = self
-            .proc(place)
-            .filter(|_| shared)
-            .and_then(|p| p.shared.iter().rev().find(|m| (m.0..m.1).contains(&address)));
+        let mapping = self.proc(place).filter(|_| shared).and_then(|p| {
+            p.shared
+                .iter()
+                .rev()
+                .find(|m| (m.0..m.1).contains(&address))
+        });
         match mapping {
             Some((from, _, memory, offset)) => Futex::Shared {
                 memory: *memory,

@@ -98,7 +98,11 @@ impl World<'_> {
         else {
             return;
         };
-        let (out, input) = if side == 0 { (there, back) } else { (back, there) };
+        let (out, input) = if side == 0 {
+            (there, back)
+        } else {
+            (back, there)
+        };
         if let Some(channel) = self.channel(out) {
             channel.writers += 1;
         }
@@ -110,9 +114,7 @@ impl World<'_> {
     /// An address that an event names, as others may know it.
     fn address(&mut self, op: Op, bytes: &[u8]) -> Option<Address> {
         Some(match plain(Address::parse(bytes)?) {
-            Address::UnixPath(path) => {
-                Address::UnixPath(self.absolute(op.process, None, &path))
-            }
+            Address::UnixPath(path) => Address::UnixPath(self.absolute(op.process, None, &path)),
             other => other,
         })
     }
@@ -260,7 +262,10 @@ impl World<'_> {
         let mut found = None;
         for (number, listener) in self.listeners.iter_mut().enumerate() {
             if let Some(at) = listener.waiting.iter().position(own) {
-                found = listener.waiting.get(at).map(|half| (half.connection, number));
+                found = listener
+                    .waiting
+                    .get(at)
+                    .map(|half| (half.connection, number));
                 if !over {
                     listener.waiting.remove(at);
                 }
@@ -547,7 +552,14 @@ impl World<'_> {
     }
 
     /// Descriptors arrive with a message.
-    pub(super) fn take_rights(&mut self, op: Op, control: &[u8], file: u32, peek: bool, flags: u64) {
+    pub(super) fn take_rights(
+        &mut self,
+        op: Op,
+        control: &[u8],
+        file: u32,
+        peek: bool,
+        flags: u64,
+    ) {
         const CMSG_CLOEXEC: u64 = 0x4000_0000;
         let fds = calls::rights(control);
         let Some(first) = fds.len().checked_sub(1).and_then(|_| self.socket(file)) else {

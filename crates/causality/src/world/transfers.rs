@@ -157,11 +157,15 @@ impl World<'_> {
     }
 
     fn output(&mut self, file: u32, op: Op) -> Option<u32> {
-        self.channels_of(file).1.or_else(|| self.outside(file, op, true))
+        self.channels_of(file)
+            .1
+            .or_else(|| self.outside(file, op, true))
     }
 
     fn input(&mut self, file: u32, op: Op) -> Option<u32> {
-        self.channels_of(file).0.or_else(|| self.outside(file, op, false))
+        self.channels_of(file)
+            .0
+            .or_else(|| self.outside(file, op, false))
     }
 
     fn sends(&mut self, op: Op, event: &Event<'_>, file: u32) {
@@ -184,7 +188,9 @@ impl World<'_> {
         };
         match channel.flow {
             Flow::Count(_) => {
-                let value = event.argument(1).and_then(|d| super::calls::word(d.bytes, 0));
+                let value = event
+                    .argument(1)
+                    .and_then(|d| super::calls::word(d.bytes, 0));
                 op.amount = value.unwrap_or(0);
                 if op.amount != 0 {
                     channel.sends.push(op);
@@ -244,7 +250,9 @@ impl World<'_> {
         };
         match channel.flow {
             Flow::Count(_) => {
-                let value = event.argument(1).and_then(|d| super::calls::word(d.bytes, 0));
+                let value = event
+                    .argument(1)
+                    .and_then(|d| super::calls::word(d.bytes, 0));
                 op.amount = value.unwrap_or(0);
                 channel.recvs.push(op);
             }
@@ -267,7 +275,11 @@ impl World<'_> {
                     channel.eofs.push(op);
                     return;
                 }
-                let data = event.argument(1).map(|data| data.bytes).unwrap_or(&[]).to_vec();
+                let data = event
+                    .argument(1)
+                    .map(|data| data.bytes)
+                    .unwrap_or(&[])
+                    .to_vec();
                 channel.recvs.push(op);
                 if let Some(pty) = self.terminals.get_mut(pty as usize)
                     && let Some(list) = pty.data.get_mut(if down { 1 } else { 3 })
@@ -492,7 +504,10 @@ fn messages_in<'a>(event: &Event<'a>) -> Vec<MessageIn<'a>> {
             found
         }
         nr::RECVMSG => {
-            let header = event.blob(tag::HEADER).map(|blob| blob.bytes).unwrap_or(&[]);
+            let header = event
+                .blob(tag::HEADER)
+                .map(|blob| blob.bytes)
+                .unwrap_or(&[]);
             let cut = super::calls::word(header, 16).unwrap_or(0) & MSG_TRUNC != 0;
             vec![MessageIn {
                 len: result,

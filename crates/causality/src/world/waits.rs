@@ -82,16 +82,26 @@ impl World<'_> {
         };
         let args = &pending.args;
         match pending.nr {
-            nr::READ | nr::READV | nr::RECVFROM | nr::RECVMSG | nr::RECVMMSG | nr::PREADV2
-            | nr::SPLICE | nr::TEE => match self.files.what(pending.file) {
+            nr::READ
+            | nr::READV
+            | nr::RECVFROM
+            | nr::RECVMSG
+            | nr::RECVMMSG
+            | nr::PREADV2
+            | nr::SPLICE
+            | nr::TEE => match self.files.what(pending.file) {
                 What::Timer(_) => (WaitFor::Time, true),
                 What::Signals => (WaitFor::Signal, false),
                 _ => (input.map_or(WaitFor::Other, WaitFor::Receive), false),
             },
-            nr::WRITE | nr::WRITEV | nr::SENDTO | nr::SENDMSG | nr::SENDMMSG | nr::PWRITEV2
-            | nr::VMSPLICE | nr::SENDFILE => {
-                (output.map_or(WaitFor::Other, WaitFor::Send), false)
-            }
+            nr::WRITE
+            | nr::WRITEV
+            | nr::SENDTO
+            | nr::SENDMSG
+            | nr::SENDMMSG
+            | nr::PWRITEV2
+            | nr::VMSPLICE
+            | nr::SENDFILE => (output.map_or(WaitFor::Other, WaitFor::Send), false),
             nr::ACCEPT | nr::ACCEPT4 => (WaitFor::Connection, false),
             nr::CONNECT => (WaitFor::Accept, false),
             nr::WAIT4 | nr::WAITID => (WaitFor::Child, false),

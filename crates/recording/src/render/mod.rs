@@ -302,7 +302,10 @@ impl<'r> Renderer<'r> {
         match event.child() {
             Some(Child::Process(number)) => put("child", json!(self.process_name(number))),
             Some(Child::Thread(number)) => {
-                put("child_thread", json!(self.thread_name(event, number.into())));
+                put(
+                    "child_thread",
+                    json!(self.thread_name(event, number.into())),
+                );
             }
             None => {}
         }
@@ -336,7 +339,10 @@ impl<'r> Renderer<'r> {
                 shown
             }
             kind::THREAD_START => vec![
-                ("thread", Value::Name(self.thread_name(event, event.value(0)))),
+                (
+                    "thread",
+                    Value::Name(self.thread_name(event, event.value(0))),
+                ),
                 ("tid", Value::Uint(event.value(1))),
                 ("start", Value::Hex(event.value(2))),
                 ("by", Value::Name(self.thread_name(event, event.value(3)))),
