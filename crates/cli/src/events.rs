@@ -1,16 +1,20 @@
 //! `mw events`: the events of a recording, one line each.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use protocol::syscall::Type;
 use recording::process::thread_number;
 use recording::render::{Limits, Renderer};
-use recording::{Event, Process, Recording, Timeline, thread_name};
+use recording::{Event, Phase, Process, Recording, Timeline};
 
+use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style, date, seconds};
 use crate::select::Positional;
-use crate::suggest::nearest;
+use crate::why::link_object;
+use ::events::{Matcher, nearest};
+use causality::{EventId, History, Kind};
 
 /// Show the events of a recording, in order of time, one line each.
 #[derive(clap::Args)]
@@ -30,6 +34,15 @@ pub struct Cmd {
     /// Only events of these types (send, recv, connect, accept, open, ...)
     #[arg(long = "type", value_name = "TYPE,...", value_delimiter = ',')]
     types: Vec<String>,
+
+    /// Only events that fit this pattern, like `send and bytes ~ "GET"` (see
+    /// docs/patterns.md)
+    #[arg(long = "where", short = 'w', value_name = "PATTERN")]
+    pattern: Option<String>,
+
+    /// Do not show the events' links (which takes an index of the recording)
+    #[arg(long)]
+    no_links: bool,
 
     /// Begin at this event (NAME:NUMBER) or time (1.5s, 20ms)
     #[arg(long, value_name = "WHERE")]
@@ -58,10 +71,19 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let pattern = self.pattern.as_deref().map(causes::pattern).transpose()?;
         let recording = self.recording.open()?;
+        // Names of threads and links are in the index.
+        let indexed = !self.no_links || pattern.is_some() || !self.thread.is_empty();
+        let history = indexed.then(|| causes::open(&recording)).transpose()?;
+        let matcher = match (pattern, &history) {
+            (Some(pattern), Some(history)) => Some(Matcher::new(pattern, history)),
+            _ => None,
+        };
+        let links = history.as_ref().filter(|_| !self.no_links).map(Links::new);
         let processes = select_processes(&recording, &self.process)?;
         let filter = Filter {
-            threads: threads(&self.thread)?,
+            threads: threads(&recording, history.as_ref(), &self.thread)?,
             types: types(&self.types)?,
             from: bound(self.from.as_deref(), "--from", &recording, &processes)?,
             to: bound(self.to.as_deref(), "--to", &recording, &processes)?,
@@ -85,12 +107,27 @@ impl Cmd {
                 break;
             }
             renderer.before(&event);
-            if filter.takes(&event, &renderer) {
+            if filter.takes(&recording, &event, &renderer)
+                && matcher
+                    .as_ref()
+                    .is_none_or(|matcher| matcher.fits(&event, &renderer))
+            {
                 if self.json {
                     let limit = self.strings.unwrap_or(usize::MAX);
-                    out.line(&renderer.json(&event, limit).to_string())?;
+                    let mut object = renderer.json(&event, limit);
+                    if let Some(links) = &links {
+                        links.add_to(&event, &mut object);
+                    }
+                    out.line(&object.to_string())?;
                 } else {
-                    let line = columns.line(&recording, &renderer, &event, &out);
+                    let mut line = columns.line(&recording, &renderer, &event, &out);
+                    if let Some(links) = &links {
+                        let text = links.text(&event);
+                        if !text.is_empty() {
+                            line.push_str("  ");
+                            line.push_str(&out.paint(Style::Dim, &text));
+                        }
+                    }
                     out.line(&line)?;
                 }
                 left -= 1;
@@ -139,7 +176,7 @@ impl Columns {
                 Style::Numbered(event.process),
                 &format!("{name:<0$}", self.event)
             ),
-            thread_name(event.thread),
+            recording.thread_name(event.process, event.thread),
             out.paint(style, &text)
         )
     }
@@ -158,14 +195,14 @@ enum Bound {
 }
 
 struct Filter {
-    threads: Vec<u32>,
+    threads: Vec<String>,
     types: Vec<Type>,
     from: Option<Bound>,
     to: Option<Bound>,
 }
 
 impl Filter {
-    fn takes(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+    fn takes(&self, recording: &Recording, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
         let after = match self.from {
             None => true,
             Some(Bound::Time(time)) => event.time >= time,
@@ -182,8 +219,16 @@ impl Filter {
         };
         after
             && before
-            && (self.threads.is_empty() || self.threads.contains(&event.thread))
+            && self.is_thread(recording, event)
             && (self.types.is_empty() || self.types.contains(&renderer.type_of(event)))
+    }
+
+    fn is_thread(&self, recording: &Recording, event: &Event<'_>) -> bool {
+        self.threads.is_empty()
+            || self
+                .threads
+                .iter()
+                .any(|name| recording.thread_named(event.process, name) == Some(event.thread))
     }
 
     /// Whether this and all later events are behind the end.
@@ -205,7 +250,7 @@ fn select_processes<'r>(
     }
     for name in wanted {
         if !all.iter().any(|p| p.name == *name || p.program == *name) {
-            return Err(unknown_process(recording, name));
+            return Err(causes::unknown_process(recording, name));
         }
     }
     let chosen = all
@@ -214,33 +259,125 @@ fn select_processes<'r>(
     Ok(chosen.collect())
 }
 
-/// There is no process of that name: what there is instead.
-pub fn unknown_process(recording: &Recording, name: &str) -> Failure {
-    let names = || {
-        recording
-            .processes()
-            .iter()
-            .map(|process| process.name.as_str())
+fn threads(
+    recording: &Recording,
+    history: Option<&History<'_>>,
+    names: &[String],
+) -> Result<Vec<String>, Failure> {
+    let own: Vec<String> = history.map_or(Vec::new(), |history| {
+        let all = history.thread_names().into_iter();
+        all.filter_map(|(place, thread, _)| {
+            Some(recording.thread_name(history.process(place)?.number, thread))
+        })
+        .collect()
+    });
+    let given = || {
+        let all = recording.names().threads.values();
+        all.flat_map(|threads| threads.values().cloned())
     };
-    let failure = Failure::new(format!("the recording has no process `{name}`"));
-    match nearest(name, names()) {
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None if names().count() <= 8 => {
-            let names: Vec<_> = names().collect();
-            failure.hint(format!("its processes are {}", names.join(", ")))
+    for name in names {
+        if thread_number(name).is_none() && !own.contains(name) && !given().any(|n| n == *name) {
+            let failure = Failure::new(format!("`{name}` is not a thread"));
+            return Err(match nearest(name, own.iter().map(String::as_str)) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => failure.hint("threads are called main-0, thread-1, thread-2, ..."),
+            });
         }
-        None => failure.hint("`mw ps` lists them"),
     }
+    Ok(names.to_vec())
 }
 
-fn threads(names: &[String]) -> Result<Vec<u32>, Failure> {
-    let number = |name: &String| {
-        thread_number(name).ok_or_else(|| {
-            Failure::new(format!("`{name}` is not a thread"))
-                .hint("threads are called main-0, thread-1, thread-2, ...")
-        })
-    };
-    names.iter().map(number).collect()
+/// The links of events, for a list of them.
+struct Links<'h, 'r> {
+    history: &'h History<'r>,
+    places: HashMap<u32, u32>,
+}
+
+impl<'h, 'r> Links<'h, 'r> {
+    fn new(history: &'h History<'r>) -> Links<'h, 'r> {
+        let processes = history.recording().processes().iter();
+        let places = processes.zip(0u32..).map(|(p, place)| (p.number, place));
+        Links {
+            history,
+            places: places.collect(),
+        }
+    }
+
+    fn id(&self, event: &Event<'_>) -> EventId {
+        let place = self.places.get(&event.process).copied();
+        EventId::new(place.unwrap_or(u32::MAX), event.number)
+    }
+
+    /// Whether what an event received came from outside the program, or what
+    /// it sent went there.
+    fn outside(&self, id: EventId) -> (bool, bool) {
+        let mut found = (false, false);
+        for used in self.history.uses(id) {
+            let Some(channel) = self.history.channel(used.channel) else {
+                continue;
+            };
+            found.0 |= used.receives && channel.is_from_outside();
+            found.1 |= !used.receives && channel.is_to_outside();
+        }
+        found
+    }
+
+    /// `<- cause`, `-> effect`, a few of them.
+    fn text(&self, event: &Event<'_>) -> String {
+        const SHOWN: usize = 3;
+        let id = self.id(event);
+        let mut words = Vec::new();
+        let causes = self.history.causes(id);
+        let effects = self.history.effects(id);
+        let name = |event| causes::name(self.history, event);
+        words.extend(
+            causes
+                .iter()
+                .take(SHOWN)
+                .map(|link| format!("<- {}", name(link.cause))),
+        );
+        if causes.len() > SHOWN {
+            words.push(format!("<- {} more", causes.len() - SHOWN));
+        }
+        let (from, to) = self.outside(id);
+        if from && event.result.is_some() && !causes.iter().any(|l| l.kind == Kind::Message) {
+            words.push("<- outside".to_string());
+        }
+        words.extend(
+            effects
+                .iter()
+                .take(SHOWN)
+                .map(|link| format!("-> {}", name(link.effect))),
+        );
+        if effects.len() > SHOWN {
+            words.push(format!("-> {} more", effects.len() - SHOWN));
+        }
+        if to && event.phase != Phase::End {
+            words.push("-> outside".to_string());
+        }
+        words.join(" ")
+    }
+
+    fn add_to(&self, event: &Event<'_>, object: &mut serde_json::Value) {
+        let Some(object) = object.as_object_mut() else {
+            return;
+        };
+        let id = self.id(event);
+        let list = |links: Vec<causality::Link>| -> serde_json::Value {
+            let links = links.iter().map(|link| link_object(self.history, link));
+            links.collect()
+        };
+        let uses = self.history.uses(id);
+        if let Some(used) = uses.first() {
+            object.insert("channel".to_string(), format!("c{}", used.channel).into());
+        }
+        let (from, to) = self.outside(id);
+        if from || to {
+            object.insert("outside".to_string(), true.into());
+        }
+        object.insert("causes".to_string(), list(self.history.causes(id)));
+        object.insert("effects".to_string(), list(self.history.effects(id)));
+    }
 }
 
 fn types(names: &[String]) -> Result<Vec<Type>, Failure> {
@@ -280,7 +417,7 @@ fn bound(
         let number = number.parse().map_err(|_| malformed())?;
         let process = recording
             .process_named(name)
-            .ok_or_else(|| unknown_process(recording, name))?;
+            .ok_or_else(|| causes::unknown_process(recording, name))?;
         return event_bound(recording, process, number).map(Some);
     }
     if let Ok(number) = text.parse::<u64>() {

@@ -1,16 +1,23 @@
 //! The `mw` command. One file per subcommand; this one only dispatches.
 
+mod blocked;
+mod causes;
+mod channels;
+mod cut;
 mod events;
+mod export;
 mod failure;
 mod info;
+mod order;
 mod output;
 mod ps;
 mod record;
+mod rename;
 mod replay;
 mod select;
-mod suggest;
 mod syscalls;
 mod verify;
+mod why;
 
 use std::process::ExitCode;
 
@@ -33,6 +40,14 @@ enum Command {
     Ps(ps::Cmd),
     Events(events::Cmd),
     Info(info::Cmd),
+    Why(why::Cmd),
+    Effects(why::Effects),
+    Order(order::Cmd),
+    Cut(cut::Cmd),
+    Blocked(blocked::Cmd),
+    Channels(channels::Cmd),
+    Export(export::Cmd),
+    Rename(rename::Cmd),
     Verify(verify::Cmd),
     Replay(replay::Cmd),
     Syscalls(syscalls::Cmd),
@@ -48,6 +63,14 @@ fn main() -> ExitCode {
         Command::Ps(cmd) => cmd.run(),
         Command::Events(cmd) => cmd.run(),
         Command::Info(cmd) => cmd.run(),
+        Command::Why(cmd) => cmd.run(),
+        Command::Effects(cmd) => cmd.run(),
+        Command::Order(cmd) => cmd.run(),
+        Command::Cut(cmd) => cmd.run(),
+        Command::Blocked(cmd) => cmd.run(),
+        Command::Channels(cmd) => cmd.run(),
+        Command::Export(cmd) => cmd.run(),
+        Command::Rename(cmd) => cmd.run(),
         Command::Verify(cmd) => cmd.run(),
         Command::Replay(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),

@@ -36,6 +36,20 @@ impl Positional {
     }
 }
 
+/// `-r REC`, for commands whose argument is something else.
+#[derive(clap::Args)]
+pub struct Chosen {
+    /// The recording [default: the latest]
+    #[arg(short = 'r', long = "recording", value_name = "REC")]
+    recording: Option<PathBuf>,
+}
+
+impl Chosen {
+    pub fn open(&self) -> Result<Recording, Failure> {
+        open(self.recording.clone())
+    }
+}
+
 fn open(path: Option<PathBuf>) -> Result<Recording, Failure> {
     let path = match path {
         Some(path) => path,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use crate::suggest::nearest;
+use events::nearest;
 
 /// Show how system calls are treated: recorded, repeated in replay, or refused
 /// to the program.

@@ -15,7 +15,8 @@ use recording::render::{Limits, Renderer};
 use recording::{Event, Process, Recording};
 use serde_json::json;
 
-use crate::events::{Columns, unknown_process};
+use crate::causes::unknown_process;
+use crate::events::Columns;
 use crate::failure::Failure;
 use crate::output::{Output, Style, bytes};
 use crate::select;

@@ -507,44 +507,43 @@ pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], b
     }
 }
 
-/// What no argument says: a socket's addresses, which people and causality
-/// need, which way a pipe was spliced, and what is as long as only the kernel
-/// knows.
+/// What no argument says: a socket's addresses, who is at the other end of an
+/// unnamed one, and which pipe or terminal a name led to, which people and
+/// causality need; and what is as long as only the kernel knows.
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
-    if number == nr::VMSPLICE && result > 0 && is_read_only(args[0]) {
-        // From the reading end of a pipe it goes the other way.
-        let (iov, count, len) = (args[1], args[2], result as u64);
-        blobs.push(tag::PIECE, Piece::Vector { iov, count, len });
+    if result < 0 && !(number == nr::CONNECT && result == -115) {
+        // 115: EINPROGRESS
         return;
     }
-    let fd = match number {
-        nr::SEMCTL if result >= 0 && args[2] as u32 & !IPC_64 == GETALL => {
-            return blobs.memory(3, args[3], 2 * semaphores(args[0]));
-        }
-        nr::ACCEPT | nr::ACCEPT4 if result >= 0 => result as u64,
-        // 115: EINPROGRESS
-        nr::CONNECT if result == 0 || result == -115 => args[0],
-        _ => return,
-    };
     let [local, peer] = &thread.addresses;
-    socket_address(
-        nr::GETSOCKNAME,
-        fd,
-        tag::LOCAL,
-        local.as_ptr() as u64,
-        blobs,
-    );
-    if number != nr::CONNECT {
-        socket_address(nr::GETPEERNAME, fd, tag::PEER, peer.as_ptr() as u64, blobs);
+    let (local, peer) = (local.as_ptr() as u64, peer.as_ptr() as u64);
+    match number {
+        nr::SEMCTL if args[2] as u32 & !IPC_64 == GETALL => {
+            blobs.memory(3, args[3], 2 * semaphores(args[0]));
+        }
+        nr::ACCEPT | nr::ACCEPT4 => {
+            let fd = result as u64;
+            let family = socket_address(nr::GETSOCKNAME, fd, tag::LOCAL, local, blobs);
+            socket_address(nr::GETPEERNAME, fd, tag::PEER, peer, blobs);
+            if family == AF_UNIX {
+                peer_credentials(fd, blobs);
+            }
+        }
+        // A port that the kernel chose is known from here on.
+        nr::CONNECT | nr::BIND | nr::LISTEN => {
+            socket_address(nr::GETSOCKNAME, args[0], tag::LOCAL, local, blobs);
+        }
+        // A datagram socket that was not bound is bound by its first message.
+        nr::SENDTO if is_inet(args[4]) => {
+            socket_address(nr::GETSOCKNAME, args[0], tag::LOCAL, local, blobs);
+        }
+        nr::SENDMSG if mem::read::<u64>(args[1]).is_some_and(is_inet) => {
+            socket_address(nr::GETSOCKNAME, args[0], tag::LOCAL, local, blobs);
+        }
+        nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT => identity(result as u64, blobs),
+        _ => {}
     }
-}
-
-fn is_read_only(fd: u64) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_ACCMODE: i64 = 3;
-    let flags = sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0);
-    flags >= 0 && flags & O_ACCMODE == 0
 }
 
 const GETALL: u32 = 13;
@@ -561,11 +560,53 @@ fn semaphores(set: u64) -> u64 {
     words[COUNT]
 }
 
-fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) {
-    let mut len = 110u32;
-    if sys::call(number, fd, place, (&raw mut len) as u64, 0, 0, 0) == 0 {
-        blobs.memory(tag, place, u64::from(len.min(110)));
+const AF_UNIX: u16 = 1;
+
+fn is_inet(address: u64) -> bool {
+    address != 0 && matches!(mem::read::<u16>(address), Some(2 | 10))
+}
+
+/// Of what is neither a file nor a directory, which one it is.
+fn identity(fd: u64, blobs: &mut Blobs) {
+    if let Some(stat) = sys::fstat(fd)
+        && matches!(stat.mode & 0xf000, 0x1000 | 0x2000)
+    {
+        let words = [stat.device, stat.inode, u64::from(stat.mode)];
+        blobs.words(tag::IDENTITY, &words);
     }
+}
+
+/// Which process connected.
+fn peer_credentials(fd: u64, blobs: &mut Blobs) {
+    const SOL_SOCKET: u64 = 1;
+    const SO_PEERCRED: u64 = 17;
+    let mut credentials = [0u32; 3];
+    let mut len = 12u32;
+    let place = credentials.as_mut_ptr() as u64;
+    let len_at = (&raw mut len) as u64;
+    if sys::call(
+        nr::GETSOCKOPT,
+        fd,
+        SOL_SOCKET,
+        SO_PEERCRED,
+        place,
+        len_at,
+        0,
+    ) == 0
+    {
+        blobs.words(tag::CREDENTIALS, &[u64::from(credentials[0])]);
+    }
+}
+
+/// The family of the address, 0 if there is none.
+fn socket_address(number: u64, fd: u64, tag: u8, place: u64, blobs: &mut Blobs) -> u16 {
+    let mut len = 110u32;
+    if sys::call(number, fd, place, (&raw mut len) as u64, 0, 0, 0) != 0 {
+        return 0;
+    }
+    blobs.memory(tag, place, u64::from(len.min(110)));
+    // SAFETY: the thread's own room for an address, which the kernel filled.
+    unsafe { core::ptr::read_volatile(place as *const u16) }
 }
 
 /// The signal mask a waiting call sets for the time it waits.

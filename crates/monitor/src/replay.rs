@@ -492,11 +492,6 @@ fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
             _ => {}
         }
     }
-    if u64::from(row.nr) == nr::VMSPLICE
-        && let Some(blob) = record.blob(tag::PIECE)
-    {
-        scatter(args[1], args[2], blob.bytes);
-    }
     // The lengths last: they say where names and control bytes went.
     if let (Some(i), Some(head)) = (message, record.blob(tag::HEADER)) {
         let header = args[i % 6];

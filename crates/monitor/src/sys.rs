@@ -39,6 +39,10 @@ pub mod nr {
     pub const CONNECT: u64 = 42;
     pub const ACCEPT: u64 = 43;
     pub const SHMCTL: u64 = 31;
+    pub const SENDTO: u64 = 44;
+    pub const SENDMSG: u64 = 46;
+    pub const BIND: u64 = 49;
+    pub const LISTEN: u64 = 50;
     pub const GETSOCKNAME: u64 = 51;
     pub const GETPEERNAME: u64 = 52;
     pub const GETSOCKOPT: u64 = 55;
@@ -49,6 +53,7 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const SEMCTL: u64 = 66;
     pub const FCNTL: u64 = 72;
+    pub const CREAT: u64 = 85;
     pub const GETTIMEOFDAY: u64 = 96;
     pub const GETPPID: u64 = 110;
     pub const RT_SIGPENDING: u64 = 127;
@@ -87,6 +92,7 @@ pub mod nr {
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;
     pub const CLOSE_RANGE: u64 = 436;
+    pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 

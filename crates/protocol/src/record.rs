@@ -170,6 +170,9 @@ pub mod tag {
     pub const PIECE: u8 = 0x1d;
     /// What shared memory is backed by: a key of its own (u64).
     pub const OBJECT: u8 = 0x1e;
+    /// Process that is at the other end of an accepted unix socket: the
+    /// kernel's id of it (u64).
+    pub const CREDENTIALS: u8 = 0x1f;
 }
 
 pub const VALUES_MAX: usize = 8;

@@ -89,6 +89,14 @@ pub enum OpenError {
         /// Where and what.
         why: String,
     },
+    /// The names that people gave cannot be read.
+    #[error("the names in {} are damaged: {why}", path.display())]
+    BadNames {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        why: String,
+    },
     /// Written by a later Meanwhile.
     #[error(
         "{} was recorded in format {format}; this mw reads formats up to {}",
@@ -134,6 +142,7 @@ impl OpenError {
                 "a recording is the directory that `mw record` made"
             }
             OpenError::BadManifest { .. } => "copy the recording again from where it was made",
+            OpenError::BadNames { .. } => "mend the file, or remove it and name things again",
             OpenError::Newer { .. } => "read it with the mw that recorded it, or a later one",
             OpenError::Missing { .. } => "copy the whole directory, not only some of its files",
             OpenError::Io { .. } => return None,

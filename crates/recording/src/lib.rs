@@ -7,6 +7,7 @@
 //! | `manifest.json` | format version, what was run where and when, how ticks become time ([`Manifest`]) |
 //! | `journal` | frames, appended one after the other ([`frame`]): the chunks of the logs, and what the recorder knows besides |
 //! | `files/ID` | files the program ran or mapped, captured once each |
+//! | `names.json` | names that people gave to processes and threads ([`names`]), if they did |
 //! | `arena` | only while recording, or when it was cut short: the chunks that did not reach the journal yet |
 //!
 //! [`Writer`] makes one; [`Recording`] reads one. Reading is streaming: a
@@ -25,6 +26,7 @@ pub mod frame;
 mod journal;
 pub mod log;
 pub mod model;
+pub mod names;
 pub mod process;
 mod recording;
 pub mod render;

@@ -462,6 +462,13 @@ impl<'r> Log<'r> {
         })
     }
 
+    /// What the current record is, at a glance: its kind, call, number and
+    /// time. For readers that look for few among many.
+    pub fn glance(&self) -> Option<(u8, u64, u64, u64)> {
+        let current = self.current.as_ref()?;
+        Some((current.kind, current.nr, current.number, current.time))
+    }
+
     /// Bytes of the current record that are the program's data.
     pub fn data_len(&self) -> u64 {
         match &self.current {

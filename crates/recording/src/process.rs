@@ -191,14 +191,33 @@ pub(crate) fn find(recording: &Recording) -> Vec<Process> {
         numbers.insert(image.process);
         images.entry(image.process).or_default().push(i);
     }
-    let mut processes: Vec<Process> = numbers
+    let wanted: Vec<(u32, Vec<usize>)> = numbers
         .into_iter()
-        .filter_map(|number| {
+        .map(|number| {
             let mut own = images.remove(&number).unwrap_or_default();
             own.sort_by_key(|i| recording.images().get(*i).map(|image| image.image));
-            beginning(recording, number, own)
+            (number, own)
         })
         .collect();
+    // Each takes decompressing a chunk: with many it is worth sharing.
+    let workers = match wanted.len() {
+        0..16 => 1,
+        _ => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let share = wanted.len().div_ceil(workers).max(1);
+    let mut processes: Vec<Process> = std::thread::scope(|scope| {
+        let shares = wanted.chunks(share).map(|part| {
+            scope.spawn(move || {
+                let found = part.iter().cloned();
+                found
+                    .filter_map(|(number, own)| beginning(recording, number, own))
+                    .collect::<Vec<_>>()
+            })
+        });
+        let running: Vec<_> = shares.collect();
+        let done = running.into_iter().filter_map(|worker| worker.join().ok());
+        done.flatten().collect()
+    });
     processes.sort_by_key(|process| (process.birth, process.number));
     give_names(recording, &mut processes);
     processes

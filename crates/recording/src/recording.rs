@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::arena::Arena;
 use crate::chunk::ChunkHead;
@@ -11,6 +12,7 @@ use crate::frame::{self, Kind};
 use crate::journal::{Damage, Frame, FrameError, Journal};
 use crate::log::Log;
 use crate::model::{Clock, FileInfo, ImageStart, Manifest, Note, Status, Summary};
+use crate::names::Names;
 use crate::process::{self, Pids, Process};
 
 /// Where a chunk of a log is.
@@ -88,6 +90,9 @@ pub struct Recording {
     pids: Pids,
     /// Indexes in `statuses`, by process.
     ended: HashMap<u32, usize>,
+    names: Names,
+    /// Names that threads gave themselves, once they are known.
+    thread_names: OnceLock<HashMap<(u32, u32), String>>,
 }
 
 impl Recording {
@@ -135,10 +140,26 @@ impl Recording {
             by_name: HashMap::new(),
             pids: Pids::default(),
             ended: HashMap::new(),
+            names: Names::load(dir)?,
+            thread_names: OnceLock::new(),
         };
         recording.index(left)?;
         recording.clock = refined(&recording.manifest, recording.summary.as_ref());
-        recording.set_processes(process::find(&recording));
+        let mut processes = process::find(&recording);
+        let original: Vec<(String, u32)> = processes
+            .iter()
+            .map(|process| (process.name.clone(), process.number))
+            .collect();
+        for process in &mut processes {
+            if let Some(name) = recording.names.processes.get(&process.number) {
+                process.name = name.clone();
+            }
+        }
+        recording.set_processes(processes);
+        // Who was renamed still answers to its first name, if nobody else does.
+        for (name, number) in original {
+            recording.by_name.entry(name).or_insert(number);
+        }
         Ok(recording)
     }
 
@@ -394,6 +415,51 @@ impl Recording {
     /// The process with this name.
     pub fn process_named(&self, name: &str) -> Option<&Process> {
         self.process(*self.by_name.get(name)?)
+    }
+
+    /// The names that people gave.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Tells the names that threads gave themselves: number of the process, of
+    /// the thread, name. (They are spread over the logs, so that whoever has
+    /// read those must tell.)
+    pub fn learn_thread_names(&self, names: impl IntoIterator<Item = (u32, u32, String)>) {
+        self.thread_names.get_or_init(|| {
+            names
+                .into_iter()
+                .map(|(process, thread, name)| ((process, thread), name))
+                .collect()
+        });
+    }
+
+    /// The name of a thread: the one that people gave it, the one it gave
+    /// itself, or its place among the threads of its process.
+    pub fn thread_name(&self, process: u32, thread: u32) -> String {
+        let given = self
+            .names
+            .threads
+            .get(&process)
+            .and_then(|t| t.get(&thread));
+        let own = || self.thread_names.get()?.get(&(process, thread));
+        match given.or_else(own) {
+            Some(name) => name.clone(),
+            None => process::thread_name(thread),
+        }
+    }
+
+    /// The thread of a process with this name.
+    pub fn thread_named(&self, process: u32, name: &str) -> Option<u32> {
+        let given = self.names.threads.get(&process);
+        let given = given.and_then(|t| t.iter().find(|(_, n)| *n == name).map(|(i, _)| *i));
+        let own = || {
+            let all = self.thread_names.get()?.iter();
+            all.filter(|((p, _), own)| *p == process && *own == name)
+                .map(|((_, thread), _)| *thread)
+                .min()
+        };
+        given.or_else(own).or_else(|| process::thread_number(name))
     }
 
     pub(crate) fn log_numbers(&self) -> impl Iterator<Item = u32> {

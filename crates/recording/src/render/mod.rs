@@ -22,7 +22,6 @@ use serde_json::{Map, json};
 use crate::calls;
 use crate::descriptors::{Births, Descriptors};
 use crate::event::{Child, Event, Phase};
-use crate::process::thread_name;
 use crate::recording::Recording;
 
 pub use value::{Limits, Value};
@@ -129,6 +128,11 @@ impl<'r> Renderer<'r> {
         }
     }
 
+    /// The name of a thread of the event's process.
+    fn thread_name(&self, event: &Event<'_>, thread: u64) -> String {
+        self.recording.thread_name(event.process, thread as u32)
+    }
+
     /// The name of an event.
     pub fn event_name(&self, process: u32, number: u64) -> String {
         format!("{}:{number}", self.process_name(process))
@@ -210,8 +214,8 @@ impl<'r> Renderer<'r> {
             kind::PREEMPT => "--- preempted ---".to_string(),
             kind::THREAD_START => format!(
                 "+++ {} began (made by {}) +++",
-                thread_name(event.value(0) as u32),
-                thread_name(event.value(3) as u32)
+                self.thread_name(event, event.value(0)),
+                self.thread_name(event, event.value(3))
             ),
             kind::BEGIN => {
                 let image = self.image(event);
@@ -263,7 +267,10 @@ impl<'r> Renderer<'r> {
         };
         put("event", json!(self.event_name(event.process, event.number)));
         put("process", json!(self.process_name(event.process)));
-        put("thread", json!(thread_name(event.thread)));
+        put(
+            "thread",
+            json!(self.thread_name(event, event.thread.into())),
+        );
         put(
             "time_ns",
             json!(self.recording.clock().since_start_ns(event.time)),
@@ -300,7 +307,12 @@ impl<'r> Renderer<'r> {
         }
         match event.child() {
             Some(Child::Process(number)) => put("child", json!(self.process_name(number))),
-            Some(Child::Thread(number)) => put("child_thread", json!(thread_name(number))),
+            Some(Child::Thread(number)) => {
+                put(
+                    "child_thread",
+                    json!(self.thread_name(event, number.into())),
+                );
+            }
             None => {}
         }
         if let Some(started) = event.started {
@@ -333,10 +345,13 @@ impl<'r> Renderer<'r> {
                 shown
             }
             kind::THREAD_START => vec![
-                ("thread", Value::Name(thread_name(event.value(0) as u32))),
+                (
+                    "thread",
+                    Value::Name(self.thread_name(event, event.value(0))),
+                ),
                 ("tid", Value::Uint(event.value(1))),
                 ("start", Value::Hex(event.value(2))),
-                ("by", Value::Name(thread_name(event.value(3) as u32))),
+                ("by", Value::Name(self.thread_name(event, event.value(3)))),
             ],
             kind::BEGIN => {
                 let mut shown = vec![(

@@ -1,0 +1,807 @@
+//! Asking what happened before what.
+
+use std::path::{Path, PathBuf};
+
+use recording::{Event, Process, Recording};
+
+use crate::channel::{Channel, ChannelKind, RoundTrips};
+use crate::clock::{self, Graph};
+use crate::index::build::{self, NO, RECEIVES, within};
+use crate::index::file::{self, IndexFile};
+use crate::index::layout::*;
+use crate::link::{EventId, Kind, Link};
+use crate::sweep::Progress;
+
+/// Name of the index in a recording.
+pub const INDEX: &str = "causes";
+
+/// The causes in a recording could not be found out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// More than the index can count.
+    #[error(
+        "{process} has {events} events; no more than {} of one process can be indexed",
+        u32::MAX
+    )]
+    TooLong {
+        /// Which process.
+        process: String,
+        /// How many it has.
+        events: u64,
+    },
+}
+
+/// One position per process: how many of its first events are inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut(pub(crate) Vec<u32>);
+
+impl Cut {
+    /// With these numbers of events inside, by place of the process.
+    pub fn new(bounds: Vec<u32>) -> Cut {
+        Cut(bounds)
+    }
+
+    /// The first event of a process that is not inside.
+    pub fn bound(&self, process: u32) -> u64 {
+        self.0.get(process as usize).copied().unwrap_or(0).into()
+    }
+
+    /// The last event of a process that is inside.
+    pub fn last(&self, process: u32) -> Option<u64> {
+        self.bound(process).checked_sub(1)
+    }
+
+    /// Whether an event is inside.
+    pub fn has(&self, event: EventId) -> bool {
+        event.number < self.bound(event.process)
+    }
+
+    /// How many processes it is about.
+    pub fn processes(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+/// How two events are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They are one.
+    Same,
+    /// The first happened before the second.
+    Before,
+    /// The second happened before the first.
+    After,
+    /// Neither knew of the other.
+    Concurrent,
+}
+
+/// Which way an event used a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Number of the channel.
+    pub channel: u32,
+    /// It received rather than sent.
+    pub receives: bool,
+}
+
+/// The causes in a recording.
+pub struct History<'r> {
+    recording: &'r Recording,
+    pub(crate) index: IndexFile,
+    built: bool,
+}
+
+/// What the recording is: an index of another is not believed.
+fn fingerprint(recording: &Recording) -> u64 {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    let mut put = |word: u64| hash.update(&word.to_le_bytes());
+    put(recording.journal_len());
+    put(recording.manifest().started_ns);
+    put(recording.is_complete().into());
+    for process in recording.processes() {
+        put(process.number.into());
+        put(process.birth);
+        put(process.first_event);
+        put(process.log_bytes);
+        put(process.stored_bytes);
+    }
+    hash.digest()
+}
+
+impl<'r> History<'r> {
+    /// Opens the index of a recording, or makes it if there is none that fits.
+    /// Where it cannot be kept beside the recording it is kept in memory.
+    pub fn open(recording: &'r Recording, progress: Progress<'_>) -> Result<History<'r>, Error> {
+        let key = fingerprint(recording);
+        match IndexFile::open(&History::path(recording), key) {
+            Some(index) => Ok(History {
+                recording,
+                index,
+                built: false,
+            }),
+            None => History::build(recording, progress),
+        }
+    }
+
+    /// Where the index of a recording is.
+    pub fn path(recording: &Recording) -> PathBuf {
+        recording.dir().join(INDEX)
+    }
+
+    /// Makes the index, whether there is one or not.
+    pub fn build(recording: &'r Recording, progress: Progress<'_>) -> Result<History<'r>, Error> {
+        for process in recording.processes() {
+            let events = recording.life(process).events;
+            let last = process.first_event.saturating_add(events);
+            if last >= u64::from(u32::MAX) {
+                return Err(Error::TooLong {
+                    process: process.name.clone(),
+                    events,
+                });
+            }
+        }
+        let key = fingerprint(recording);
+        let bytes = build::build(recording, key, progress);
+        let path = History::path(recording);
+        let kept = file::write(&path, &bytes).is_ok();
+        let stored = kept
+            .then(|| IndexFile::open(Path::new(&path), key))
+            .flatten();
+        let index = match stored {
+            Some(index) => Some(index),
+            None => IndexFile::owned(bytes, key),
+        };
+        match index {
+            Some(index) => Ok(History {
+                recording,
+                index,
+                built: true,
+            }),
+            // An index in memory is always one of this recording.
+            None => Err(Error::TooLong {
+                process: "the recording".to_string(),
+                events: 0,
+            }),
+        }
+    }
+
+    /// Asks something. If the index turns out to be damaged, it is made again
+    /// and asked again.
+    pub fn ask<T>(
+        &mut self,
+        progress: Progress<'_>,
+        question: impl Fn(&History<'r>) -> T,
+    ) -> Result<T, Error> {
+        let answer = question(self);
+        if !self.index.is_damaged() {
+            return Ok(answer);
+        }
+        *self = History::build(self.recording, progress)?;
+        Ok(question(self))
+    }
+
+    /// Whether something that was looked at turned out to be damaged, so that
+    /// what was answered since is not to be believed.
+    pub fn is_damaged(&self) -> bool {
+        self.index.is_damaged()
+    }
+
+    /// Whether the index was made just now.
+    pub fn was_built(&self) -> bool {
+        self.built
+    }
+
+    /// The recording it is about.
+    pub fn recording(&self) -> &'r Recording {
+        self.recording
+    }
+
+    /// How many events there are.
+    pub fn events(&self) -> u64 {
+        self.index.head().events.get()
+    }
+
+    /// How many links there are.
+    pub fn link_count(&self) -> u64 {
+        self.index.len(Section::In) as u64
+    }
+
+    /// How often the order of operations that raced on one end of a channel
+    /// had to be guessed, because what they carried did not tell either.
+    pub fn guesses(&self) -> u64 {
+        self.index.head().guesses.get()
+    }
+
+    /// How many links were left out because they would have made a circle.
+    pub fn dropped(&self) -> u64 {
+        self.index.head().dropped.get()
+    }
+
+    /// The process at a place.
+    pub fn process(&self, place: u32) -> Option<&'r Process> {
+        self.recording.processes().get(place as usize)
+    }
+
+    /// The place of a process.
+    pub fn place(&self, process: &Process) -> u32 {
+        self.place_of(process.number).unwrap_or(u32::MAX)
+    }
+
+    /// The place of the process with this number.
+    pub fn place_of(&self, number: u32) -> Option<u32> {
+        let processes = self.recording.processes();
+        let at = processes
+            .iter()
+            .position(|process| process.number == number)?;
+        Some(at as u32)
+    }
+
+    pub(crate) fn record(&self, place: u32) -> ProcessRec {
+        let found = self
+            .index
+            .records::<ProcessRec>(Section::Processes, place as usize, 1);
+        found.all().first().copied().unwrap_or_default()
+    }
+
+    /// First and last event of a process.
+    pub fn span(&self, place: u32) -> (u64, u64) {
+        let record = self.record(place);
+        (record.first.get().into(), record.last.get().into())
+    }
+
+    /// How many threads a process had.
+    pub fn thread_count(&self, place: u32) -> u32 {
+        self.record(place).threads.get()
+    }
+
+    fn incoming(&self, place: u32) -> &[InRec] {
+        let range = self.record(place).links_in;
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        self.index.records::<InRec>(Section::In, from, count).all()
+    }
+
+    fn outgoing(&self, place: u32) -> &[OutRec] {
+        let range = self.record(place).links_out;
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        self.index
+            .records::<OutRec>(Section::Out, from, count)
+            .all()
+    }
+
+    fn link(&self, place: u32, record: &InRec) -> Link {
+        Link {
+            cause: EventId::new(record.cause_process.get(), record.cause.get().into()),
+            effect: EventId::new(place, record.effect.get().into()),
+            thread: record.thread.get(),
+            cause_thread: Some(record.cause_thread.get()).filter(|thread| *thread != NO),
+            kind: Kind::from_number(record.kind).unwrap_or(Kind::Message),
+            channel: Some(record.channel.get()).filter(|channel| *channel != NO),
+            amount: record.amount.get().into(),
+        }
+    }
+
+    /// The links that lead to an event.
+    pub fn causes(&self, event: EventId) -> Vec<Link> {
+        let Ok(number) = u32::try_from(event.number) else {
+            return Vec::new();
+        };
+        let links = within(
+            self.incoming(event.process),
+            number,
+            number.saturating_add(1),
+        );
+        links
+            .iter()
+            .map(|record| self.link(event.process, record))
+            .collect()
+    }
+
+    /// The links that lead to events of a process in this range, the latest
+    /// first.
+    pub fn causes_before(&self, place: u32, to: u64) -> impl Iterator<Item = Link> + '_ {
+        let to = u32::try_from(to).unwrap_or(u32::MAX);
+        let links = within(self.incoming(place), 0, to);
+        links
+            .iter()
+            .rev()
+            .map(move |record| self.link(place, record))
+    }
+
+    /// The links that lead to events of a process in this range, in order.
+    pub fn causes_between(
+        &self,
+        place: u32,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = Link> + '_ {
+        let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let links = within(self.incoming(place), clamp(from), clamp(to));
+        links.iter().map(move |record| self.link(place, record))
+    }
+
+    /// The links that an event leads to others by.
+    pub fn effects(&self, event: EventId) -> Vec<Link> {
+        let Ok(number) = u32::try_from(event.number) else {
+            return Vec::new();
+        };
+        let all = self.outgoing(event.process);
+        let from = all.partition_point(|record| record.cause.get() < number);
+        let rest = all.get(from..).unwrap_or(&[]);
+        rest.iter()
+            .take_while(|record| record.cause.get() == number)
+            .filter_map(|record| self.outgoing_link(record))
+            .collect()
+    }
+
+    /// The links from events of a process in this range, in order of cause.
+    pub fn effects_between(
+        &self,
+        place: u32,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = Link> + '_ {
+        let all = self.outgoing(place);
+        let begin = all.partition_point(|record| u64::from(record.cause.get()) < from);
+        let rest = all.get(begin..).unwrap_or(&[]);
+        rest.iter()
+            .take_while(move |record| u64::from(record.cause.get()) < to)
+            .filter_map(|record| self.outgoing_link(record))
+    }
+
+    fn outgoing_link(&self, record: &OutRec) -> Option<Link> {
+        let link = self
+            .index
+            .records::<InRec>(Section::In, record.link.get() as usize, 1);
+        link.all()
+            .first()
+            .map(|link| self.link(record.effect_process.get(), link))
+    }
+
+    /// All links, in order of their effects.
+    pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
+        (0..self.recording.processes().len() as u32).flat_map(move |place| {
+            let links = self.incoming(place).iter();
+            links.map(move |record| self.link(place, record))
+        })
+    }
+
+    /// The causal past of an event, itself included: the earliest state that
+    /// explains it.
+    pub fn past(&self, event: EventId) -> Cut {
+        let number = u32::try_from(event.number).unwrap_or(u32::MAX);
+        Cut(clock::past(self, &[(event.process, number)]))
+    }
+
+    /// The causal past of several events.
+    pub fn past_of(&self, events: &[EventId]) -> Cut {
+        let events: Vec<(u32, u32)> = events
+            .iter()
+            .map(|event| {
+                (
+                    event.process,
+                    u32::try_from(event.number).unwrap_or(u32::MAX),
+                )
+            })
+            .collect();
+        Cut(clock::past(self, &events))
+    }
+
+    /// Of each process, the first event that happened after this one (of its
+    /// own process, itself); `None` where there is none.
+    pub fn future(&self, event: EventId) -> Vec<Option<u64>> {
+        let mut first = vec![u32::MAX; self.recording.processes().len()];
+        let number = u32::try_from(event.number).unwrap_or(u32::MAX);
+        let mut work = vec![(event.process, number, u32::MAX)];
+        if let Some(place) = first.get_mut(event.process as usize) {
+            *place = number;
+        }
+        while let Some((process, from, to)) = work.pop() {
+            let all = self.outgoing(process);
+            let begin = all.partition_point(|record| record.cause.get() < from);
+            for record in all.get(begin..).unwrap_or(&[]) {
+                if record.cause.get() >= to {
+                    break;
+                }
+                let (other, effect) = (record.effect_process.get(), record.effect.get());
+                if let Some(place) = first.get_mut(other as usize)
+                    && effect < *place
+                {
+                    work.push((other, effect, *place));
+                    *place = effect;
+                }
+            }
+        }
+        first
+            .into_iter()
+            .map(|number| (number != u32::MAX).then_some(number.into()))
+            .collect()
+    }
+
+    /// The furthest that every other process can have come without seeing past
+    /// an event.
+    pub fn latest(&self, event: EventId) -> Cut {
+        let (_, last) = self.span(event.process);
+        let next = EventId::new(event.process, event.number + 1);
+        let mut bounds: Vec<u32> = if event.number < last {
+            let seen = self.future(next);
+            seen.into_iter()
+                .zip(0u32..)
+                .map(|(first, place)| match first {
+                    Some(first) => u32::try_from(first).unwrap_or(u32::MAX),
+                    None => self.end(place),
+                })
+                .collect()
+        } else {
+            let places = 0..self.recording.processes().len() as u32;
+            places.map(|place| self.end(place)).collect()
+        };
+        if let Some(own) = bounds.get_mut(event.process as usize) {
+            *own = u32::try_from(event.number + 1).unwrap_or(u32::MAX);
+        }
+        Cut(bounds)
+    }
+
+    /// The cut behind the last event of every process.
+    pub fn end_of_recording(&self) -> Cut {
+        let places = 0..self.recording.processes().len() as u32;
+        Cut(places.map(|place| self.end(place)).collect())
+    }
+
+    /// The first number that no event of the process has.
+    fn end(&self, place: u32) -> u32 {
+        match self.process(place) {
+            Some(_) => self.record(place).last.get().saturating_add(1),
+            None => 0,
+        }
+    }
+
+    /// Whether no effect is inside a cut without its cause.
+    pub fn is_consistent(&self, cut: &Cut) -> bool {
+        (0..cut.processes()).all(|place| {
+            let bound = u32::try_from(cut.bound(place)).unwrap_or(u32::MAX);
+            within(self.incoming(place), 0, bound)
+                .iter()
+                .all(|link| cut.bound(link.cause_process.get()) > u64::from(link.cause.get()))
+        })
+    }
+
+    /// How two events are ordered.
+    pub fn order(&self, a: EventId, b: EventId) -> Order {
+        if a == b {
+            Order::Same
+        } else if self.past(b).has(a) {
+            Order::Before
+        } else if self.past(a).has(b) {
+            Order::After
+        } else {
+            Order::Concurrent
+        }
+    }
+
+    /// The links, fewest first, by which `from` led to `to`. `None` if it did
+    /// not; empty if both are of one process.
+    pub fn path_between(&self, from: EventId, to: EventId) -> Option<Vec<Link>> {
+        if !self.past(to).has(from) {
+            return None;
+        }
+        if from.process == to.process {
+            return Some(Vec::new());
+        }
+        // Only what happened after `from` can lie on the way.
+        let after = self.future(from);
+        let after = |place: u32| after.get(place as usize).copied().flatten();
+        struct Node {
+            event: EventId,
+            link: Option<Link>,
+            parent: usize,
+        }
+        let mut nodes = vec![Node {
+            event: to,
+            link: None,
+            parent: 0,
+        }];
+        // Links into each process up to here have been followed.
+        let mut seen: Vec<Option<u64>> = vec![None; self.recording.processes().len()];
+        let mut at = 0;
+        while let Some(event) = nodes.get(at).map(|node| node.event) {
+            let Some(first) = after(event.process) else {
+                at += 1;
+                continue;
+            };
+            let begin = match seen.get(event.process as usize).copied().flatten() {
+                Some(done) => done.max(first),
+                None => first,
+            };
+            let links: Vec<Link> = self
+                .causes_between(event.process, begin, event.number + 1)
+                .collect();
+            if let Some(place) = seen.get_mut(event.process as usize) {
+                *place = Some(place.unwrap_or(0).max(event.number + 1));
+            }
+            // The latest first: the shorter story.
+            for link in links.into_iter().rev() {
+                let cause = link.cause;
+                if cause.process == event.process {
+                    continue;
+                }
+                let reaches = after(cause.process).is_some_and(|first| cause.number >= first);
+                let new = seen
+                    .get(cause.process as usize)
+                    .copied()
+                    .flatten()
+                    .is_none_or(|done| cause.number >= done);
+                if !reaches || !new {
+                    continue;
+                }
+                nodes.push(Node {
+                    event: cause,
+                    link: Some(link),
+                    parent: at,
+                });
+                if cause.process == from.process {
+                    let mut path = Vec::new();
+                    let mut node = nodes.len() - 1;
+                    while let Some(Node {
+                        link: Some(link),
+                        parent,
+                        ..
+                    }) = nodes.get(node)
+                    {
+                        path.push(*link);
+                        node = *parent;
+                    }
+                    return Some(path);
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// How many channels there are.
+    pub fn channel_count(&self) -> u32 {
+        self.index.len(Section::Channels) as u32
+    }
+
+    fn channel_record(&self, number: u32) -> Option<ChannelRec> {
+        if number >= self.channel_count() {
+            return None;
+        }
+        let found = self
+            .index
+            .records::<ChannelRec>(Section::Channels, number as usize, 1);
+        found.all().first().copied()
+    }
+
+    pub(crate) fn text(&self, range: Range) -> String {
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        let bytes = self.index.records::<u8>(Section::Text, from, count);
+        String::from_utf8_lossy(bytes.all()).into_owned()
+    }
+
+    /// A channel.
+    pub fn channel(&self, number: u32) -> Option<Channel> {
+        let record = self.channel_record(number)?;
+        let mut senders = Vec::new();
+        let mut receivers = Vec::new();
+        for holder in self.holders(&record) {
+            let list = if holder.sends.get() != 0 {
+                &mut senders
+            } else {
+                &mut receivers
+            };
+            list.push(holder.process.get());
+        }
+        // What was used was held; who only held it and never did anything is
+        // named only if nobody did.
+        let mut used = [Vec::new(), Vec::new()];
+        for group in self.groups(&record) {
+            if let Some(list) = used.get_mut(usize::from(group.sends.get() == 0)) {
+                list.push(group.process.get());
+            }
+        }
+        let [used_out, used_in] = used;
+        for (list, used) in [(&mut senders, used_out), (&mut receivers, used_in)] {
+            if !used.is_empty() {
+                *list = used;
+            }
+            list.sort_unstable();
+            list.dedup();
+        }
+        let [count, least, most, sum] = record.trips.map(|word| word.get());
+        Some(Channel {
+            number,
+            kind: ChannelKind::from_number(record.kind).unwrap_or(ChannelKind::Outside),
+            reverse: Some(record.reverse.get()).filter(|other| *other != NO),
+            forward: record.forward != 0,
+            name: self.text(record.name),
+            sends: record.sends.get(),
+            receives: record.receives.get(),
+            sent: record.sent.get(),
+            received: record.received.get(),
+            senders,
+            receivers,
+            round_trips: RoundTrips {
+                count,
+                least,
+                most,
+                sum,
+            },
+        })
+    }
+
+    fn holders(&self, record: &ChannelRec) -> &[HolderRec] {
+        let (from, count) = (record.holders.from.get(), record.holders.count.get());
+        self.index
+            .records::<HolderRec>(Section::Holders, from as usize, count as usize)
+            .all()
+    }
+
+    fn groups(&self, record: &ChannelRec) -> &[GroupRec] {
+        let (from, count) = (record.groups.from.get(), record.groups.count.get());
+        self.index
+            .records::<GroupRec>(Section::Groups, from as usize, count as usize)
+            .all()
+    }
+
+    /// Processes that hold the sending (or receiving) end of a channel at a
+    /// cut.
+    pub fn holders_at(&self, channel: u32, sends: bool, cut: &Cut) -> Vec<u32> {
+        let Some(record) = self.channel_record(channel) else {
+            return Vec::new();
+        };
+        let mut found: Vec<u32> = self
+            .holders(&record)
+            .iter()
+            .filter(|holder| (holder.sends.get() != 0) == sends)
+            .filter(|holder| {
+                let bound = cut.bound(holder.process.get());
+                u64::from(holder.from.get()) < bound && bound <= u64::from(holder.to.get())
+            })
+            .map(|holder| holder.process.get())
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Bytes that were put into a channel and not taken out of it yet at a
+    /// cut, and how many sends have begun.
+    pub fn in_flight(&self, channel: u32, cut: &Cut) -> u64 {
+        let Some(record) = self.channel_record(channel) else {
+            return 0;
+        };
+        let mut sums = [0u64; 2];
+        for group in self.groups(&record) {
+            let (from, count) = (group.sums.from.get(), group.sums.count.get());
+            let all = self
+                .index
+                .records::<SumRec>(Section::Sums, from as usize, count as usize)
+                .all();
+            let bound = cut.bound(group.process.get());
+            let inside = all.partition_point(|sum| u64::from(sum.event.get()) < bound);
+            let sum = inside.checked_sub(1).and_then(|i| all.get(i));
+            if let Some(place) = sums.get_mut(usize::from(group.sends.get() == 0)) {
+                *place = place.saturating_add(sum.map_or(0, |sum| sum.sum.get()));
+            }
+        }
+        let [sent, received] = sums;
+        sent.saturating_sub(received)
+    }
+
+    /// The channels that an event used.
+    pub fn uses(&self, event: EventId) -> Vec<Use> {
+        let range = self.record(event.process).uses;
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        let all = self
+            .index
+            .records::<UseRec>(Section::Uses, from, count)
+            .all();
+        let begin = all.partition_point(|used| u64::from(used.event.get()) < event.number);
+        all.get(begin..)
+            .unwrap_or(&[])
+            .iter()
+            .take_while(|used| u64::from(used.event.get()) == event.number)
+            .map(|used| Use {
+                channel: used.channel.get() & !RECEIVES,
+                receives: used.channel.get() & RECEIVES != 0,
+            })
+            .collect()
+    }
+
+    /// The uses that a process made of channels, in order: event, use.
+    pub fn uses_of(&self, place: u32) -> impl Iterator<Item = (u64, Use)> + '_ {
+        let range = self.record(place).uses;
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        let all = self
+            .index
+            .records::<UseRec>(Section::Uses, from, count)
+            .all();
+        all.iter().map(|used| {
+            let own = Use {
+                channel: used.channel.get() & !RECEIVES,
+                receives: used.channel.get() & RECEIVES != 0,
+            };
+            (used.event.get().into(), own)
+        })
+    }
+
+    /// The names of threads that have one of their own.
+    pub fn thread_names(&self) -> Vec<(u32, u32, String)> {
+        let count = self.index.len(Section::Threads);
+        let all = self
+            .index
+            .records::<ThreadRec>(Section::Threads, 0, count)
+            .all();
+        all.iter()
+            .filter(|thread| thread.name.count.get() > 0)
+            .map(|thread| {
+                let name = self.text(thread.name);
+                (thread.process.get(), thread.thread.get(), name)
+            })
+            .collect()
+    }
+
+    /// Events themselves, each given to `look`, those of one process in order.
+    /// Reading one is reading part of a log up to it: those that lie near each
+    /// other are read together.
+    pub fn look_all(&self, events: &[EventId], mut look: impl FnMut(EventId, &Event<'_>)) {
+        const NEAR: u64 = 20_000;
+        let mut events = events.to_vec();
+        events.sort_unstable();
+        events.dedup();
+        for group in events.chunk_by(|a, b| a.process == b.process && b.number - a.number <= NEAR) {
+            let Some(first) = group.first() else { continue };
+            let Some(process) = self.process(first.process) else {
+                continue;
+            };
+            let mut log = self.recording.log_near(process.number, first.number);
+            for event in group {
+                if !log.advance_to(event.number) {
+                    break;
+                }
+                if let Some(found) = log.event() {
+                    look(*event, &found);
+                }
+            }
+        }
+    }
+
+    /// The event itself, given to `look`.
+    pub fn look<T>(&self, event: EventId, look: impl FnOnce(&Event<'_>) -> T) -> Option<T> {
+        let process = self.process(event.process)?;
+        let log = self.recording.log_at(process.number, event.number)?;
+        log.event().map(|event| look(&event))
+    }
+}
+
+impl Graph for History<'_> {
+    fn processes(&self) -> usize {
+        self.recording.processes().len()
+    }
+
+    fn links(&self, process: u32, from: u32, to: u32) -> &[InRec] {
+        within(self.incoming(process), from, to)
+    }
+
+    fn clock(&self, process: u32, from: u32, to: u32) -> Option<(u32, &[BoundRec])> {
+        let range = self.record(process).snaps;
+        let (at, count) = (range.from.get() as usize, range.count.get() as usize);
+        let all = self
+            .index
+            .records::<SnapRec>(Section::Snaps, at, count)
+            .all();
+        let at = all
+            .partition_point(|snap| snap.event.get() < to)
+            .checked_sub(1)?;
+        let snap = all.get(at)?;
+        if snap.event.get() < from {
+            return None;
+        }
+        let (begin, count) = (snap.bounds.get() as usize, snap.count.get() as usize);
+        let bounds = self
+            .index
+            .records::<BoundRec>(Section::Bounds, begin, count);
+        Some((snap.event.get(), bounds.all()))
+    }
+}

@@ -1,0 +1,652 @@
+//! Which operation caused which, now that all operations on every object are
+//! known.
+
+mod counter;
+mod futexes;
+mod locks;
+mod mailbox;
+mod signals;
+pub(crate) mod stream;
+mod terminal;
+
+use std::collections::{HashMap, HashSet};
+
+use recording::Recording;
+use recording::sockaddr::Address;
+
+use crate::channel::ChannelKind;
+use crate::link::{EventId, Kind, Link};
+use crate::world::objects::{Destination, Flow, Key, Op, Socket};
+use crate::world::{World, calls};
+use stream::{Contents, Overlap};
+
+/// Of a receive whose bytes are needed to tell its sends apart, so many are
+/// kept.
+const CONTENT_MAX: usize = 64 * 1024;
+
+fn link(kind: Kind, cause: &Op, effect: &Op, channel: Option<u32>, amount: u64) -> Link {
+    Link {
+        cause: EventId::new(cause.process, cause.first.into()),
+        effect: EventId::new(effect.process, effect.last.into()),
+        thread: effect.thread,
+        cause_thread: Some(cause.thread),
+        kind,
+        channel,
+        amount,
+    }
+}
+
+/// Where the bytes of a receive came from: the send, from where in the
+/// receive, and how many.
+type Pieces = Vec<(Op, u64, u64)>;
+
+/// The order in which a channel's operations were done.
+struct Orders {
+    sends: Vec<usize>,
+    recvs: Vec<usize>,
+}
+
+/// Finds all links. Returns them with the number of times that the order of
+/// racing operations had to be guessed.
+pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u64) {
+    let mut links = std::mem::take(&mut world.links);
+    datagrams(world, &mut links);
+    let (orders, guesses) = orders(recording, world);
+    streams(world, &orders, &mut links);
+    for (number, channel) in world.channels.iter().enumerate() {
+        let number = Some(number as u32);
+        match channel.flow {
+            Flow::Count(single) => {
+                counter::pair(&channel.sends, &channel.recvs, single, |w, r, units| {
+                    if let (Some(w), Some(r)) = (channel.sends.get(w), channel.recvs.get(r)) {
+                        links.push(link(Kind::Count, w, r, number, units));
+                    }
+                });
+            }
+            Flow::Packets => {
+                let list = |ops: &[Op], keys: &[Key]| -> Vec<(Op, Key)> {
+                    ops.iter().copied().zip(keys.iter().copied()).collect()
+                };
+                let sends = list(&channel.sends, &channel.sent_keys);
+                let recvs = list(&channel.recvs, &channel.received_keys);
+                mailbox::pair(
+                    &sends,
+                    &recvs,
+                    |_, _| true,
+                    |s, r| {
+                        if let (Some((s, _)), Some((r, _))) = (sends.get(s), recvs.get(r)) {
+                            links.push(link(Kind::Message, s, r, number, r.amount));
+                        }
+                    },
+                );
+            }
+            _ => {}
+        }
+        let news = [
+            (&channel.eofs, &channel.ended),
+            (&channel.refused, &channel.abandoned),
+        ];
+        for (effects, causes) in news {
+            for effect in effects {
+                let cause = causes
+                    .iter()
+                    .filter(|cause| cause.lo <= effect.hi)
+                    .max_by_key(|cause| cause.lo);
+                if let Some(cause) = cause {
+                    links.push(link(Kind::Close, cause, effect, number, 0));
+                }
+            }
+        }
+    }
+    for pty in &world.terminals {
+        terminals(world, pty, &mut links);
+    }
+    for timer in &world.timers {
+        for read in &timer.reads {
+            let set = timer
+                .sets
+                .iter()
+                .filter(|set| set.lo <= read.hi)
+                .max_by_key(|set| set.lo);
+            if let Some(set) = set {
+                links.push(link(Kind::Timer, set, read, None, 0));
+            }
+        }
+    }
+    futexes::pair(std::mem::take(&mut world.futexes), |wake, wait| {
+        links.push(link(Kind::Wake, wake, wait, None, 0));
+    });
+    locks::pair(std::mem::take(&mut world.locks), |release, lock| {
+        links.push(link(Kind::Lock, release, lock, None, 0));
+    });
+    signals::pair(world, |kind, cause, effect| {
+        links.push(Link {
+            cause: EventId::new(cause.0, cause.1.into()),
+            effect: EventId::new(effect.process, effect.last.into()),
+            thread: effect.thread,
+            cause_thread: None,
+            kind,
+            channel: None,
+            amount: 0,
+        });
+    });
+    merge(&mut links);
+    (links, guesses)
+}
+
+/// One link for each cause, effect and channel; no event causes itself.
+fn merge(links: &mut Vec<Link>) {
+    links.retain(|link| link.cause != link.effect);
+    links.sort_unstable_by_key(|link| (link.effect, link.cause, link.kind, link.channel));
+    links.dedup_by(|next, kept| {
+        let same = (next.effect, next.cause, next.kind, next.channel)
+            == (kept.effect, kept.cause, kept.kind, kept.channel);
+        if same {
+            kept.amount += next.amount;
+        }
+        same
+    });
+}
+
+/// In which order the operations on each stream were done: by time, and where
+/// that does not tell, by what they carried.
+fn orders(recording: &Recording, world: &World<'_>) -> (Vec<Orders>, u64) {
+    let mut orders = Vec::with_capacity(world.channels.len());
+    let mut unsure = Vec::new();
+    for (number, channel) in world.channels.iter().enumerate() {
+        if channel.flow != Flow::Stream {
+            orders.push(Orders {
+                sends: Vec::new(),
+                recvs: Vec::new(),
+            });
+            continue;
+        }
+        let (sends, sure_sends) = stream::in_order(&channel.sends);
+        let (recvs, sure_recvs) = stream::in_order(&channel.recvs);
+        let both = !sends.is_empty() && !recvs.is_empty();
+        if both && !(sure_sends && sure_recvs) {
+            unsure.push(number);
+        }
+        orders.push(Orders { sends, recvs });
+    }
+    if unsure.is_empty() {
+        return (orders, 0);
+    }
+    let contents = contents(recording, world, &unsure);
+    let mut guesses = 0;
+    for number in unsure {
+        let (Some(channel), Some(order)) = (world.channels.get(number), orders.get_mut(number))
+        else {
+            continue;
+        };
+        let (sends, recvs, guessed) = stream::by_content(
+            &channel.sends,
+            &order.sends,
+            &channel.recvs,
+            &order.recvs,
+            &contents,
+        );
+        guesses += guessed;
+        *order = Orders { sends, recvs };
+    }
+    (orders, guesses)
+}
+
+/// Reads again what the operations on these channels carried.
+fn contents(recording: &Recording, world: &World<'_>, channels: &[usize]) -> Contents {
+    let mut wanted: HashMap<u32, HashMap<u32, bool>> = HashMap::new();
+    for channel in channels.iter().filter_map(|c| world.channels.get(*c)) {
+        for op in &channel.sends {
+            wanted.entry(op.process).or_default().insert(op.first, true);
+        }
+        for op in &channel.recvs {
+            wanted.entry(op.process).or_default().insert(op.last, false);
+        }
+    }
+    let mut contents = Contents::new();
+    for (place, events) in wanted {
+        let Some(process) = recording.processes().get(place as usize) else {
+            continue;
+        };
+        let Some(first) = events.keys().min() else {
+            continue;
+        };
+        let mut left = events.len();
+        let mut log = recording.log_near(process.number, u64::from(*first));
+        while left > 0 && log.advance() {
+            let Some((_, _, number, _)) = log.glance() else {
+                break;
+            };
+            let Ok(number) = u32::try_from(number) else {
+                break;
+            };
+            if !events.contains_key(&number) {
+                continue;
+            }
+            left -= 1;
+            // Both kinds of vectors and messages are argument 1 as well.
+            let Some(event) = log.event() else { break };
+            if let Some(data) = event.argument(1) {
+                let kept = data.bytes.get(..CONTENT_MAX).unwrap_or(data.bytes);
+                // The digest of a vector is of its pieces, which nobody knows.
+                let whole = matches!(event.nr, calls::nr::WRITE | calls::nr::SENDTO);
+                let content = stream::Content {
+                    bytes: kept.to_vec(),
+                    digest: data.digest.filter(|_| whole),
+                };
+                contents.insert((place, number), content);
+            }
+        }
+    }
+    contents
+}
+
+/// Links all streams, those that others are fed from first.
+fn streams(world: &mut World<'_>, orders: &[Orders], links: &mut Vec<Link>) {
+    let mut feeds: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (i, forward) in world.forwards.iter().enumerate() {
+        feeds.entry(forward.to.0).or_default().push(i);
+    }
+    let mut pieces: HashMap<(u32, usize, bool), Pieces> = HashMap::new();
+    for forward in &world.forwards {
+        pieces.insert((forward.from.0, forward.from.1, forward.peek), Vec::new());
+    }
+    let mut done = HashSet::new();
+    for number in 0..world.channels.len() as u32 {
+        // A channel waits for those that feed it; a circle is cut anywhere.
+        let mut stack = vec![(number, false)];
+        while let Some((number, ready)) = stack.pop() {
+            if ready {
+                link_stream(world, number, orders, &feeds, &mut pieces, links);
+                continue;
+            }
+            if !done.insert(number) {
+                continue;
+            }
+            stack.push((number, true));
+            let own = feeds.get(&number).map_or(&[][..], Vec::as_slice);
+            for forward in own.iter().filter_map(|i| world.forwards.get(*i)) {
+                if !done.contains(&forward.from.0) {
+                    stack.push((forward.from.0, false));
+                }
+            }
+        }
+    }
+}
+
+fn link_stream(
+    world: &mut World<'_>,
+    number: u32,
+    orders: &[Orders],
+    feeds: &HashMap<u32, Vec<usize>>,
+    pieces: &mut HashMap<(u32, usize, bool), Pieces>,
+    links: &mut Vec<Link>,
+) {
+    let (Some(channel), Some(order)) = (
+        world.channels.get(number as usize),
+        orders.get(number as usize),
+    ) else {
+        return;
+    };
+    if channel.flow != Flow::Stream || channel.recvs.is_empty() && channel.peeks.is_empty() {
+        return;
+    }
+    let mut sends = std::borrow::Cow::Borrowed(&channel.sends);
+    let mut send_order = std::borrow::Cow::Borrowed(&order.sends);
+    if !channel.unsure.is_empty() {
+        send_order
+            .to_mut()
+            .extend(sends.len()..sends.len() + channel.unsure.len());
+        sends.to_mut().extend_from_slice(&channel.unsure);
+    }
+    // What bytes of a send came from where, if it was fed from elsewhere.
+    let mut fed: HashMap<usize, Pieces> = HashMap::new();
+    for forward in feeds.get(&number).into_iter().flatten() {
+        if let Some(forward) = world.forwards.get(*forward) {
+            let from = (forward.from.0, forward.from.1, forward.peek);
+            let origin = pieces.get(&from).cloned().unwrap_or_default();
+            fed.insert(forward.to.1, origin);
+        }
+    }
+    let mut took: Vec<(bool, Overlap)> = Vec::new();
+    let notes = !fed.is_empty() || pieces.keys().any(|key| key.0 == number);
+    stream::pair(
+        &sends,
+        &send_order,
+        &channel.recvs,
+        &order.recvs,
+        |overlap| {
+            if let (Some(send), Some(recv)) =
+                (sends.get(overlap.send), channel.recvs.get(overlap.recv))
+            {
+                links.push(link(Kind::Message, send, recv, Some(number), overlap.len));
+            }
+            if notes {
+                took.push((false, overlap));
+            }
+        },
+    );
+    if !channel.peeks.is_empty() {
+        peeks(channel, &sends, &send_order, &order.recvs, |overlap| {
+            if let (Some(send), Some(peek)) =
+                (sends.get(overlap.send), channel.peeks.get(overlap.recv))
+            {
+                links.push(link(Kind::Message, send, peek, Some(number), overlap.len));
+            }
+            if notes {
+                took.push((true, overlap));
+            }
+        });
+    }
+    for (peek, overlap) in took {
+        let list = if peek { &channel.peeks } else { &channel.recvs };
+        let (Some(send), Some(recv)) = (sends.get(overlap.send), list.get(overlap.recv)) else {
+            continue;
+        };
+        let mut origins = vec![(*send, overlap.in_recv, overlap.len)];
+        if let Some(origin) = fed.get(&overlap.send) {
+            let end = overlap.in_send + overlap.len;
+            for (op, from, len) in origin {
+                let (lo, hi) = ((*from).max(overlap.in_send), (from + len).min(end));
+                if lo < hi {
+                    let at = overlap.in_recv + (lo - overlap.in_send);
+                    links.push(link(Kind::Message, op, recv, Some(number), hi - lo));
+                    origins.push((*op, at, hi - lo));
+                }
+            }
+        }
+        if let Some(list) = pieces.get_mut(&(number, overlap.recv, peek)) {
+            list.extend(origins);
+        }
+    }
+}
+
+/// What looks that took nothing saw.
+fn peeks(
+    channel: &crate::world::objects::Chan,
+    sends: &[Op],
+    send_order: &[usize],
+    recv_order: &[usize],
+    mut emit: impl FnMut(Overlap),
+) {
+    let mut offsets = Vec::with_capacity(recv_order.len());
+    let mut at = 0;
+    for recv in recv_order.iter().filter_map(|i| channel.recvs.get(*i)) {
+        offsets.push((recv, at));
+        at += recv.amount;
+    }
+    for (i, peek) in channel.peeks.iter().enumerate() {
+        // The first receive that came later tells where the stream was.
+        let later = |recv: &Op| match recv.process == peek.process {
+            true => recv.last > peek.last,
+            false => recv.hi >= peek.hi,
+        };
+        let from = offsets.iter().find(|(recv, _)| later(recv));
+        let from = from.map_or(at, |(_, from)| *from);
+        let to = from + peek.amount;
+        let mut sent = 0;
+        for s in send_order {
+            let Some(send) = sends.get(*s) else { continue };
+            let (lo, hi) = (sent.max(from), (sent + send.amount).min(to));
+            if lo < hi {
+                emit(Overlap {
+                    send: *s,
+                    recv: i,
+                    in_send: lo - sent,
+                    in_recv: lo - from,
+                    len: hi - lo,
+                });
+            }
+            sent += send.amount;
+            if sent >= to {
+                break;
+            }
+        }
+    }
+}
+
+fn terminals(world: &World<'_>, pty: &crate::world::objects::Pty, links: &mut Vec<Link>) {
+    let [down_number, up_number] = pty.channels;
+    let (Some(down), Some(up)) = (
+        world.channels.get(down_number as usize),
+        world.channels.get(up_number as usize),
+    ) else {
+        return;
+    };
+    let [typed, read, printed, seen] = &pty.data;
+    let down_side = terminal::Side {
+        sends: &down.sends,
+        sent: typed,
+        recvs: &down.recvs,
+        received: read,
+    };
+    let up_side = terminal::Side {
+        sends: &up.sends,
+        sent: printed,
+        recvs: &up.recvs,
+        received: seen,
+    };
+    terminal::pair(
+        &pty.modes,
+        &down_side,
+        &up_side,
+        |to_down, send, from_down, recv, bytes| {
+            let sends = if from_down { &down.sends } else { &up.sends };
+            let (recvs, number) = if to_down {
+                (&down.recvs, down_number)
+            } else {
+                (&up.recvs, up_number)
+            };
+            if let (Some(send), Some(recv)) = (sends.get(send), recvs.get(recv)) {
+                links.push(link(Kind::Message, send, recv, Some(number), bytes));
+            }
+        },
+    );
+}
+
+/// Sockets that share a place where datagrams arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Socket(u32),
+    Port(u16),
+    Named(Address),
+}
+
+fn place(address: &Address) -> Place {
+    match address {
+        Address::V4(_, port) | Address::V6(_, port, _) => Place::Port(*port),
+        other => Place::Named(other.clone()),
+    }
+}
+
+/// Whether a datagram to this address arrives at a socket with that one.
+fn arrives(to: &Address, own: &Address) -> bool {
+    match (to, own) {
+        (Address::V4(to, a), Address::V4(own, b)) => a == b && (to == own || own.is_unspecified()),
+        (Address::V6(to, a, _), Address::V6(own, b, _)) => {
+            a == b && (to == own || own.is_unspecified())
+        }
+        (Address::V4(_, a), Address::V6(own, b, _)) => a == b && own.is_unspecified(),
+        _ => to == own,
+    }
+}
+
+/// Pairs datagrams, and makes a channel for each pair of sockets that
+/// exchanged some.
+fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
+    #[derive(Default)]
+    struct Box {
+        sent: Vec<usize>,
+        received: Vec<(u32, usize)>,
+    }
+    let mut boxes: HashMap<Place, Box> = HashMap::new();
+    for (i, sent) in world.sent.iter().enumerate() {
+        let key = match &sent.to {
+            Destination::Socket(socket) => Place::Socket(*socket),
+            Destination::Address(address) => place(address),
+        };
+        boxes.entry(key).or_default().sent.push(i);
+    }
+    for (number, socket) in world.sockets.iter().enumerate() {
+        if socket.received.is_empty() {
+            continue;
+        }
+        let number = number as u32;
+        let key = match (&socket.local, socket.pair) {
+            (_, Some(_)) => Place::Socket(number),
+            (Some(local), None) => place(local),
+            (None, None) => continue,
+        };
+        let list = &mut boxes.entry(key).or_default().received;
+        list.extend((0..socket.received.len()).map(|i| (number, i)));
+    }
+    let mut flows: HashMap<(u32, Option<u32>), u32> = HashMap::new();
+    let mut order: Vec<(Place, Box)> = boxes.into_iter().collect();
+    order.sort_by_key(|(_, entry)| entry.sent.first().copied());
+    // Which socket each message went to.
+    let mut target: Vec<Option<u32>> = vec![None; world.sent.len()];
+    let mut found: Vec<(usize, u32, usize)> = Vec::new();
+    for (_, entry) in &order {
+        let sends: Vec<(Op, Key)> = entry
+            .sent
+            .iter()
+            .filter_map(|i| world.sent.get(*i).map(|sent| (sent.op, sent.key)))
+            .collect();
+        let received = |r: usize| {
+            let (socket, i) = entry.received.get(r)?;
+            let socket: &Socket = world.sockets.get(*socket as usize)?;
+            Some((socket, socket.received.get(*i)?))
+        };
+        for peeks in [false, true] {
+            let places: Vec<usize> = (0..entry.received.len())
+                .filter(|r| received(*r).is_some_and(|(_, m)| m.peek == peeks))
+                .collect();
+            let recvs: Vec<(Op, Key)> = places
+                .iter()
+                .filter_map(|r| received(*r).map(|(_, message)| (message.op, message.key)))
+                .collect();
+            let fits = |s: usize, r: usize| {
+                let sent = entry.sent.get(s).and_then(|i| world.sent.get(*i));
+                let (Some(sent), Some((socket, message))) =
+                    (sent, places.get(r).and_then(|r| received(*r)))
+                else {
+                    return false;
+                };
+                let there = match (&sent.to, &socket.local) {
+                    (Destination::Address(to), Some(own)) => arrives(to, own),
+                    (Destination::Socket(_), _) => true,
+                    (Destination::Address(_), None) => false,
+                };
+                let from = world.sockets.get(sent.from as usize);
+                let source = match (&message.source, from.and_then(|s| s.local.as_ref())) {
+                    (Some(Address::UnixUnnamed), _) | (None, _) | (_, None) => true,
+                    (Some(source), Some(local)) => match (source, local) {
+                        (Address::UnixPath(_), _) => true,
+                        _ => arrives(source, local),
+                    },
+                };
+                there && source
+            };
+            mailbox::pair(&sends, &recvs, fits, |s, r| {
+                if let (Some(sent), Some((socket, i))) = (
+                    entry.sent.get(s),
+                    places.get(r).and_then(|r| entry.received.get(*r)),
+                ) {
+                    found.push((*sent, *socket, *i));
+                    if let Some(place) = target.get_mut(*sent) {
+                        place.get_or_insert(*socket);
+                    }
+                }
+            });
+        }
+    }
+    // Channels, and what went by them.
+    for (i, to) in target.iter().enumerate() {
+        let Some(sent) = world.sent.get(i).cloned() else {
+            continue;
+        };
+        let to = to.or(match sent.to {
+            Destination::Socket(socket) => Some(socket),
+            Destination::Address(_) => None,
+        });
+        let channel = flow(world, &mut flows, sent.from, to, &sent.to);
+        if let Some(channel) = world.channel(channel) {
+            channel.sends.push(sent.op);
+        }
+    }
+    for (sent, socket, i) in found {
+        let Some(message) = world
+            .sockets
+            .get(socket as usize)
+            .and_then(|s| s.received.get(i))
+            .cloned()
+        else {
+            continue;
+        };
+        let Some(sent) = world.sent.get(sent).cloned() else {
+            continue;
+        };
+        let number = flow(world, &mut flows, sent.from, Some(socket), &sent.to);
+        links.push(link(
+            Kind::Message,
+            &sent.op,
+            &message.op,
+            Some(number),
+            message.op.amount,
+        ));
+        if let Some(channel) = world.channel(number)
+            && !message.peek
+        {
+            channel.recvs.push(message.op);
+        }
+    }
+    world.flows = flows
+        .into_iter()
+        .map(|((from, to), c)| (c, from, to))
+        .collect();
+}
+
+/// The channel of datagrams between two sockets.
+fn flow(
+    world: &mut World<'_>,
+    flows: &mut HashMap<(u32, Option<u32>), u32>,
+    from: u32,
+    to: Option<u32>,
+    address: &Destination,
+) -> u32 {
+    if let Some(known) = flows.get(&(from, to)) {
+        return *known;
+    }
+    let local = |number: Option<u32>| {
+        let socket = world.sockets.get(number? as usize)?;
+        socket.local.clone().filter(|a| *a != Address::UnixUnnamed)
+    };
+    let kind = match world.sockets.get(from as usize).map(|socket| socket.domain) {
+        Some(recording::sockaddr::UNIX) => ChannelKind::UnixDatagram,
+        _ => ChannelKind::Udp,
+    };
+    let far = match address {
+        Destination::Address(address) => Some(address.clone()),
+        Destination::Socket(_) => local(to),
+    };
+    let name = match (local(Some(from)), far) {
+        (Some(own), Some(far)) => format!("{own}->{far}"),
+        (None, Some(far)) => format!("->{far}"),
+        (Some(own), None) => own.to_string(),
+        (None, None) => "socketpair".to_string(),
+    };
+    let number = world.make_channel(kind, Flow::Packets, name);
+    if let Some(to) = to
+        && let Some(back) = flows.get(&(to, Some(from))).copied()
+    {
+        if let Some(channel) = world.channel(number) {
+            channel.reverse = Some(back);
+            channel.forward = false;
+        }
+        if let Some(channel) = world.channel(back) {
+            channel.reverse = Some(number);
+        }
+    }
+    flows.insert((from, to), number);
+    number
+}

@@ -1,0 +1,334 @@
+//! Who waits for whom, and who waits for ever.
+//!
+//! A thread that waits goes on as soon as *one* of those it waits for does
+//! something: any holder of the other end may send, any child may end. So a set
+//! of threads is deadlocked if each waits only for threads of the set; one that
+//! runs, sleeps or waits for somebody outside could still free the others.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::history::{Cut, History};
+use crate::index::build::{NO, decode};
+use crate::index::layout::*;
+use crate::link::EventId;
+use crate::world::{LONG, WaitFor, calls};
+
+/// A thread, by the place of its process and its number.
+pub type Waiter = (u32, u32);
+
+/// A thread that stands in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Which thread.
+    pub thread: Waiter,
+    /// The event at which the call began.
+    pub since: u64,
+    /// Number of the call.
+    pub nr: u64,
+    /// What it waits for.
+    pub what: WaitFor,
+    /// It would go on by itself after a time.
+    pub limited: bool,
+    /// Threads of which any could let it go on; empty with `outside`: nobody
+    /// in the program.
+    pub by: Vec<Waiter>,
+    /// Somebody outside the program, or time, could let it go on.
+    pub outside: bool,
+    /// The event that did, later in the recording.
+    pub freed_by: Option<EventId>,
+}
+
+/// Threads that wait for each other and for nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Knot {
+    /// All of them.
+    pub threads: Vec<Waiter>,
+    /// Some of them, each of which waits for the next, and the last for the
+    /// first.
+    pub circle: Vec<Waiter>,
+}
+
+/// All threads that wait at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Those that stand in a call.
+    pub blocked: Vec<Blocked>,
+    /// Those that run.
+    pub running: Vec<Waiter>,
+    /// Those that will never go on.
+    pub knots: Vec<Knot>,
+}
+
+impl History<'_> {
+    /// Who waits for whom at a cut.
+    pub fn waiting(&self, cut: &Cut) -> Waiting {
+        let mut waiting = Waiting::default();
+        let mut alive: HashMap<u32, Vec<u32>> = HashMap::new();
+        for place in 0..cut.processes() {
+            let threads = self.threads_at(place, cut, &mut waiting.blocked);
+            let standing: HashSet<u32> = waiting
+                .blocked
+                .iter()
+                .filter(|b| b.thread.0 == place)
+                .map(|b| b.thread.1)
+                .collect();
+            waiting.running.extend(
+                threads
+                    .iter()
+                    .filter(|thread| !standing.contains(thread))
+                    .map(|thread| (place, *thread)),
+            );
+            alive.insert(place, threads);
+        }
+        let all = |place: u32| {
+            let threads = alive.get(&place).map_or(&[][..], Vec::as_slice);
+            threads.iter().map(move |thread| (place, *thread))
+        };
+        let held: Vec<(Waiter, WaitFor)> = waiting
+            .blocked
+            .iter()
+            .map(|blocked| (blocked.thread, blocked.what))
+            .collect();
+        for blocked in &mut waiting.blocked {
+            self.resolve(blocked, cut, &all, &held);
+        }
+        waiting.knots = knots(&waiting);
+        waiting
+    }
+
+    /// The threads of a process that live at a cut; those that stand in a call
+    /// are appended to `blocked`.
+    fn threads_at(&self, place: u32, cut: &Cut, blocked: &mut Vec<Blocked>) -> Vec<u32> {
+        let record = self.record(place);
+        let bound = cut.bound(place);
+        let begun = bound > u64::from(record.first.get());
+        let over = bound > u64::from(record.last.get()) && record.ended.get() != 0;
+        if !begun || over {
+            return Vec::new();
+        }
+        let range = |range: Range| (range.from.get() as usize, range.count.get() as usize);
+        let (from, count) = range(record.threads_at);
+        let threads = self
+            .index
+            .records::<ThreadRec>(Section::Threads, from, count);
+        let alive: Vec<u32> = threads
+            .all()
+            .iter()
+            .filter(|thread| u64::from(thread.born.get()) < bound)
+            .filter(|thread| thread.died.get() == NO || u64::from(thread.died.get()) >= bound)
+            .map(|thread| thread.thread.get())
+            .collect();
+        let mut standing: HashMap<u32, Blocked> = HashMap::new();
+        let (from, count) = range(record.waits);
+        let waits = self.index.records::<WaitRec>(Section::Waits, from, count);
+        for wait in waits.all() {
+            let begun = u64::from(wait.first.get()) < bound;
+            let over = wait.last.get() != NO && u64::from(wait.last.get()) < bound;
+            if begun && !over {
+                let blocked = Blocked {
+                    thread: (place, wait.thread.get()),
+                    since: wait.first.get().into(),
+                    nr: wait.nr.get().into(),
+                    what: decode(wait.what, wait.value.get()),
+                    limited: wait.limited != 0,
+                    by: Vec::new(),
+                    outside: false,
+                    freed_by: self.freed(place, wait.last.get()),
+                };
+                standing.insert(wait.thread.get(), blocked);
+            }
+        }
+        // Those that did not take long: they began shortly before.
+        let (from, count) = range(record.calls);
+        let calls = self
+            .index
+            .records::<CallRec>(Section::Calls, from, count)
+            .all();
+        let end = calls.partition_point(|call| u64::from(call.first.get()) < bound);
+        let recent = calls.get(..end).unwrap_or(&[]).iter().rev();
+        for call in recent.take_while(|c| u64::from(c.first.get() + LONG) >= bound) {
+            let thread = call.thread.get().into();
+            let last = u64::from(call.first.get()) + u64::from(call.span);
+            if last < bound || standing.contains_key(&thread) {
+                continue;
+            }
+            let nr = call.nr.get().into();
+            let used = self.uses(EventId::new(place, last)).first().copied();
+            let what = match used.filter(|_| calls::is_transfer(nr)) {
+                Some(used) if used.receives => WaitFor::Receive(used.channel),
+                Some(used) => WaitFor::Send(used.channel),
+                None if nr == calls::nr::FUTEX => WaitFor::Wake(0),
+                None if matches!(nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child,
+                None => WaitFor::Other,
+            };
+            let blocked = Blocked {
+                thread: (place, thread),
+                since: call.first.get().into(),
+                nr,
+                what,
+                // It did go on, and soon.
+                limited: used.is_none(),
+                by: Vec::new(),
+                outside: false,
+                freed_by: self.freed(place, last as u32),
+            };
+            standing.insert(thread, blocked);
+        }
+        let mut found: Vec<Blocked> = standing
+            .into_values()
+            .filter(|blocked| alive.contains(&blocked.thread.1))
+            .collect();
+        found.sort_by_key(|blocked| blocked.thread);
+        blocked.extend(found);
+        alive
+    }
+
+    fn freed(&self, place: u32, last: u32) -> Option<EventId> {
+        if last == NO {
+            return None;
+        }
+        let links = self.causes(EventId::new(place, last.into()));
+        links.first().map(|link| link.cause)
+    }
+
+    /// Who could let a thread go on.
+    fn resolve<'a, I: Iterator<Item = Waiter> + 'a>(
+        &self,
+        blocked: &mut Blocked,
+        cut: &Cut,
+        all: &impl Fn(u32) -> I,
+        held: &[(Waiter, WaitFor)],
+    ) {
+        let own = blocked.thread;
+        let mut by: Vec<Waiter> = Vec::new();
+        let mut outside = blocked.limited;
+        let mut ends = |channel: u32, sends: bool| {
+            let holders = self.holders_at(channel, sends, cut);
+            if holders.is_empty() && self.is_outside(channel, sends) {
+                outside = true;
+            }
+            by.extend(holders.into_iter().flat_map(all));
+        };
+        match blocked.what {
+            WaitFor::Receive(channel) => ends(channel, true),
+            WaitFor::Send(channel) => ends(channel, false),
+            WaitFor::Any { from, count } => {
+                let list = self.index.records::<zerocopy::little_endian::U32>(
+                    Section::Polls,
+                    from as usize,
+                    count as usize,
+                );
+                for channel in list.all() {
+                    ends(channel.get(), true);
+                }
+            }
+            WaitFor::Child => {
+                let number = self.process(own.0).map(|process| process.number);
+                for place in 0..cut.processes() {
+                    if self.process(place).and_then(|process| process.parent) == number {
+                        by.extend(all(place));
+                    }
+                }
+                // A child that has ended already will be reported.
+                outside |= by.is_empty();
+            }
+            WaitFor::Wake(_) => by.extend(all(own.0)),
+            WaitFor::Lock(file) => {
+                // Whoever is not waiting for the same lock may have it.
+                let wants = |other: &Waiter| {
+                    held.iter()
+                        .any(|(waiter, what)| waiter == other && *what == WaitFor::Lock(file))
+                };
+                let others = (0..cut.processes()).filter(|place| *place != own.0);
+                by.extend(others.flat_map(all).filter(|other| !wants(other)));
+            }
+            WaitFor::Accept
+            | WaitFor::Connection
+            | WaitFor::Time
+            | WaitFor::Signal
+            | WaitFor::Other => outside = true,
+        }
+        by.retain(|other| *other != own);
+        by.sort_unstable();
+        by.dedup();
+        blocked.by = by;
+        blocked.outside = outside;
+    }
+
+    /// Whether nobody in the program ever held this end.
+    fn is_outside(&self, channel: u32, sends: bool) -> bool {
+        let Some(channel) = self.channel(channel) else {
+            return true;
+        };
+        if sends {
+            channel.is_from_outside()
+        } else {
+            channel.is_to_outside()
+        }
+    }
+}
+
+/// Threads that nobody who is free can free.
+fn knots(waiting: &Waiting) -> Vec<Knot> {
+    let mut free: HashSet<Waiter> = waiting.running.iter().copied().collect();
+    loop {
+        let before = free.len();
+        for blocked in &waiting.blocked {
+            if blocked.outside || blocked.by.iter().any(|other| free.contains(other)) {
+                free.insert(blocked.thread);
+            }
+        }
+        if free.len() == before {
+            break;
+        }
+    }
+    let stuck: HashMap<Waiter, &Blocked> = waiting
+        .blocked
+        .iter()
+        .filter(|blocked| !free.contains(&blocked.thread))
+        .map(|blocked| (blocked.thread, blocked))
+        .collect();
+    let mut knots = Vec::new();
+    let mut told: HashSet<Waiter> = HashSet::new();
+    let mut order: Vec<Waiter> = stuck.keys().copied().collect();
+    order.sort_unstable();
+    for start in order {
+        if told.contains(&start) {
+            continue;
+        }
+        // From each to the first that it waits for, until one comes again.
+        let mut walk = vec![start];
+        let mut at = start;
+        let circle = loop {
+            let next = stuck
+                .get(&at)
+                .and_then(|blocked| blocked.by.iter().find(|other| stuck.contains_key(other)));
+            let Some(next) = next.copied() else {
+                break Vec::new();
+            };
+            if let Some(i) = walk.iter().position(|other| *other == next) {
+                break walk.split_off(i);
+            }
+            walk.push(next);
+            at = next;
+        };
+        if circle.iter().any(|waiter| told.contains(waiter)) {
+            continue;
+        }
+        let mut threads: Vec<Waiter> = vec![start];
+        let mut i = 0;
+        while let Some(waiter) = threads.get(i).copied() {
+            let next = stuck.get(&waiter).map_or(&[][..], |blocked| &blocked.by);
+            for other in next {
+                if stuck.contains_key(other) && !threads.contains(other) {
+                    threads.push(*other);
+                }
+            }
+            i += 1;
+        }
+        told.extend(threads.iter().copied());
+        threads.sort_unstable();
+        knots.push(Knot { threads, circle });
+    }
+    knots
+}

@@ -1,0 +1,147 @@
+//! Calls that waited for long, so that who waits for what is known at any
+//! point without reading all that came before it.
+
+use super::calls::nr;
+use super::objects::*;
+use super::{Pending, World};
+
+/// A wait that began more events before its end is remembered.
+pub const LONG: u32 = 64;
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Something to receive from a channel.
+    Receive(u32),
+    /// Room to send to a channel.
+    Send(u32),
+    /// Somebody to connect.
+    Connection,
+    /// The other side of a connection.
+    Accept,
+    /// The end of a child.
+    Child,
+    /// A wake at this address.
+    Wake(u64),
+    /// A lock on a file (its number).
+    Lock(u32),
+    /// Time to pass.
+    Time,
+    /// A signal.
+    Signal,
+    /// One of several channels: so many in the list, from there on.
+    Any {
+        /// Where in the list.
+        from: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Something else, or something that the recording does not tell.
+    Other,
+}
+
+/// A call that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub process: u32,
+    pub thread: u32,
+    pub first: u32,
+    /// `None`: it never returned.
+    pub last: Option<u32>,
+    pub nr: u32,
+    pub what: WaitFor,
+    /// It would have gone on by itself.
+    pub limited: bool,
+}
+
+impl World<'_> {
+    pub(super) fn note_wait(&mut self, op: Op, pending: &Pending, last: Option<u32>) {
+        if last.is_some_and(|last| last - pending.first.min(last) <= LONG) {
+            return;
+        }
+        if matches!(pending.nr, nr::EXIT | nr::EXIT_GROUP) {
+            return;
+        }
+        let (what, limited) = self.waits_for(pending);
+        self.waits.push(Wait {
+            process: op.process,
+            thread: op.thread,
+            first: pending.first,
+            last,
+            nr: pending.nr as u32,
+            what,
+            limited,
+        });
+    }
+
+    /// What a call waits for, and whether it would go on by itself.
+    fn waits_for(&mut self, pending: &Pending) -> (WaitFor, bool) {
+        let (input, output) = match pending.file {
+            NONE => (None, None),
+            file => self.channels_of(file),
+        };
+        let args = &pending.args;
+        match pending.nr {
+            nr::READ
+            | nr::READV
+            | nr::RECVFROM
+            | nr::RECVMSG
+            | nr::RECVMMSG
+            | nr::PREADV2
+            | nr::SPLICE
+            | nr::TEE => match self.files.what(pending.file) {
+                What::Timer(_) => (WaitFor::Time, true),
+                What::Signals => (WaitFor::Signal, false),
+                _ => (input.map_or(WaitFor::Other, WaitFor::Receive), false),
+            },
+            nr::WRITE
+            | nr::WRITEV
+            | nr::SENDTO
+            | nr::SENDMSG
+            | nr::SENDMMSG
+            | nr::PWRITEV2
+            | nr::VMSPLICE
+            | nr::SENDFILE => (output.map_or(WaitFor::Other, WaitFor::Send), false),
+            nr::ACCEPT | nr::ACCEPT4 => (WaitFor::Connection, false),
+            nr::CONNECT => (WaitFor::Accept, false),
+            nr::WAIT4 | nr::WAITID => (WaitFor::Child, false),
+            nr::FUTEX => (WaitFor::Wake(args[0]), args[3] != 0),
+            nr::FLOCK | nr::FCNTL => match self.files.what(pending.file) {
+                What::File(file) => (WaitFor::Lock(file), false),
+                _ => (WaitFor::Other, false),
+            },
+            nr::NANOSLEEP | nr::CLOCK_NANOSLEEP => (WaitFor::Time, true),
+            nr::PAUSE | nr::RT_SIGSUSPEND => (WaitFor::Signal, false),
+            nr::RT_SIGTIMEDWAIT => (WaitFor::Signal, args[2] != 0),
+            nr::EPOLL_WAIT | nr::EPOLL_PWAIT => self.waits_for_any(pending, args[3] as i32 != -1),
+            nr::EPOLL_PWAIT2 => self.waits_for_any(pending, args[3] != 0),
+            nr::POLL => (WaitFor::Other, args[2] as i32 >= 0),
+            _ => (WaitFor::Other, false),
+        }
+    }
+
+    fn waits_for_any(&mut self, pending: &Pending, limited: bool) -> (WaitFor, bool) {
+        let What::Epoll(epoll) = self.files.what(pending.file) else {
+            return (WaitFor::Other, limited);
+        };
+        let watched: Vec<u32> = self
+            .epolls
+            .get(epoll as usize)
+            .map(|list| list.iter().map(|entry| entry.1).collect())
+            .unwrap_or_default();
+        let from = self.polls.len() as u32;
+        for file in watched {
+            match self.channels_of(file).0 {
+                Some(channel) => self.polls.push(channel),
+                None => {
+                    // A listener, a timer, something from outside: anything
+                    // may come from there.
+                    self.polls.truncate(from as usize);
+                    return (WaitFor::Other, limited);
+                }
+            }
+        }
+        let count = self.polls.len() as u32 - from;
+        (WaitFor::Any { from, count }, limited)
+    }
+}

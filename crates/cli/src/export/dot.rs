@@ -1,0 +1,58 @@
+//! A graph for Graphviz: a cluster for each process, its linked events in
+//! order, links between them.
+
+use std::io::{self, Write};
+
+use super::Export;
+use crate::causes;
+
+/// As it stands between quotes.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+    let history = export.history;
+    writeln!(out, "digraph causes {{")?;
+    writeln!(out, "  rankdir=TB; node [shape=box, fontsize=10];")?;
+    let mut items = export.linked();
+    items.sort_by_key(|item| item.event);
+    for group in items.chunk_by(|a, b| a.event.process == b.event.process) {
+        let Some(first) = group.first() else { continue };
+        let name = causes::process_name(history, first.event.process);
+        writeln!(out, "  subgraph \"cluster_{}\" {{", quoted(&name))?;
+        writeln!(out, "    label=\"{}\";", quoted(&name))?;
+        for item in group {
+            writeln!(
+                out,
+                "    \"{}\" [label=\"{}\\n{}\"];",
+                quoted(&causes::name(history, item.event)),
+                item.event.number,
+                quoted(&item.text)
+            )?;
+        }
+        for pair in group.windows(2) {
+            if let [a, b] = pair {
+                writeln!(
+                    out,
+                    "    \"{}\" -> \"{}\" [style=dotted, arrowhead=none];",
+                    quoted(&causes::name(history, a.event)),
+                    quoted(&causes::name(history, b.event))
+                )?;
+            }
+        }
+        writeln!(out, "  }}")?;
+    }
+    for link in &export.links {
+        if link.cause.process != link.effect.process {
+            writeln!(
+                out,
+                "  \"{}\" -> \"{}\" [label=\"{}\"];",
+                quoted(&causes::name(history, link.cause)),
+                quoted(&causes::name(history, link.effect)),
+                link.kind
+            )?;
+        }
+    }
+    writeln!(out, "}}")
+}

@@ -1,0 +1,304 @@
+//! Every link, none missing and none extra: a program whose messages say
+//! themselves which send they are of, over every kind of channel, recorded
+//! with several seeds.
+//!
+//! `MW_TRUTH_SEEDS=100 cargo test --release --test causes_truth` tries more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::collections::{BTreeSet, HashMap};
+
+use harness::{Event, Recorded, Scratch, programs};
+use serde_json::Value;
+
+type Links = BTreeSet<(String, String)>;
+
+#[test]
+fn all_links_are_found_and_no_others() {
+    let seeds: u64 = match std::env::var("MW_TRUTH_SEEDS") {
+        Ok(text) => text.parse().unwrap(),
+        Err(_) => 6,
+    };
+    let program = programs::program("ground_truth");
+    for seed in 1..=seeds {
+        let scratch = Scratch::new(&format!("truth-{seed}"));
+        let recorded = scratch.record(&[&program, &seed.to_string()]);
+        assert_eq!(
+            recorded.outcome.stdout, "done\n",
+            "{}",
+            recorded.outcome.stderr
+        );
+        let truth = Truth::new(&recorded);
+        truth.messages();
+        truth.counts();
+        truth.marks();
+        truth.processes();
+    }
+}
+
+struct Truth<'r> {
+    recorded: &'r Recorded,
+    by_name: HashMap<&'r str, &'r Event>,
+}
+
+fn links<'e>(event: &'e Event, kinds: &'e [&str]) -> impl Iterator<Item = &'e Value> {
+    let all = event.json()["causes"].as_array().unwrap().iter();
+    all.filter(move |link| kinds.contains(&link["kind"].as_str().unwrap()))
+}
+
+fn causes(event: &Event, kinds: &[&str]) -> Vec<String> {
+    let all = links(event, kinds);
+    all.map(|link| link["cause"].as_str().unwrap().to_string())
+        .collect()
+}
+
+/// The event at which a call that may block began.
+fn start(event: &Event) -> String {
+    event.started().unwrap_or(event.name()).to_string()
+}
+
+fn is_done(event: &Event) -> bool {
+    matches!(event.phase(), "call" | "end") && event.result().is_some_and(|result| result > 0)
+}
+
+/// What an event carried, if that was text.
+fn text(event: &Event) -> Option<String> {
+    let args = &event.json()["args"];
+    let data = match &args["buf"] {
+        Value::Null => &args["msg"]["msg_iov"][0],
+        data => data,
+    };
+    match data {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(part) => part.get("text")?.as_str().map(str::to_string),
+        _ => None,
+    }
+}
+
+fn number(cell: &str) -> u64 {
+    cell[1..].parse().unwrap()
+}
+
+const CELL: usize = 8;
+
+impl<'r> Truth<'r> {
+    fn new(recorded: &'r Recorded) -> Truth<'r> {
+        let by_name = recorded.events().iter().map(|e| (e.name(), e)).collect();
+        Truth { recorded, by_name }
+    }
+
+    fn compare(&self, what: &str, truth: &Links, found: &Links) {
+        let show = |(cause, effect): &(String, String)| {
+            let call = |name: &str| self.by_name.get(name).map_or("?", |event| event.call());
+            format!("  {cause} {} -> {effect} {}\n", call(cause), call(effect))
+        };
+        let missing: String = truth.difference(found).map(show).collect();
+        let extra: String = found.difference(truth).map(show).collect();
+        assert!(
+            missing.is_empty() && extra.is_empty(),
+            "{what} of {}: of {} links, missing:\n{missing}extra:\n{extra}",
+            self.recorded.dir.display(),
+            truth.len()
+        );
+        assert!(!truth.is_empty(), "{what}: nothing was looked at");
+    }
+
+    /// Bytes: the number in each cell says which send it is of.
+    fn messages(&self) {
+        let mut sends: HashMap<u64, String> = HashMap::new();
+        for event in self.recorded.all(|e| e.kind() == "send" && is_done(e)) {
+            if let Some(text) = text(event).filter(|text| text.starts_with('A')) {
+                let old = sends.insert(number(&text[..CELL]), start(event));
+                assert!(old.is_none(), "two sends with one number: {}", event.json());
+            }
+        }
+        // What was moved inside the kernel has no bytes in the recording; the
+        // send before it must be found all the same.
+        let moves = self.recorded.all(|e| matches!(e.call(), "splice" | "tee"));
+        let moves: BTreeSet<&str> = moves.map(Event::name).collect();
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        // The beginning of a cell that was split, and who got parts of it.
+        let mut halves: HashMap<(String, String, i64), (String, Vec<String>)> = HashMap::new();
+        for event in self.recorded.all(|e| e.kind() == "recv" && is_done(e)) {
+            let Some(text) = text(event) else { continue };
+            let fd = event.arg("fd").as_i64().unwrap();
+            let key = (event.process().to_string(), event.thread().to_string(), fd);
+            let (before, waiting) = halves.remove(&key).unwrap_or_default();
+            let all = before.clone() + &text;
+            if !all.starts_with('A') {
+                continue;
+            }
+            let peeks = event
+                .arg("flags")
+                .as_str()
+                .is_some_and(|f| f.contains("MSG_PEEK"));
+            let mut own = Links::new();
+            for cell in all.as_bytes().chunks_exact(CELL) {
+                let cell = std::str::from_utf8(cell).unwrap();
+                own.insert((sends[&number(cell)].clone(), event.name().to_string()));
+            }
+            if all.len() >= CELL {
+                for other in waiting {
+                    truth.insert((sends[&number(&all[..CELL])].clone(), other));
+                }
+            }
+            truth.extend(own);
+            let rest = all[all.len() / CELL * CELL..].to_string();
+            if !peeks && !rest.is_empty() {
+                let mut waiting = if all.len() < CELL {
+                    halves.remove(&key).unwrap_or_default().1
+                } else {
+                    Vec::new()
+                };
+                waiting.push(event.name().to_string());
+                halves.insert(key, (rest, waiting));
+            }
+            let linked = causes(event, &["message"]).into_iter();
+            let linked = linked.filter(|cause| !moves.contains(cause.as_str()));
+            found.extend(linked.map(|cause| (cause, event.name().to_string())));
+        }
+        self.compare("messages", &truth, &found);
+    }
+
+    /// Counts: each write adds a bit of its own.
+    fn counts(&self) {
+        let value = |event: &Event| {
+            let text = event.file("fd") == "eventfd" && is_done(event);
+            let bytes = &event.json()["args"]["buf"];
+            text.then(|| bytes.clone()).map(|bytes| raw(&bytes))
+        };
+        let mut writes: HashMap<u64, String> = HashMap::new();
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        for event in self.recorded.all(|e| e.call() == "write") {
+            if let Some(bit) = value(event) {
+                writes.insert(bit, start(event));
+            }
+        }
+        for event in self.recorded.all(|e| e.call() == "read") {
+            let Some(sum) = value(event) else { continue };
+            for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| sum & bit != 0) {
+                truth.insert((writes[&bit].clone(), event.name().to_string()));
+            }
+            let linked = causes(event, &["count"]).into_iter();
+            found.extend(linked.map(|cause| (cause, event.name().to_string())));
+        }
+        self.compare("counts", &truth, &found);
+    }
+
+    /// What carries no bytes is marked: who follows a mark caused what is
+    /// before the other mark.
+    fn marks(&self) {
+        const CAUSES: [&str; 5] = [
+            "connect",
+            "rt_sigqueueinfo",
+            "flock",
+            "futex",
+            "timerfd_settime",
+        ];
+        const EFFECTS: [&str; 5] = ["accept", "signal", "flock", "futex", "read"];
+        let mut threads: HashMap<(&str, &str), Vec<&Event>> = HashMap::new();
+        for event in self.recorded.events() {
+            threads
+                .entry((event.process(), event.thread()))
+                .or_default()
+                .push(event);
+        }
+        let mark = |event: &Event| {
+            let pid = event.arg("pid").as_i64().unwrap_or(0);
+            (event.call() == "getpgid").then_some((pid / 10_000_000, pid % 10_000_000))
+        };
+        let mut made: HashMap<i64, &Event> = HashMap::new();
+        for events in threads.values() {
+            for (i, event) in events.iter().enumerate() {
+                if let Some((1, id)) = mark(event) {
+                    let mut after = events[i..].iter();
+                    made.insert(id, after.find(|e| CAUSES.contains(&e.call())).unwrap());
+                }
+            }
+        }
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        for events in threads.values() {
+            for (i, event) in events.iter().enumerate() {
+                let Some((which @ (2 | 3), id)) = mark(event) else {
+                    continue;
+                };
+                let Some(cause) = made.get(&id) else { continue };
+                let before = events[..i].iter().rev();
+                let wanted = |e: &&&Event| match which {
+                    2 => EFFECTS.contains(&e.call()),
+                    _ => e.call() == "read" && is_done(e),
+                };
+                let effect = before.clone().find(wanted).unwrap();
+                // Who takes its own lock again waits for nobody.
+                if cause.call() == "flock" && cause.process() == effect.process() {
+                    continue;
+                }
+                truth.insert((start(cause), effect.name().to_string()));
+                let kinds = ["connect", "signal", "lock", "wake", "timer"];
+                let linked = causes(effect, &kinds).into_iter();
+                found.extend(linked.map(|cause| (cause, effect.name().to_string())));
+            }
+        }
+        self.compare("marks", &truth, &found);
+    }
+
+    /// Processes: begun by forks, waited for after their last event.
+    fn processes(&self) {
+        let mut last: HashMap<&str, &Event> = HashMap::new();
+        for event in self.recorded.events() {
+            last.insert(event.process(), event);
+        }
+        let pids: HashMap<u64, &str> = self
+            .recorded
+            .processes()
+            .iter()
+            .map(|p| (p.pid(), p.name()))
+            .collect();
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        for event in self.recorded.events() {
+            let name = event.name().to_string();
+            if let Some(child) = event.child() {
+                truth.insert((start(event), format!("{child}:0")));
+            }
+            if event.kind() == "wait" && is_done(event) {
+                let child = pids[&(event.result().unwrap() as u64)];
+                truth.insert((last[child].name().to_string(), name.clone()));
+            }
+            let kinds = ["fork", "exit"];
+            if event.kind() != "signal" {
+                let linked = causes(event, &kinds).into_iter();
+                found.extend(linked.map(|cause| (cause, name.clone())));
+            }
+        }
+        self.compare("processes", &truth, &found);
+    }
+}
+
+/// Eight bytes, however they are written in JSON.
+fn raw(value: &Value) -> u64 {
+    let bytes: Vec<u8> = match value {
+        Value::String(text) => text
+            .chars()
+            .map(|c| u8::try_from(c as u32).unwrap())
+            .collect(),
+        Value::Object(object) => {
+            let hex = object.get("hex").and_then(Value::as_str).unwrap();
+            let pairs = hex.as_bytes().chunks(2);
+            pairs
+                .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+                .collect()
+        }
+        other => panic!("{other}"),
+    };
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}

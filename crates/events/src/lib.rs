@@ -1,0 +1,35 @@
+//! The pattern language: which events are meant.
+//!
+//! ```text
+//! send and process = bank-client-* and bytes ~ /^transfer 0 /
+//! ```
+//!
+//! A pattern is read into a [`Pattern`] ([`parse`]) without looking at any
+//! recording; a [`Matcher`] then tells which events of a recording it fits.
+//! The same patterns are for everything that chooses events. The language is
+//! described in docs/patterns.md.
+
+mod lexer;
+mod matcher;
+mod nearest;
+mod parser;
+mod pattern;
+
+pub use matcher::Matcher;
+pub use nearest::nearest;
+pub use parser::parse;
+pub use pattern::{CLASSES, Condition, FIELDS, Field, Operator, Pattern, Value};
+
+/// A pattern that is none: what is wrong with it, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pattern is wrong at column {column}: expected {expected}, found {found}")]
+pub struct PatternError {
+    /// The column, counted from 1.
+    pub column: usize,
+    /// What could stand there.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+    /// The word that was perhaps meant.
+    pub near: Option<String>,
+}

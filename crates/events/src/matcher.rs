@@ -1,0 +1,332 @@
+//! Which events of a recording a pattern fits.
+
+use causality::{EventId, History};
+use protocol::names::errno_name;
+use protocol::syscall::Type;
+use recording::render::Renderer;
+use recording::{Event, Recording};
+
+use crate::pattern::*;
+
+/// Tells whether events fit a pattern.
+pub struct Matcher<'h, 'r> {
+    pattern: Pattern,
+    history: &'h History<'r>,
+    recording: &'r Recording,
+    /// Places of processes by number.
+    places: std::collections::HashMap<u32, u32>,
+}
+
+impl<'h, 'r> Matcher<'h, 'r> {
+    /// For the events of one recording.
+    pub fn new(pattern: Pattern, history: &'h History<'r>) -> Matcher<'h, 'r> {
+        let recording = history.recording();
+        let places = recording
+            .processes()
+            .iter()
+            .zip(0u32..)
+            .map(|(process, place)| (process.number, place))
+            .collect();
+        Matcher {
+            pattern,
+            history,
+            recording,
+            places,
+        }
+    }
+
+    /// Whether an event fits. The renderer must have been shown the events
+    /// before it (see [`Renderer::before`]).
+    pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+        let subject = Subject {
+            matcher: self,
+            event,
+            renderer,
+            id: EventId::new(
+                self.places.get(&event.process).copied().unwrap_or(u32::MAX),
+                event.number,
+            ),
+        };
+        subject.fits(&self.pattern)
+    }
+}
+
+struct Subject<'s, 'h, 'r> {
+    matcher: &'s Matcher<'h, 'r>,
+    event: &'s Event<'s>,
+    renderer: &'s Renderer<'s>,
+    id: EventId,
+}
+
+impl Subject<'_, '_, '_> {
+    fn fits(&self, pattern: &Pattern) -> bool {
+        match pattern {
+            Pattern::And(a, b) => self.fits(a) && self.fits(b),
+            Pattern::Or(a, b) => self.fits(a) || self.fits(b),
+            Pattern::Not(a) => !self.fits(a),
+            Pattern::Is(condition) => self.is(condition),
+        }
+    }
+
+    fn kind(&self) -> Type {
+        self.renderer.type_of(self.event)
+    }
+
+    fn is(&self, condition: &Condition) -> bool {
+        let history = self.matcher.history;
+        match condition {
+            Condition::Types(types) => types.contains(&self.kind()),
+            Condition::Call(name) => self.event.name() == *name,
+            Condition::Failed => self.event.failed(),
+            Condition::Outside => history.uses(self.id).iter().any(|used| {
+                history.channel(used.channel).is_some_and(|channel| {
+                    if used.receives {
+                        channel.is_from_outside()
+                    } else {
+                        channel.is_to_outside()
+                    }
+                })
+            }),
+            Condition::Linked => self.peers().iter().any(|peer| *peer != self.id.process),
+            Condition::Field(field, operator, value) => self.compare(field, *operator, value),
+        }
+    }
+
+    /// Places of the processes that links lead to or come from.
+    fn peers(&self) -> Vec<u32> {
+        let history = self.matcher.history;
+        let causes = history.causes(self.id).into_iter().map(|l| l.cause.process);
+        let effects = history
+            .effects(self.id)
+            .into_iter()
+            .map(|l| l.effect.process);
+        causes.chain(effects).collect()
+    }
+
+    fn process_words(&self, place: u32) -> Vec<Vec<u8>> {
+        let processes = self.matcher.recording.processes();
+        match processes.get(place as usize) {
+            Some(process) => vec![
+                process.name.clone().into_bytes(),
+                process.program.clone().into_bytes(),
+            ],
+            None => Vec::new(),
+        }
+    }
+
+    /// Some value of the field compares so; for `!=` and `!~`, none does not.
+    fn compare(&self, field: &Field, operator: Operator, value: &Value) -> bool {
+        let negated = match operator {
+            Operator::Unequal => Some(Operator::Equal),
+            Operator::Unlike => Some(Operator::Like),
+            _ => None,
+        };
+        if let Some(positive) = negated {
+            return !self.compare(field, positive, value);
+        }
+        if let Value::Number(wanted) = value {
+            return self
+                .numbers(field)
+                .into_iter()
+                .any(|own| in_order(own, operator, *wanted));
+        }
+        let names = matches!(
+            field,
+            Field::Process | Field::Thread | Field::Peer | Field::Call | Field::Channel
+        );
+        self.texts(field).iter().any(|own| match (operator, value) {
+            (Operator::Equal, Value::Text(wanted)) if names => glob(wanted, own),
+            (Operator::Equal, Value::Text(wanted)) => own == wanted,
+            (Operator::Like, Value::Text(wanted)) => {
+                wanted.is_empty() || own.windows(wanted.len()).any(|part| part == wanted)
+            }
+            (Operator::Like, Value::Regex(regex)) => regex.is_match(own),
+            _ => false,
+        })
+    }
+
+    fn numbers(&self, field: &Field) -> Vec<i64> {
+        let event = self.event;
+        match field {
+            Field::Number => vec![event.number as i64],
+            Field::Time => {
+                let clock = self.matcher.recording.clock();
+                vec![clock.since_start_ns(event.time) as i64]
+            }
+            Field::Result => event.result.into_iter().collect(),
+            Field::Length => self.lengths(),
+            Field::Argument(name) => {
+                let object = self.renderer.json(event, 64);
+                let value = object.get("args").and_then(|args| args.get(name.as_str()));
+                value
+                    .and_then(serde_json::Value::as_i64)
+                    .into_iter()
+                    .collect()
+            }
+            _ => self
+                .texts(field)
+                .iter()
+                .filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok())
+                .collect(),
+        }
+    }
+
+    /// Data that the event carries: what the kernel read and wrote, as far as
+    /// it is a message's or a file's.
+    fn data(&self) -> Vec<Vec<u8>> {
+        if !self.event.is_call() || !self.event.args_known {
+            return Vec::new();
+        }
+        (0..6)
+            .filter(|i| matches!(self.kind(), Type::Send | Type::Recv | Type::File) && *i == 1)
+            .filter_map(|i| self.event.argument(i))
+            .map(|data| data.bytes.to_vec())
+            .collect()
+    }
+
+    fn lengths(&self) -> Vec<i64> {
+        let moved = matches!(self.kind(), Type::Send | Type::Recv | Type::File);
+        match self.event.result {
+            Some(result) if moved && result >= 0 => vec![result],
+            None if moved => {
+                let data = self.event.argument(1);
+                data.map(|data| data.len as i64).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
+        let event = self.event;
+        let history = self.matcher.history;
+        match field {
+            Field::Type => {
+                let own = self.kind();
+                let classes = CLASSES.iter().map(|(name, _)| *name);
+                classes
+                    .filter(|name| class(name).is_some_and(|types| types.contains(&own)))
+                    .chain([own.name()])
+                    .map(|name| name.as_bytes().to_vec())
+                    .collect()
+            }
+            Field::Call => vec![event.name().into_bytes()],
+            Field::Process => self.process_words(self.id.process),
+            Field::Thread => {
+                let recording = self.matcher.recording;
+                vec![
+                    recording
+                        .thread_name(event.process, event.thread)
+                        .into_bytes(),
+                ]
+            }
+            Field::Channel => history
+                .uses(self.id)
+                .iter()
+                .filter_map(|used| history.channel(used.channel))
+                .flat_map(|channel| {
+                    let ends = channel.name.split("->").map(|end| end.as_bytes().to_vec());
+                    let mut words: Vec<Vec<u8>> = ends.collect();
+                    words.push(format!("c{}", channel.number).into_bytes());
+                    words.push(channel.kind.name().as_bytes().to_vec());
+                    words.push(channel.name.clone().into_bytes());
+                    words
+                })
+                .collect(),
+            Field::Peer => self
+                .peers()
+                .into_iter()
+                .flat_map(|place| self.process_words(place))
+                .collect(),
+            Field::Link => {
+                let causes = history.causes(self.id).into_iter();
+                let links = causes.chain(history.effects(self.id));
+                links
+                    .map(|link| link.kind.name().as_bytes().to_vec())
+                    .collect()
+            }
+            Field::Bytes => self.data(),
+            Field::Error => {
+                let name = event.errno().and_then(errno_name);
+                name.map(|name| name.as_bytes().to_vec())
+                    .into_iter()
+                    .collect()
+            }
+            Field::Argument(name) => {
+                let object = self.renderer.json(event, usize::MAX);
+                match object.get("args").and_then(|args| args.get(name.as_str())) {
+                    Some(serde_json::Value::String(text)) => vec![text.clone().into_bytes()],
+                    Some(other) => vec![other.to_string().into_bytes()],
+                    None => Vec::new(),
+                }
+            }
+            Field::Number | Field::Time | Field::Result | Field::Length => self
+                .numbers(field)
+                .into_iter()
+                .map(|number| number.to_string().into_bytes())
+                .collect(),
+        }
+    }
+}
+
+fn in_order(own: i64, operator: Operator, wanted: i64) -> bool {
+    match operator {
+        Operator::Equal => own == wanted,
+        Operator::Less => own < wanted,
+        Operator::AtMost => own <= wanted,
+        Operator::More => own > wanted,
+        Operator::AtLeast => own >= wanted,
+        _ => false,
+    }
+}
+
+/// Whether a text fits a name in which `*` stands for anything and `?` for one
+/// letter.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || Some(c) == text.get(t) => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    p = at + 1;
+                    t = from + 1;
+                    star = Some((at, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).unwrap_or(&[]).iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, fits) in [
+            ("redis-*", "redis-server-0", true),
+            ("*-0", "redis-server-0", true),
+            ("r*s*0", "redis-server-0", true),
+            ("redis", "redis-server-0", false),
+            ("?ank-0", "bank-0", true),
+            ("*", "", true),
+            ("a*b", "acd", false),
+        ] {
+            assert_eq!(
+                glob(pattern.as_bytes(), text.as_bytes()),
+                fits,
+                "{pattern} {text}"
+            );
+        }
+    }
+}
