@@ -1,0 +1,278 @@
+//! A stopped process with its symbols.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::dwarf::blocks::Function;
+use crate::dwarf::info::DebugInfo;
+use crate::dwarf::lines::{LineSpan, SourceFile};
+use crate::dwarf::unit::Unit;
+use crate::elf::symbols::{Symbol, without_parameters};
+use crate::module::{Library, Module};
+use crate::target::{Content, Mapping, Process, read_exact};
+
+/// A module at the place where the process has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Loaded {
+    /// The module.
+    pub module: &'static Module,
+    /// What to add to a link-time address to get an address in the process.
+    pub bias: u64,
+    /// First address.
+    pub start: u64,
+    /// Address behind the last.
+    pub end: u64,
+}
+
+impl Loaded {
+    /// The link-time address of an address in the process.
+    pub fn to_link(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.bias)
+    }
+
+    /// The address in the process of a link-time address.
+    pub fn to_process(&self, address: u64) -> u64 {
+        address.wrapping_add(self.bias)
+    }
+
+    fn covers(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+}
+
+/// A place in the source, and the code around an address that was made from
+/// it.
+#[derive(Debug, Clone)]
+pub struct SourceLine {
+    /// The file.
+    pub file: SourceFile,
+    /// The line.
+    pub line: u32,
+    /// First address of the code, in the process.
+    pub start: u64,
+    /// Address behind it.
+    pub end: u64,
+    /// Whether the code begins a statement.
+    pub is_stmt: bool,
+}
+
+/// Debug information around an address.
+pub(crate) struct CodePlace {
+    pub loaded: Loaded,
+    pub info: &'static DebugInfo,
+    pub unit: &'static Unit,
+    pub function: Option<&'static Function>,
+}
+
+/// A stopped process with its symbols: where every question starts.
+pub struct Inspector<'p> {
+    /// The process.
+    pub process: &'p dyn Process,
+    /// The files.
+    pub library: &'p Library,
+    modules: Vec<Loaded>,
+    mappings: Vec<Mapping>,
+    pub(crate) tls_modules: RefCell<Option<HashMap<u64, u64>>>,
+}
+
+/// A file in memory is at most so long; the vdso is two pages.
+const MEMORY_IMAGE_LIMIT: u64 = 1 << 20;
+
+const PAGE: u64 = 0x1000;
+
+impl<'p> Inspector<'p> {
+    /// Looks at a process. Files are opened, nothing of them is read yet.
+    pub fn new(library: &'p Library, process: &'p dyn Process) -> Self {
+        let mut inspector = Self {
+            process,
+            library,
+            modules: Vec::new(),
+            mappings: Vec::new(),
+            tls_modules: RefCell::new(None),
+        };
+        inspector.refresh();
+        inspector
+    }
+
+    /// Learns the mappings again, after the process has moved.
+    pub fn refresh(&mut self) {
+        self.mappings = self.process.mappings();
+        self.modules.clear();
+        self.tls_modules.replace(None);
+        for mapping in &self.mappings {
+            // Code is what makes a mapped file a module.
+            if !mapping.executable || self.modules.iter().any(|m| m.covers(mapping.start)) {
+                continue;
+            }
+            if matches!(mapping.content, Content::Memory) && !mapping.name.starts_with('[') {
+                continue;
+            }
+            let memory = || {
+                let size = (mapping.end - mapping.start).min(MEMORY_IMAGE_LIMIT);
+                let mut bytes = vec![0; usize::try_from(size).ok()?];
+                read_exact(self.process, mapping.start, &mut bytes).ok()?;
+                bytes.starts_with(b"\x7fELF").then_some(bytes)
+            };
+            let Ok(module) = self
+                .library
+                .module(&mapping.name, &mapping.content, memory)
+            else {
+                continue;
+            };
+            if let Some(loaded) = place(module, mapping) {
+                self.modules.push(loaded);
+            }
+        }
+    }
+
+    /// The modules in order of address.
+    pub fn modules(&self) -> &[Loaded] {
+        &self.modules
+    }
+
+    /// The mappings.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    /// The module of an address.
+    pub fn module_at(&self, address: u64) -> Option<Loaded> {
+        self.modules.iter().copied().find(|m| m.covers(address))
+    }
+
+    /// The program itself: the first module that has an entry point and is no
+    /// library of the loader's.
+    pub fn main_module(&self) -> Option<Loaded> {
+        self.modules
+            .iter()
+            .copied()
+            .find(|m| {
+                m.module
+                    .image
+                    .segments
+                    .iter()
+                    .any(|s| s.kind == object::elf::PT_INTERP)
+                    && !m.module.name.contains(".so")
+            })
+            .or_else(|| self.modules.first().copied())
+    }
+
+    pub(crate) fn code_at(&self, address: u64) -> Option<CodePlace> {
+        let loaded = self.module_at(address)?;
+        let info = loaded.module.info()?;
+        let at = loaded.to_link(address);
+        let units = info.units_at(at);
+        let with = units
+            .iter()
+            .find_map(|unit| unit.function_at(info, at).map(|f| (*unit, Some(f))));
+        let (unit, function) = match with {
+            Some(found) => found,
+            None => (*units.first()?, None),
+        };
+        Some(CodePlace {
+            loaded,
+            info,
+            unit,
+            function,
+        })
+    }
+
+    /// The line that the code at an address was made from.
+    pub fn line_at(&self, address: u64) -> Option<SourceLine> {
+        let place = self.code_at(address)?;
+        let table = place.unit.lines(place.info);
+        let span = table.at(place.loaded.to_link(address))?;
+        self.source_line(&place, &span)
+    }
+
+    fn source_line(&self, place: &CodePlace, span: &LineSpan) -> Option<SourceLine> {
+        let table = place.unit.lines(place.info);
+        Some(SourceLine {
+            file: table.files.get(span.file)?.clone(),
+            line: span.line,
+            start: place.loaded.to_process(span.start),
+            end: place.loaded.to_process(span.end),
+            is_stmt: span.is_stmt,
+        })
+    }
+
+    /// The symbol that an address belongs to.
+    pub fn symbol_at(&self, address: u64) -> Option<(&'static Symbol, Loaded)> {
+        let loaded = self.module_at(address)?;
+        let symbol = loaded.module.symbols().at(loaded.to_link(address))?;
+        Some((symbol, loaded))
+    }
+
+    /// The function that the code at an address belongs to, and where it
+    /// begins: from debug information or from symbols.
+    pub fn function_name(&self, address: u64) -> Option<(String, u64)> {
+        if let Some(place) = self.code_at(address)
+            && let Some(function) = place.function
+            && !function.name.is_empty()
+        {
+            let entry = place.loaded.to_process(function.entry);
+            return Some((function.name.clone(), entry));
+        }
+        let loaded = self.module_at(address)?;
+        let symbol = loaded.module.symbols().at_code(loaded.to_link(address))?;
+        let name = symbol.demangled();
+        let name = if symbol.name.starts_with("_Z") {
+            without_parameters(&name).to_string()
+        } else {
+            name
+        };
+        Some((name, loaded.to_process(symbol.address)))
+    }
+
+    /// The name for an address as gdb shows it in `<...>`: `main+4`.
+    pub fn symbolize(&self, address: u64) -> Option<String> {
+        let loaded = self.module_at(address)?;
+        let at = loaded.to_link(address);
+        let symbol = loaded.module.symbols().at(at);
+        let function = self.code_at(address).and_then(|p| p.function);
+        let (name, start) = match (function, symbol) {
+            // Whichever begins later is nearer; a symbol has its parameters.
+            (Some(f), Some(s)) if s.address >= f.entry && s.code => (s.demangled(), s.address),
+            (Some(f), _) => (f.name.clone(), f.entry),
+            (None, Some(s)) => (s.demangled(), s.address),
+            (None, None) => return None,
+        };
+        let offset = at.wrapping_sub(start);
+        Some(if offset == 0 {
+            name
+        } else {
+            format!("{name}+{offset}")
+        })
+    }
+}
+
+/// Where a module must be for one of its mappings to be where it is.
+fn place(module: &'static Module, mapping: &Mapping) -> Option<Loaded> {
+    let segments = || {
+        module
+            .image
+            .segments
+            .iter()
+            .filter(|s| s.kind == object::elf::PT_LOAD)
+    };
+    let segment = segments().find(|s| {
+        let start = s.offset & !(PAGE - 1);
+        let end = s.offset.saturating_add(s.file_size);
+        s.flags & object::elf::PF_X != 0 && start <= mapping.offset && mapping.offset < end
+    })?;
+    let link = segment
+        .address
+        .wrapping_add(mapping.offset)
+        .wrapping_sub(segment.offset);
+    let bias = mapping.start.wrapping_sub(link);
+    let first = segments().map(|s| s.address).min()? & !(PAGE - 1);
+    let last = segments()
+        .map(|s| s.address.saturating_add(s.memory_size))
+        .max()?;
+    Some(Loaded {
+        module,
+        bias,
+        start: first.wrapping_add(bias),
+        end: last.wrapping_add(bias).max(mapping.end),
+    })
+}

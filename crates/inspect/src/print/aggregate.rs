@@ -1,0 +1,275 @@
+//! Structures and arrays in C's manner.
+
+use super::{MAX_OUTPUT, Printer, text};
+use crate::dwarf::names::NameKind;
+use crate::error::Error;
+use crate::types::{Aggregate, Kind, Member, Ty, name_of};
+use crate::value::Value;
+
+impl Printer<'_> {
+    pub(crate) fn structure(
+        &self,
+        out: &mut String,
+        value: &Value,
+        ty: &Ty,
+        aggregate: &Aggregate,
+        depth: usize,
+    ) {
+        if aggregate.incomplete {
+            out.push_str("<incomplete type>");
+            return;
+        }
+        if depth >= self.options.depth {
+            out.push_str("{...}");
+            return;
+        }
+        let fetched = value.fetched(self.inspector.process);
+        out.push('{');
+        let mut first = true;
+        for member in aggregate.members.iter().filter(|m| m.base) {
+            if !first {
+                out.push_str(", ");
+            }
+            first = false;
+            let base = member.ty.get();
+            out.push_str(&format!("<{}> = ", name_of(&base)));
+            let part = if member.virtual_base {
+                value.member(self.inspector.process, member)
+            } else {
+                fetched.member(self.inspector.process, member)
+            };
+            match part {
+                Ok(part) => {
+                    let peeled = base.peeled().complete();
+                    match &peeled.kind {
+                        Kind::Struct(inner) => {
+                            self.structure(out, &part, &peeled, inner, depth + 1);
+                        }
+                        _ => self.print(out, &part, depth + 1),
+                    }
+                }
+                Err(e) => self.failed(out, &e),
+            }
+        }
+        let fields = aggregate.members.iter().filter(|m| !m.base);
+        let mut any = false;
+        for member in fields {
+            if out.len() > MAX_OUTPUT {
+                break;
+            }
+            any = true;
+            if !first {
+                out.push_str(", ");
+            }
+            first = false;
+            if member.fixed.is_some() {
+                out.push_str(&format!("static {} = ", member.name.unwrap_or("")));
+                self.static_member(out, member, ty, depth);
+                continue;
+            }
+            if let Some(name) = member.name {
+                out.push_str(&format!("{name} = "));
+            }
+            match fetched.member(self.inspector.process, member) {
+                Ok(part) => self.print(out, &part, depth + 1),
+                Err(e) => self.failed(out, &e),
+            }
+        }
+        if !any {
+            if !first {
+                out.push_str(", ");
+            }
+            out.push_str("<No data fields>");
+        }
+        out.push('}');
+    }
+
+    fn static_member(&self, out: &mut String, member: &Member, class: &Ty, depth: usize) {
+        let found = member.fixed.and_then(|die| self.static_value(member, die, class));
+        match found {
+            Some(Ok(value)) => {
+                // A class may have itself as a static member.
+                if name_of(&value.ty) == name_of(class) || depth > 3 {
+                    out.push_str("<same as static member of an already seen type>");
+                } else {
+                    self.print(out, &value, depth + 1);
+                }
+            }
+            Some(Err(e)) => self.failed(out, &e),
+            None => out.push_str("<optimized out>"),
+        }
+    }
+
+    /// The value of a static member, from the definition of its declaration.
+    pub(crate) fn static_value(
+        &self,
+        member: &Member,
+        die: crate::dwarf::die::Die,
+        class: &Ty,
+    ) -> Option<Result<Value, Error>> {
+        let scope = self.scope.as_ref()?;
+        let declared = die.read()?;
+        let module = *self
+            .inspector
+            .modules()
+            .iter()
+            .find(|m| m.module.info().is_some_and(|i| std::ptr::eq(i, die.info)))?;
+        if declared.has(gimli::constants::DW_AT_const_value) {
+            return Some(crate::scope::read_variable(scope, None, module, die));
+        }
+        let wanted = format!("{}::{}", class.name.as_deref()?, member.name?);
+        let found = die
+            .info
+            .names()
+            .find(die.info, member.name?, NameKind::Variable)
+            .find(|found| {
+                found
+                    .read()
+                    .and_then(|e| crate::dwarf::scopes::full_name(&e))
+                    .is_some_and(|name| name == wanted)
+            })?;
+        Some(crate::scope::read_variable(scope, None, module, found))
+    }
+
+    pub(crate) fn array(&self, out: &mut String, value: &Value, element: &Ty, depth: usize) {
+        if depth >= self.options.depth {
+            out.push_str("{...}");
+            return;
+        }
+        let count = value.count().unwrap_or(0);
+        let Some(size) = element.size_of().filter(|s| *s > 0) else {
+            out.push_str("{}");
+            return;
+        };
+        if let Some(width) = text::width_of(element)
+            && self.options.format.is_none()
+            && self.characters(out, value, count, width, text::prefix_of(element))
+        {
+            return;
+        }
+        let limit = self.options.elements as u64;
+        // One read for all that is shown, if it can be had.
+        let window = value
+            .part(element.clone().array(count.min(limit * 8)), 0)
+            .fetched(self.inspector.process);
+        let _ = size;
+        out.push('{');
+        self.elements(out, count, depth, |index| {
+            if index < limit * 8 {
+                window.element(index)
+            } else {
+                value.element(index)
+            }
+        });
+        out.push('}');
+    }
+
+    /// Elements, with runs of equal ones counted.
+    pub(crate) fn elements(
+        &self,
+        out: &mut String,
+        count: u64,
+        depth: usize,
+        element: impl Fn(u64) -> Option<Value>,
+    ) {
+        let limit = self.options.elements;
+        let repeats = self.options.repeats as u64;
+        let mut at = 0u64;
+        let mut shown = 0usize;
+        let mut texts: std::collections::VecDeque<String> = std::collections::VecDeque::new();
+        let text_of = |index: u64| {
+            let mut text = String::new();
+            match element(index) {
+                Some(value) => self.print(&mut text, &value, depth + 1),
+                None => text.push_str("<error>"),
+            }
+            text
+        };
+        while at < count && shown < limit {
+            if out.len() > MAX_OUTPUT {
+                break;
+            }
+            if at > 0 {
+                out.push_str(", ");
+            }
+            let text = texts.pop_front().unwrap_or_else(|| text_of(at));
+            // Elements that read the same are the same.
+            let mut run = 1u64;
+            while at + run < count {
+                let next = text_of(at + run);
+                if next == text {
+                    run += 1;
+                } else {
+                    texts.clear();
+                    texts.push_back(next);
+                    break;
+                }
+                // Counting a gigabyte of zeros is of no use.
+                if run > 1 << 16 {
+                    break;
+                }
+            }
+            if run >= repeats {
+                out.push_str(&format!("{text} <repeats {run} times>"));
+                at += run;
+                shown += self.options.repeats;
+            } else {
+                out.push_str(&text);
+                at += 1;
+                shown += 1;
+                if run > 1 {
+                    // The rest of the run is known without printing again.
+                    texts.clear();
+                    texts.push_back(text);
+                }
+            }
+        }
+        if at < count {
+            out.push_str("...");
+        }
+    }
+
+    fn characters(
+        &self,
+        out: &mut String,
+        value: &Value,
+        count: u64,
+        width: u64,
+        prefix: &str,
+    ) -> bool {
+        let limit = self.options.elements as u64;
+        if count == 0 {
+            return false;
+        }
+        // Enough to see how long a run is.
+        let wanted = count.min((limit + 1) * 64);
+        let element = match value.element(0) {
+            Some(first) => first.ty,
+            None => return false,
+        };
+        let Ok(bytes) = value
+            .part(element.array(wanted), 0)
+            .bytes(self.inspector.process)
+        else {
+            return false;
+        };
+        let width_bytes = width as usize;
+        let mut bytes = bytes.as_slice();
+        let whole = wanted == count;
+        if whole
+            && let Some(cut) = bytes.len().checked_sub(width_bytes)
+            && bytes.get(cut..).is_some_and(|last| last.iter().all(|b| *b == 0))
+        {
+            bytes = bytes.get(..cut).unwrap_or(bytes);
+        }
+        out.push_str(&text::string(
+            bytes,
+            width,
+            prefix,
+            self.options.elements,
+            self.options.repeats,
+            !whole,
+        ));
+        true
+    }
+}

@@ -1,0 +1,210 @@
+//! Structures, enumerations and arrays in Rust's manner, as gdb has it.
+
+use super::{MAX_OUTPUT, Printer, text};
+use crate::types::{Aggregate, AggregateKind, Kind, Ty, VariantPart};
+use crate::value::Value;
+
+/// Fields without names of their own.
+fn is_tuple(aggregate: &Aggregate) -> bool {
+    let fields = || aggregate.members.iter().filter(|m| m.fixed.is_none());
+    fields().next().is_some()
+        && fields().enumerate().all(|(at, m)| {
+            m.name
+                .and_then(|n| n.strip_prefix("__"))
+                .and_then(|n| n.parse::<usize>().ok())
+                == Some(at)
+        })
+}
+
+impl Printer<'_> {
+    /// Shows what Rust shows differently from C; whether it did.
+    pub(crate) fn rust(&self, out: &mut String, value: &Value, ty: &Ty, depth: usize) -> bool {
+        match &ty.kind {
+            Kind::Struct(aggregate) => {
+                if depth >= self.options.depth {
+                    out.push_str("{...}");
+                    return true;
+                }
+                let fetched = value.fetched(self.inspector.process);
+                match &aggregate.variants {
+                    Some(part) => self.rust_enum(out, &fetched, part, ty, depth),
+                    None => self.rust_struct(out, &fetched, ty, aggregate, depth),
+                }
+                true
+            }
+            Kind::Array { element, .. } => {
+                let element = element.get();
+                let bytes = element.name.as_deref() == Some("u8");
+                if bytes && self.options.format.is_none() {
+                    if let Ok(found) = value.bytes(self.inspector.process) {
+                        let more = found.len() > (self.options.elements + 1) * 64;
+                        let shown = found.get(..(self.options.elements + 1) * 64);
+                        out.push_str("b");
+                        out.push_str(&text::string(
+                            shown.unwrap_or(&found),
+                            1,
+                            "",
+                            self.options.elements,
+                            self.options.repeats,
+                            more,
+                        ));
+                        return true;
+                    }
+                }
+                if depth >= self.options.depth {
+                    out.push_str("[...]");
+                    return true;
+                }
+                let fetched = value.fetched(self.inspector.process);
+                out.push('[');
+                self.elements(out, value.count().unwrap_or(0), depth, |i| {
+                    fetched.element(i)
+                });
+                out.push(']');
+                true
+            }
+            Kind::Base(_) if ty.name.as_deref() == Some("()") => {
+                out.push_str("()");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn rust_struct(
+        &self,
+        out: &mut String,
+        value: &Value,
+        ty: &Ty,
+        aggregate: &Aggregate,
+        depth: usize,
+    ) {
+        let name = ty.name.as_deref().unwrap_or("");
+        if name == "&str"
+            && let Some(shown) = self.rust_str(value)
+        {
+            out.push_str(&shown);
+            return;
+        }
+        let tuple = name.starts_with('(');
+        if !tuple {
+            out.push_str(name);
+        }
+        self.rust_fields(out, value, aggregate, depth, tuple, " {");
+    }
+
+    fn rust_fields(
+        &self,
+        out: &mut String,
+        value: &Value,
+        aggregate: &Aggregate,
+        depth: usize,
+        tuple: bool,
+        open: &str,
+    ) {
+        let bare = tuple || is_tuple(aggregate);
+        if aggregate.members.is_empty() && !tuple {
+            return;
+        }
+        out.push_str(if bare { "(" } else { open });
+        let mut first = true;
+        for member in aggregate.members.iter().filter(|m| m.fixed.is_none()) {
+            if out.len() > MAX_OUTPUT {
+                break;
+            }
+            if !first {
+                out.push_str(", ");
+            }
+            first = false;
+            if !bare {
+                out.push_str(&format!("{}: ", member.name.unwrap_or("")));
+            }
+            match value.member(self.inspector.process, member) {
+                Ok(part) => self.print(out, &part, depth + 1),
+                Err(e) => self.failed(out, &e),
+            }
+        }
+        let close = match (bare, aggregate.kind) {
+            (true, _) => ")",
+            (false, AggregateKind::Union) => "}",
+            (false, _) => "}",
+        };
+        out.push_str(close);
+    }
+
+    fn rust_enum(
+        &self,
+        out: &mut String,
+        value: &Value,
+        part: &VariantPart,
+        ty: &Ty,
+        depth: usize,
+    ) {
+        let Some(variant) = chosen(self, value, part) else {
+            out.push_str(&format!(
+                "{}{{<the discriminant is not one of the type's>}}",
+                ty.name.as_deref().unwrap_or("")
+            ));
+            return;
+        };
+        let Ok(inner) = value.member(self.inspector.process, &variant.member) else {
+            out.push_str("<optimized out>");
+            return;
+        };
+        let shape = inner.ty.peeled().complete();
+        out.push_str(shape.name.as_deref().unwrap_or(""));
+        if let Kind::Struct(aggregate) = &shape.kind
+            && !aggregate.members.is_empty()
+        {
+            self.rust_fields(out, &inner, aggregate, depth, false, "{");
+        }
+    }
+
+    /// The text of a `&str`.
+    pub(crate) fn rust_str(&self, value: &Value) -> Option<String> {
+        let process = self.inspector.process;
+        let start = value.field(process, "data_ptr")?.pointer(process).ok()?;
+        let length = value.field(process, "length")?.integer(process).ok()?;
+        self.rust_text(start, u64::try_from(length).ok()?)
+    }
+
+    /// Text at an address, of a length.
+    pub(crate) fn rust_text(&self, start: u64, length: u64) -> Option<String> {
+        let limit = self.options.elements as u64;
+        let wanted = length.min(limit) as usize;
+        let mut bytes = vec![0; wanted];
+        if self.inspector.process.read(start, &mut bytes) < wanted {
+            return Some(format!(
+                "<error: Cannot access memory at address {start:#x}>"
+            ));
+        }
+        Some(text::string(
+            &bytes,
+            1,
+            "",
+            self.options.elements,
+            self.options.repeats,
+            length > limit,
+        ))
+    }
+}
+
+/// The shape that a value's discriminant chooses.
+pub(crate) fn chosen<'v>(
+    printer: &Printer<'_>,
+    value: &Value,
+    part: &'v VariantPart,
+) -> Option<&'v crate::types::Variant> {
+    let process = printer.inspector.process;
+    let number = match &part.discriminant {
+        Some(member) => value.member(process, member).ok()?.integer(process).ok(),
+        None => None,
+    };
+    let fits = |v: &&crate::types::Variant| {
+        number.is_some_and(|n| v.values.iter().any(|&(low, high)| low <= n && n <= high))
+    };
+    part.variants
+        .iter()
+        .find(fits)
+        .or_else(|| part.variants.iter().find(|v| v.values.is_empty()))
+}

@@ -1,0 +1,154 @@
+//! Frames that are gone: functions that ended by jumping to another.
+//!
+//! A call site says whom it calls. If the function that runs is another one,
+//! and there is just one way from the one to the other by calls that replace
+//! their frame, the functions on that way are shown, as gdb does.
+
+use gimli::constants as c;
+
+use crate::dwarf::blocks::{CallSite, Function};
+use crate::dwarf::die::Die;
+use crate::dwarf::names::NameKind;
+use crate::frames::{Frame, FrameKind};
+use crate::inspector::Inspector;
+use crate::scope::calls;
+use crate::unwind::FrameRegisters;
+
+/// The function with code that a call site's entry names.
+pub(crate) fn function_of(target: Die) -> Option<&'static Function> {
+    let entry = target.read()?;
+    let in_unit = |die: Die| {
+        let entry = die.read()?;
+        let (start, _) = *entry.ranges().first()?;
+        let unit = die.info.unit_at(start).unwrap_or(die.unit);
+        unit.function_at(die.info, start)
+    };
+    if let Some(function) = in_unit(target) {
+        return Some(function);
+    }
+    // A declaration, or the abstract form of it.
+    let name = entry.name()?;
+    target
+        .info
+        .names()
+        .find(target.info, name, NameKind::Function)
+        .filter_map(in_unit)
+        .find(|function| calls(target, function))
+}
+
+fn target_of(site: &CallSite) -> Option<Die> {
+    let entry = site.die.read()?;
+    entry
+        .reference(c::DW_AT_call_origin)
+        .or_else(|| entry.reference(c::DW_AT_abstract_origin))
+}
+
+/// How far a chain is followed, and how many ways are tried.
+const MAX_CHAIN: usize = 16;
+const MAX_TRIES: usize = 500;
+
+/// The tail calls on the only way from `from` to `to`: caller and site.
+fn chain(
+    from: &'static Function,
+    to: &'static Function,
+) -> Option<Vec<(&'static Function, CallSite)>> {
+    let mut found: Option<Vec<(&'static Function, CallSite)>> = None;
+    let mut path: Vec<(&'static Function, CallSite)> = Vec::new();
+    let mut tries = 0;
+    let unique = search(from, to, &mut path, &mut found, &mut tries);
+    if unique { found } else { None }
+}
+
+/// Whether no second way was found.
+fn search(
+    at: &'static Function,
+    to: &'static Function,
+    path: &mut Vec<(&'static Function, CallSite)>,
+    found: &mut Option<Vec<(&'static Function, CallSite)>>,
+    tries: &mut usize,
+) -> bool {
+    *tries += 1;
+    if path.len() >= MAX_CHAIN || *tries > MAX_TRIES {
+        return *tries <= MAX_TRIES;
+    }
+    for site in at.calls.iter().filter(|s| s.tail) {
+        let Some(target) = target_of(site) else {
+            continue;
+        };
+        let Some(next) = function_of(target) else {
+            continue;
+        };
+        if path.iter().any(|(f, _)| f.die == next.die) || next.die == at.die {
+            continue;
+        }
+        path.push((at, *site));
+        if next.die == to.die {
+            if found.is_some() {
+                path.pop();
+                return false;
+            }
+            *found = Some(path.clone());
+        } else if !search(next, to, path, found, tries) {
+            path.pop();
+            return false;
+        }
+        path.pop();
+    }
+    true
+}
+
+impl Inspector<'_> {
+    /// Adds the functions that left the stack between the frame added last,
+    /// whose function is `callee`, and its caller.
+    pub(crate) fn tail_frames(
+        &self,
+        frames: &mut Vec<Frame>,
+        caller: &FrameRegisters,
+        callee: Option<&'static Function>,
+        physical: usize,
+    ) {
+        let _ = self.try_tail_frames(frames, caller, callee, physical);
+    }
+
+    fn try_tail_frames(
+        &self,
+        frames: &mut Vec<Frame>,
+        caller: &FrameRegisters,
+        callee: Option<&'static Function>,
+        physical: usize,
+    ) -> Option<()> {
+        let callee = callee?;
+        let pc = caller.pc();
+        let place = self.code_at(pc.wrapping_sub(1))?;
+        let function = place.function?;
+        let link = place.loaded.to_link(pc);
+        let site = function.calls.iter().find(|s| s.return_address == link)?;
+        let called = function_of(target_of(site)?)?;
+        if called.die == callee.die {
+            return None;
+        }
+        let template = frames.last()?.clone();
+        let module = self.module_at(template.pc)?;
+        for (tail, site) in chain(called, callee)?.into_iter().rev() {
+            let pc = module.to_process(site.return_address);
+            let base = Frame {
+                kind: FrameKind::TailCall,
+                pc,
+                lookup: pc.wrapping_sub(1),
+                name: None,
+                place: None,
+                inside_line: true,
+                function: Some(tail),
+                module: Some(module),
+                block: 0,
+                innermost: None,
+                registers: caller.clone(),
+                cfa: caller.get(crate::target::RSP),
+                physical: physical.saturating_sub(1),
+                ..template.clone()
+            };
+            self.expand(base, frames);
+        }
+        Some(())
+    }
+}

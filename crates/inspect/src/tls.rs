@@ -1,0 +1,96 @@
+//! Thread-local variables: from a module's block to an address.
+//!
+//! The dynamic linker numbers the modules that have thread-local storage; the
+//! thread's vector (`dtv`) has an address for each number. Where glibc keeps
+//! these is told by the symbols that it has for debuggers (`_thread_db_*`).
+//! Without a dynamic linker there is one block, just below `fs`.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::inspector::{Inspector, Loaded};
+use crate::target::read_u64;
+
+/// The list of loaded modules is not longer.
+const MAX_MODULES: usize = 10_000;
+
+/// Offset of `l_addr`, `l_next` in `struct link_map`, which are public.
+const L_NEXT: u64 = 24;
+/// Offset of `r_map` in `struct r_debug`.
+const R_MAP: u64 = 8;
+
+impl Inspector<'_> {
+    /// The address of a thread-local variable.
+    pub fn thread_local(&self, module: &Loaded, fs_base: u64, offset: u64) -> Result<u64> {
+        let segment = module
+            .module
+            .image
+            .segments
+            .iter()
+            .find(|s| s.kind == object::elf::PT_TLS)
+            .ok_or_else(|| Error::other("the module has no thread-local storage"))?;
+        let main = self.main_module();
+        if main.is_some_and(|m| m.bias == module.bias && m.start == module.start) {
+            // The program's own block ends at the thread pointer.
+            let align = segment.align.max(1);
+            let size = segment.memory_size.next_multiple_of(align);
+            // The block keeps the alignment of its address in the file.
+            return Ok(fs_base.wrapping_sub(size).wrapping_add(offset));
+        }
+        let number = self.tls_number(module).ok_or_else(|| {
+            Error::other(format!(
+                "Cannot find thread-local storage of {}: the dynamic linker's list is not readable",
+                module.module.name
+            ))
+        })?;
+        let process = self.process;
+        // `dtv` is the second word of the thread's control block; each entry
+        // has two words, of which the first is the address.
+        let dtv = read_u64(process, fs_base.wrapping_add(8))?;
+        let slot = read_u64(process, dtv.wrapping_add(number.wrapping_mul(16)))?;
+        if slot == u64::MAX {
+            return Err(Error::other(
+                "The thread has not yet allocated storage for this variable.",
+            ));
+        }
+        Ok(slot.wrapping_add(offset))
+    }
+
+    fn tls_number(&self, module: &Loaded) -> Option<u64> {
+        if let Some(known) = self.tls_modules.borrow().as_ref() {
+            return known.get(&module.bias).copied();
+        }
+        let numbers = self.read_link_map().unwrap_or_default();
+        let found = numbers.get(&module.bias).copied();
+        self.tls_modules.replace(Some(numbers));
+        found
+    }
+
+    /// Module numbers by load address.
+    fn read_link_map(&self) -> Option<HashMap<u64, u64>> {
+        let process = self.process;
+        let find = |name: &str| {
+            self.modules().iter().find_map(|m| {
+                let symbol = m.module.symbols().named(name).next()?;
+                Some(m.to_process(symbol.address))
+            })
+        };
+        let number_at = {
+            // { size in bits, count, offset }
+            let place = find("_thread_db_link_map_l_tls_modid")?;
+            read_u64(process, place.wrapping_add(8)).ok()? & 0xffff_ffff
+        };
+        let mut at = read_u64(process, find("_r_debug")?.wrapping_add(R_MAP)).ok()?;
+        let mut numbers = HashMap::new();
+        for _ in 0..MAX_MODULES {
+            if at == 0 {
+                break;
+            }
+            let bias = read_u64(process, at).ok()?;
+            let number = read_u64(process, at.wrapping_add(number_at)).ok()?;
+            numbers.insert(bias, number);
+            at = read_u64(process, at.wrapping_add(L_NEXT)).ok()?;
+        }
+        Some(numbers)
+    }
+}

@@ -1,0 +1,124 @@
+//! Test programs, gdb as the oracle, and what it said.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A test program in one of its builds.
+#[derive(Debug, Clone, Copy)]
+pub struct Build {
+    /// File in `tests/programs/inspect`.
+    pub source: &'static str,
+    /// `-O` level.
+    pub level: u8,
+}
+
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_path_buf()
+}
+
+/// Where test programs and cores are made.
+pub fn workplace() -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inspect");
+    std::fs::create_dir_all(&place).unwrap();
+    place
+}
+
+/// Whether a tool is there; tests that need it and do not have it say so.
+pub fn has(tool: &str) -> bool {
+    let found = Command::new(tool)
+        .arg("--version")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !found {
+        eprintln!("skipped: there is no {tool}");
+    }
+    found
+}
+
+impl Build {
+    /// Compiles it, if that was not done before.
+    pub fn compile(&self) -> PathBuf {
+        let source = repository().join("tests/programs/inspect").join(self.source);
+        let stem = source.file_stem().unwrap().to_str().unwrap();
+        let program = workplace().join(format!("{stem}-O{}", self.level));
+        let fresh = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
+        if fresh(&program) > fresh(&source) {
+            return program;
+        }
+        // Made beside and moved, for tests that run at the same time.
+        let made = workplace().join(format!("{stem}-O{}.{}", self.level, std::process::id()));
+        let level = format!("-O{}", self.level);
+        let mut command = match source.extension().unwrap().to_str().unwrap() {
+            "c" => Command::new("gcc"),
+            "cpp" => Command::new("g++"),
+            "rs" => {
+                let mut rustc = Command::new("rustc");
+                rustc.args(["--edition=2021", "-Copt-level"]);
+                rustc.arg(self.level.to_string());
+                rustc
+            }
+            other => panic!("no compiler for {other}"),
+        };
+        if self.source.ends_with(".rs") {
+            command.arg("-g");
+        } else {
+            command.args(["-g", "-w", "-pthread", level.as_str()]);
+        }
+        let output = command.arg(&source).arg("-o").arg(&made).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        std::fs::rename(&made, &program).unwrap();
+        program
+    }
+
+    /// Cores at random stops, and what gdb says about them.
+    pub fn stops(&self, count: usize, seed: u64) -> Vec<serde_json::Value> {
+        let program = self.compile();
+        let name = program.file_name().unwrap().to_str().unwrap();
+        let out = workplace().join(format!("cores-{name}-{seed}"));
+        let answers = out.join("gdb.json");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gdb");
+        let made = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
+        let newest = [
+            made(&program),
+            made(&scripts.join("stops.py")),
+            made(&scripts.join("show.py")),
+        ];
+        let known = std::fs::read_to_string(&answers).unwrap_or_default();
+        let stale = newest.iter().any(|n| *n > made(&answers));
+        if stale || known.lines().count() != count {
+            let _ = std::fs::remove_dir_all(&out);
+            std::fs::create_dir_all(&out).unwrap();
+            for script in ["stops.py", "show.py"] {
+                let output = Command::new("gdb")
+                    .args(["-q", "-nx", "-batch", "-iex", "set auto-load no"])
+                    .arg("-x")
+                    .arg(scripts.join(script))
+                    .arg(&program)
+                    .env("OUT", &out)
+                    .env("COUNT", count.to_string())
+                    .env("SEED", seed.to_string())
+                    .env("LC_ALL", "C.UTF-8")
+                    .output()
+                    .unwrap();
+                assert!(
+                    output.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+        }
+        let text = std::fs::read_to_string(&answers).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}

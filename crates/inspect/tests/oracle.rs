@@ -1,0 +1,109 @@
+//! Stacks and variables at random stops are what gdb says they are.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod common;
+
+use common::Build;
+use inspect::core::CoreFile;
+use inspect::print::PrintOptions;
+use inspect::print::backtrace::{backtrace, variables};
+use inspect::scope::Scope;
+use inspect::{Inspector, Library, Options, Process, ThreadId};
+
+/// `name = value` entries; gdb's order inside of a block is that of a hash
+/// table.
+fn entries(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|l| l.contains(" = "))
+        .map(str::to_string)
+        .collect();
+    lines.sort();
+    lines
+}
+
+fn compare(build: Build, count: usize, seed: u64) {
+    if !common::has("gdb") {
+        return;
+    }
+    let answers = build.stops(count, seed);
+    let library = Library::new(Options::default());
+    let options = PrintOptions {
+        containers: false,
+        ..PrintOptions::default()
+    };
+    let mut differences = Vec::new();
+    let (mut stacks, mut frames, mut values) = (0, 0, 0);
+    for answer in &answers {
+        let path = answer["core"].as_str().unwrap();
+        let core = CoreFile::open(path.as_ref()).unwrap();
+        let inspector = Inspector::new(&library, &core);
+        for thread in answer["threads"].as_array().unwrap() {
+            let tid = ThreadId(thread["tid"].as_u64().unwrap() as u32);
+            assert!(core.threads().contains(&tid), "{path}: thread {tid:?}");
+            let stack = inspector.stack(tid, 10_000).unwrap();
+            stacks += 1;
+            let ours = backtrace(&inspector, &stack, &options);
+            let theirs = thread["bt"].as_str().unwrap();
+            for (a, b) in ours.lines().zip(theirs.lines()) {
+                if a != b {
+                    differences.push(format!("{path} bt\n  ours: {a}\n  gdb:  {b}"));
+                }
+            }
+            if ours.lines().count() != theirs.lines().count() {
+                differences.push(format!("{path} bt\n--ours:\n{ours}\n--gdb:\n{theirs}"));
+                continue;
+            }
+            for (level, frame) in thread["frames"].as_array().unwrap().iter().enumerate() {
+                let Some(scope) = Scope::new(&inspector, &stack, level) else {
+                    break;
+                };
+                frames += 1;
+                for (what, locals) in [("locals", scope.locals()), ("args", scope.arguments())] {
+                    let theirs = entries(frame[what].as_str().unwrap());
+                    let mut ours = variables(scope, &locals, &options);
+                    ours.sort();
+                    values += theirs.len();
+                    if ours.len() != theirs.len() {
+                        differences.push(format!(
+                            "{path} #{level} {what}\n--ours:\n{}\n--gdb:\n{}",
+                            ours.join("\n"),
+                            theirs.join("\n")
+                        ));
+                    }
+                    for (a, b) in ours.iter().zip(&theirs) {
+                        if a != b && ours.len() == theirs.len() {
+                            differences
+                                .push(format!("{path} #{level} {what}\n  ours: {a}\n  gdb:  {b}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("{build:?}: {stacks} stacks, {frames} frames, {values} values");
+    assert!(
+        differences.is_empty(),
+        "{} differences\n{}",
+        differences.len(),
+        differences.iter().take(40).cloned().collect::<Vec<_>>().join("\n")
+    );
+}
+
+macro_rules! oracle {
+    ($($name:ident: $source:literal, $level:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            compare(Build { source: $source, level: $level }, 35, 1);
+        }
+    )*};
+}
+
+oracle! {
+    c_unoptimized: "basics.c", 0;
+    c_optimized: "basics.c", 2;
+    cpp_unoptimized: "shapes.cpp", 0;
+    cpp_optimized: "shapes.cpp", 2;
+    rust_unoptimized: "values.rs", 0;
+    rust_optimized: "values.rs", 2;
+}
