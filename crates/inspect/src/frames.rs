@@ -10,7 +10,6 @@ use crate::dwarf::Language;
 use crate::dwarf::blocks::{Block, BlockKind, Function};
 use crate::dwarf::lines::SourceFile;
 use crate::dwarf::scopes;
-use crate::elf::symbols::without_parameters;
 use crate::error::Result;
 use crate::inspector::{Inspector, Loaded};
 use crate::target::{RSP, ThreadId};
@@ -232,7 +231,9 @@ impl Inspector<'_> {
         });
         // In the middle of a line, unless it is the first frame of a stop at
         // the line's start.
-        let mut inside_line = line.as_ref().is_none_or(|l| l.start != base.pc);
+        let mut inside_line = line
+            .as_ref()
+            .is_none_or(|l| l.start != base.pc || !l.is_stmt);
         if base.kind == FrameKind::Signal {
             frames.push(Frame {
                 level: frames.len(),
@@ -264,7 +265,7 @@ impl Inspector<'_> {
                     call_file,
                     call_line,
                 } => {
-                    let name = block.die.read().and_then(|e| scopes::full_name(&e));
+                    let name = block.die.read().and_then(|e| scopes::function_name(&e));
                     frames.push(Frame {
                         level: frames.len(),
                         kind: FrameKind::Inlined,
@@ -310,13 +311,6 @@ impl Inspector<'_> {
     }
 }
 
-pub(crate) fn function_display_name(function: &Function) -> Option<String> {
-    if function.name.is_empty() {
-        return None;
-    }
-    Some(if function.die.language() == Language::Cpp {
-        without_parameters(&function.name).to_string()
-    } else {
-        function.name.clone()
-    })
+fn function_display_name(function: &Function) -> Option<String> {
+    (!function.name.is_empty()).then(|| function.name.clone())
 }

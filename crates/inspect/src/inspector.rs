@@ -7,8 +7,9 @@ use crate::dwarf::blocks::Function;
 use crate::dwarf::info::DebugInfo;
 use crate::dwarf::lines::{LineSpan, SourceFile};
 use crate::dwarf::unit::Unit;
-use crate::elf::symbols::{Symbol, without_parameters};
+use crate::elf::symbols::Symbol;
 use crate::module::{Library, Module};
+use crate::tls::LinkMapEntry;
 use crate::target::{Content, Mapping, Process, read_exact};
 
 /// A module at the place where the process has it.
@@ -72,7 +73,7 @@ pub struct Inspector<'p> {
     pub library: &'p Library,
     modules: Vec<Loaded>,
     mappings: Vec<Mapping>,
-    pub(crate) tls_modules: RefCell<Option<HashMap<u64, u64>>>,
+    pub(crate) link_map: RefCell<Option<HashMap<u64, LinkMapEntry>>>,
 }
 
 /// A file in memory is at most so long; the vdso is two pages.
@@ -88,7 +89,7 @@ impl<'p> Inspector<'p> {
             library,
             modules: Vec::new(),
             mappings: Vec::new(),
-            tls_modules: RefCell::new(None),
+            link_map: RefCell::new(None),
         };
         inspector.refresh();
         inspector
@@ -98,7 +99,7 @@ impl<'p> Inspector<'p> {
     pub fn refresh(&mut self) {
         self.mappings = self.process.mappings();
         self.modules.clear();
-        self.tls_modules.replace(None);
+        self.link_map.replace(None);
         for mapping in &self.mappings {
             // Code is what makes a mapped file a module.
             if !mapping.executable || self.modules.iter().any(|m| m.covers(mapping.start)) {
@@ -215,20 +216,20 @@ impl<'p> Inspector<'p> {
         }
         let loaded = self.module_at(address)?;
         let symbol = loaded.module.symbols().at_code(loaded.to_link(address))?;
-        let name = symbol.demangled();
-        let name = if symbol.name.starts_with("_Z") {
-            without_parameters(&name).to_string()
-        } else {
-            name
-        };
-        Some((name, loaded.to_process(symbol.address)))
+        Some((symbol.demangled(), loaded.to_process(symbol.address)))
     }
 
     /// The name for an address as gdb shows it in `<...>`: `main+4`.
     pub fn symbolize(&self, address: u64) -> Option<String> {
         let loaded = self.module_at(address)?;
         let at = loaded.to_link(address);
-        let symbol = loaded.module.symbols().at(at);
+        // A symbol says nothing about other sections than its own.
+        let section = loaded.module.image.section_at(at)?;
+        let symbol = loaded
+            .module
+            .symbols()
+            .at(at)
+            .filter(|s| section.contains(s.address));
         let function = self.code_at(address).and_then(|p| p.function);
         let (name, start) = match (function, symbol) {
             // Whichever begins later is nearer; a symbol has its parameters.
@@ -239,7 +240,15 @@ impl<'p> Inspector<'p> {
         };
         let offset = at.wrapping_sub(start);
         Some(if offset == 0 {
-            name
+            // A static variable of a function is numbered for the linker.
+            match name.rsplit_once('.') {
+                Some((plain, number))
+                    if function.is_none() && number.bytes().all(|b| b.is_ascii_digit()) =>
+                {
+                    plain.to_string()
+                }
+                _ => name,
+            }
         } else {
             format!("{name}+{offset}")
         })

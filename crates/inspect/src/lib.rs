@@ -15,7 +15,7 @@ pub mod scope;
 pub mod source;
 pub mod target;
 mod tailcalls;
-mod tls;
+pub(crate) mod tls;
 pub mod types;
 pub mod unwind;
 pub mod value;

@@ -190,6 +190,11 @@ pub fn evaluate(
 }
 
 fn typed(ty: ValueType, bytes: &[u8]) -> Result<Value> {
+    if ty == ValueType::Generic {
+        return Ok(Value::Generic(
+            crate::value::integer_from(bytes.get(..8).unwrap_or(bytes), false) as u64,
+        ));
+    }
     Ok(Value::parse(
         ty,
         gimli::EndianSlice::new(bytes, gimli::LittleEndian),

@@ -3,7 +3,7 @@
 use gimli::{AttributeValue, Expression, constants as c};
 
 use crate::dwarf::Slice;
-use crate::dwarf::blocks::{BlockKind, Function, Variable};
+use crate::dwarf::blocks::{BlockKind, Variable};
 use crate::dwarf::die::{Die, Entry};
 use crate::error::{Error, Result};
 use crate::frames::{Frame, FrameKind, Stack};
@@ -114,13 +114,11 @@ impl<'a> Scope<'a> {
         let ty = entry.type_die().map_or_else(Ty::void, Ty::from_die);
         // The register in which it was passed is where it is at the entry.
         let frame = self.frame().ok_or(Error::OptimizedOut)?;
+        if frame.kind == FrameKind::Inlined {
+            return Err(Error::OptimizedOut);
+        }
         let function = frame.function.ok_or(Error::OptimizedOut)?;
-        let start = frame
-            .function_block()
-            .filter(|_| frame.kind == FrameKind::Inlined)
-            .and_then(|b| b.ranges.first())
-            .map_or(function.entry, |range| range.0);
-        let at_entry = location_at(&entry, start).ok_or(Error::OptimizedOut)?;
+        let at_entry = location_at(&entry, function.entry).ok_or(Error::OptimizedOut)?;
         let register = match at_entry.0.slice() {
             [op @ 0x50..=0x6f] => u16::from(op - 0x50),
             [0x90, number] => u16::from(*number),
@@ -164,15 +162,39 @@ impl<'a> Scope<'a> {
         let entry = site.die.read().ok_or(Error::OptimizedOut)?;
         // The call must have been of this function, not of one that then
         // jumped to it.
-        let origin = entry
-            .reference(c::DW_AT_call_origin)
-            .or_else(|| entry.reference(c::DW_AT_abstract_origin));
-        if let (Some(origin), Some(callee)) = (origin, frame.function)
-            && !calls(origin, callee)
+        let callee = frame.function.ok_or(Error::OptimizedOut)?;
+        let scope = Scope {
+            level: caller_level,
+            ..*self
+        };
+        let facts = Facts {
+            scope: &scope,
+            frame: Some(caller),
+            module,
+        };
+        let callee_module = frame.module.ok_or(Error::OptimizedOut)?;
+        let called = match tailcalls::target_of(site) {
+            Some(target) => tailcalls::function_of(self.inspector, &module, target)
+                .map(|(f, m)| m.to_process(f.entry)),
+            None => {
+                let target = entry
+                    .value(c::DW_AT_call_target)
+                    .or_else(|| entry.value(c::DW_AT_GNU_call_site_target));
+                match target {
+                    Some(AttributeValue::Exprloc(expression)) => evaluate_address(
+                        &facts.machine(Some(site.die)),
+                        expression,
+                        site.die.unit.header.encoding(),
+                        None,
+                    )
+                    .ok(),
+                    _ => None,
+                }
+            }
+        };
+        if called != Some(callee_module.to_process(callee.entry))
+            || tailcalls::may_call_itself_last(self.inspector, &callee_module, callee)
         {
-            return Err(Error::OptimizedOut);
-        }
-        if frame.function.is_none_or(may_call_itself_last) {
             return Err(Error::OptimizedOut);
         }
         let parameter = entry
@@ -191,72 +213,12 @@ impl<'a> Scope<'a> {
         let Some(AttributeValue::Exprloc(expression)) = value else {
             return Err(Error::OptimizedOut);
         };
-        let scope = Scope {
-            level: caller_level,
-            ..*self
-        };
-        let facts = Facts {
-            scope: &scope,
-            frame: Some(caller),
-            module,
-        };
         evaluate_address(
             &facts.machine(Some(site.die)),
             expression,
             site.die.unit.header.encoding(),
             None,
         )
-    }
-}
-
-/// Whether a function can reach itself by calls that replace its frame: then
-/// what its caller passed is not what it was entered with.
-fn may_call_itself_last(function: &'static Function) -> bool {
-    let mut seen: Vec<Die> = vec![function.die];
-    let mut waiting: Vec<&'static Function> = vec![function];
-    while let Some(at) = waiting.pop() {
-        for site in at.calls.iter().filter(|site| site.tail) {
-            let target = site.die.read().and_then(|e| {
-                e.reference(c::DW_AT_call_origin)
-                    .or_else(|| e.reference(c::DW_AT_abstract_origin))
-            });
-            // Through a pointer it may be anywhere.
-            let Some(target) = target else { return true };
-            let Some(next) = tailcalls::function_of(target) else {
-                continue;
-            };
-            if std::ptr::eq(next, function) || next.die == function.die {
-                return true;
-            }
-            if !seen.contains(&next.die) && seen.len() < 64 {
-                seen.push(next.die);
-                waiting.push(next);
-            }
-        }
-    }
-    false
-}
-
-/// Whether an entry named by a call site is the function.
-pub(crate) fn calls(origin: Die, callee: &Function) -> bool {
-    let mut at = Some(callee.die);
-    for _ in 0..8 {
-        let Some(die) = at else { break };
-        if die == origin {
-            return true;
-        }
-        at = die.read().and_then(|e| {
-            e.reference(c::DW_AT_abstract_origin)
-                .or_else(|| e.reference(c::DW_AT_specification))
-        });
-    }
-    // A declaration of it in another unit.
-    let (Some(a), Some(b)) = (origin.read(), callee.die.read()) else {
-        return false;
-    };
-    match (a.linkage_name(), b.linkage_name()) {
-        (Some(x), Some(y)) => x == y,
-        _ => a.name().is_some() && a.name() == b.name(),
     }
 }
 

@@ -8,39 +8,71 @@ use gimli::constants as c;
 
 use crate::dwarf::blocks::{CallSite, Function};
 use crate::dwarf::die::Die;
-use crate::dwarf::names::NameKind;
 use crate::frames::{Frame, FrameKind};
-use crate::inspector::Inspector;
-use crate::scope::calls;
+use crate::inspector::{Inspector, Loaded};
 use crate::unwind::FrameRegisters;
 
 /// The function with code that a call site's entry names.
-pub(crate) fn function_of(target: Die) -> Option<&'static Function> {
+///
+/// What is only declared is found by its symbol, so that aliases lead to the
+/// function they are of.
+pub(crate) fn function_of(
+    inspector: &Inspector<'_>,
+    module: &Loaded,
+    target: Die,
+) -> Option<(&'static Function, Loaded)> {
     let entry = target.read()?;
-    let in_unit = |die: Die| {
-        let entry = die.read()?;
-        let (start, _) = *entry.ranges().first()?;
-        let unit = die.info.unit_at(start).unwrap_or(die.unit);
-        unit.function_at(die.info, start)
+    let address = if entry.flag(c::DW_AT_declaration) {
+        let name = entry.linkage_name().or_else(|| entry.name())?;
+        let in_module = |m: &Loaded| {
+            let symbol = m.module.symbols().named(name).find(|s| s.code)?;
+            Some(m.to_process(symbol.address))
+        };
+        in_module(module).or_else(|| inspector.modules().iter().find_map(in_module))?
+    } else {
+        module.to_process(entry.ranges().first()?.0)
     };
-    if let Some(function) = in_unit(target) {
-        return Some(function);
-    }
-    // A declaration, or the abstract form of it.
-    let name = entry.name()?;
-    target
-        .info
-        .names()
-        .find(target.info, name, NameKind::Function)
-        .filter_map(in_unit)
-        .find(|function| calls(target, function))
+    let place = inspector.code_at(address)?;
+    let function = place.function?;
+    (place.loaded.to_process(function.entry) == address).then_some((function, place.loaded))
 }
 
-fn target_of(site: &CallSite) -> Option<Die> {
+/// Whom a call site calls, if it says so directly.
+pub(crate) fn target_of(site: &CallSite) -> Option<Die> {
     let entry = site.die.read()?;
     entry
         .reference(c::DW_AT_call_origin)
         .or_else(|| entry.reference(c::DW_AT_abstract_origin))
+}
+
+/// Whether a function can reach itself by calls that replace its frame: then
+/// what its caller passed is not what it was entered with.
+pub(crate) fn may_call_itself_last(
+    inspector: &Inspector<'_>,
+    module: &Loaded,
+    function: &'static Function,
+) -> bool {
+    let mut seen: Vec<Die> = vec![function.die];
+    let mut waiting: Vec<(&'static Function, Loaded)> = vec![(function, *module)];
+    while let Some((at, module)) = waiting.pop() {
+        for site in at.calls.iter().filter(|site| site.tail) {
+            // Through a pointer it may be anywhere.
+            let Some(target) = target_of(site) else {
+                return true;
+            };
+            let Some((next, module)) = function_of(inspector, &module, target) else {
+                continue;
+            };
+            if next.die == function.die {
+                return true;
+            }
+            if !seen.contains(&next.die) && seen.len() < 64 {
+                seen.push(next.die);
+                waiting.push((next, module));
+            }
+        }
+    }
+    false
 }
 
 /// How far a chain is followed, and how many ways are tried.
@@ -49,18 +81,22 @@ const MAX_TRIES: usize = 500;
 
 /// The tail calls on the only way from `from` to `to`: caller and site.
 fn chain(
+    inspector: &Inspector<'_>,
+    module: &Loaded,
     from: &'static Function,
     to: &'static Function,
 ) -> Option<Vec<(&'static Function, CallSite)>> {
     let mut found: Option<Vec<(&'static Function, CallSite)>> = None;
     let mut path: Vec<(&'static Function, CallSite)> = Vec::new();
     let mut tries = 0;
-    let unique = search(from, to, &mut path, &mut found, &mut tries);
+    let unique = search(inspector, module, from, to, &mut path, &mut found, &mut tries);
     if unique { found } else { None }
 }
 
 /// Whether no second way was found.
 fn search(
+    inspector: &Inspector<'_>,
+    module: &Loaded,
     at: &'static Function,
     to: &'static Function,
     path: &mut Vec<(&'static Function, CallSite)>,
@@ -75,7 +111,8 @@ fn search(
         let Some(target) = target_of(site) else {
             continue;
         };
-        let Some(next) = function_of(target) else {
+        // Chains across modules go through pointers and are not followed.
+        let Some((next, _)) = function_of(inspector, module, target) else {
             continue;
         };
         if path.iter().any(|(f, _)| f.die == next.die) || next.die == at.die {
@@ -88,7 +125,7 @@ fn search(
                 return false;
             }
             *found = Some(path.clone());
-        } else if !search(next, to, path, found, tries) {
+        } else if !search(inspector, module, next, to, path, found, tries) {
             path.pop();
             return false;
         }
@@ -123,13 +160,13 @@ impl Inspector<'_> {
         let function = place.function?;
         let link = place.loaded.to_link(pc);
         let site = function.calls.iter().find(|s| s.return_address == link)?;
-        let called = function_of(target_of(site)?)?;
+        let (called, _) = function_of(self, &place.loaded, target_of(site)?)?;
         if called.die == callee.die {
             return None;
         }
         let template = frames.last()?.clone();
         let module = self.module_at(template.pc)?;
-        for (tail, site) in chain(called, callee)?.into_iter().rev() {
+        for (tail, site) in chain(self, &module, called, callee)?.into_iter().rev() {
             let pc = module.to_process(site.return_address);
             let base = Frame {
                 kind: FrameKind::TailCall,

@@ -9,15 +9,23 @@ use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::inspector::{Inspector, Loaded};
-use crate::target::read_u64;
+use crate::target::{read_string, read_u64};
 
 /// The list of loaded modules is not longer.
 const MAX_MODULES: usize = 10_000;
 
-/// Offset of `l_addr`, `l_next` in `struct link_map`, which are public.
+/// Offsets in `struct link_map`, of which the first members are public.
+const L_NAME: u64 = 8;
 const L_NEXT: u64 = 24;
 /// Offset of `r_map` in `struct r_debug`.
 const R_MAP: u64 = 8;
+
+/// A module in the dynamic linker's list.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkMapEntry {
+    name: String,
+    tls_number: Option<u64>,
+}
 
 impl Inspector<'_> {
     /// The address of a thread-local variable.
@@ -57,17 +65,29 @@ impl Inspector<'_> {
     }
 
     fn tls_number(&self, module: &Loaded) -> Option<u64> {
-        if let Some(known) = self.tls_modules.borrow().as_ref() {
-            return known.get(&module.bias).copied();
+        self.link_map_entry(module.bias)?.tls_number
+    }
+
+    /// What the dynamic linker calls a module; otherwise its path.
+    pub fn module_name(&self, module: &Loaded) -> String {
+        self.link_map_entry(module.bias)
+            .map(|entry| entry.name)
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| module.module.name.clone())
+    }
+
+    fn link_map_entry(&self, bias: u64) -> Option<LinkMapEntry> {
+        if let Some(known) = self.link_map.borrow().as_ref() {
+            return known.get(&bias).cloned();
         }
-        let numbers = self.read_link_map().unwrap_or_default();
-        let found = numbers.get(&module.bias).copied();
-        self.tls_modules.replace(Some(numbers));
+        let entries = self.read_link_map().unwrap_or_default();
+        let found = entries.get(&bias).cloned();
+        self.link_map.replace(Some(entries));
         found
     }
 
-    /// Module numbers by load address.
-    fn read_link_map(&self) -> Option<HashMap<u64, u64>> {
+    /// The dynamic linker's list, by load address.
+    fn read_link_map(&self) -> Option<HashMap<u64, LinkMapEntry>> {
         let process = self.process;
         let find = |name: &str| {
             self.modules().iter().find_map(|m| {
@@ -75,22 +95,30 @@ impl Inspector<'_> {
                 Some(m.to_process(symbol.address))
             })
         };
-        let number_at = {
-            // { size in bits, count, offset }
-            let place = find("_thread_db_link_map_l_tls_modid")?;
-            read_u64(process, place.wrapping_add(8)).ok()? & 0xffff_ffff
-        };
+        // { size in bits, count, offset }, each 32 bits
+        let number_at = find("_thread_db_link_map_l_tls_modid")
+            .and_then(|place| read_u64(process, place.wrapping_add(8)).ok())
+            .map(|word| word & 0xffff_ffff);
         let mut at = read_u64(process, find("_r_debug")?.wrapping_add(R_MAP)).ok()?;
-        let mut numbers = HashMap::new();
+        let mut entries = HashMap::new();
         for _ in 0..MAX_MODULES {
             if at == 0 {
                 break;
             }
             let bias = read_u64(process, at).ok()?;
-            let number = read_u64(process, at.wrapping_add(number_at)).ok()?;
-            numbers.insert(bias, number);
+            let name = read_u64(process, at.wrapping_add(L_NAME))
+                .and_then(|place| read_string(process, place, 4096))
+                .unwrap_or_default();
+            entries.insert(
+                bias,
+                LinkMapEntry {
+                    name: String::from_utf8_lossy(&name).into_owned(),
+                    tls_number: number_at
+                        .and_then(|offset| read_u64(process, at.wrapping_add(offset)).ok()),
+                },
+            );
             at = read_u64(process, at.wrapping_add(L_NEXT)).ok()?;
         }
-        Some(numbers)
+        Some(entries)
     }
 }

@@ -92,7 +92,7 @@ impl Function {
         let &(start, _) = ranges.first()?;
         let mut function = Self {
             die,
-            name: scopes::full_name(&entry).unwrap_or_default(),
+            name: scopes::function_name(&entry).unwrap_or_default(),
             entry: entry.low_pc().filter(|pc| *pc != 0).unwrap_or(start),
             ranges: ranges.clone(),
             blocks: vec![Block {

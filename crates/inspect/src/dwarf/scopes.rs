@@ -9,6 +9,7 @@ use super::blocks::Function;
 use super::die::{Die, Entry};
 use super::info::DebugInfo;
 use super::unit::Unit;
+use crate::elf::demangle::cpp_function;
 
 /// The outline of a unit.
 #[derive(Default)]
@@ -222,6 +223,22 @@ pub fn full_name(entry: &Entry) -> Option<String> {
         name.to_string()
     };
     Some(prefix(entry) + &name)
+}
+
+/// The full name of a function. C has no other paths than what a function is
+/// renamed to for the linker.
+pub fn function_name(entry: &Entry) -> Option<String> {
+    if entry.die.language() == super::Language::C
+        && let Some(name) = entry.linkage_name()
+    {
+        return Some(name.to_string());
+    }
+    if entry.die.language() == super::Language::Cpp
+        && let Some(name) = entry.linkage_name().and_then(cpp_function)
+    {
+        return Some(name);
+    }
+    full_name(entry)
 }
 
 /// Names of C++'s integers as compilers write them, and as people do.

@@ -55,6 +55,13 @@ pub struct Section {
     bytes: OnceLock<&'static [u8]>,
 }
 
+impl Section {
+    /// Whether a link-time address is in it.
+    pub fn contains(&self, address: u64) -> bool {
+        self.address <= address && address - self.address < self.size
+    }
+}
+
 #[derive(Debug)]
 enum Source {
     File(File, u64),
@@ -207,6 +214,15 @@ impl Image {
             segments,
             sections,
             source,
+        })
+    }
+
+    /// The section that is loaded at a link-time address.
+    pub fn section_at(&self, address: u64) -> Option<&Section> {
+        self.sections.iter().find(|s| {
+            s.flags & u64::from(elf::SHF_ALLOC) != 0
+                && s.flags & u64::from(elf::SHF_TLS) == 0
+                && s.contains(address)
         })
     }
 

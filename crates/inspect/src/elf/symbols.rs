@@ -231,7 +231,7 @@ fn read_table(image: &Image, table: &str, found: &mut Vec<(Symbol, usize)>) {
             .get(6..8)
             .and_then(|b| b.try_into().ok())
             .map_or(0, u16::from_le_bytes);
-        if shndx == elf::SHN_UNDEF {
+        if shndx == elf::SHN_UNDEF || shndx == elf::SHN_ABS {
             continue;
         }
         let kind = match info & 0xf {
@@ -307,6 +307,24 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
     };
     let (symbols, strings) = (image.section_bytes(dynsym), image.section_bytes(linked));
     let mut slots: HashMap<u64, &'static str> = HashMap::new();
+    for entry in image.bytes(".rela.plt").chunks_exact(RELA_SIZE) {
+        let (Some(slot), Some(info)) = (u64_at(entry, 0), u64_at(entry, 8)) else {
+            continue;
+        };
+        let name = u32_at(symbols, ((info >> 32) as usize).saturating_mul(SYMBOL_SIZE))
+            .and_then(|at| text_at(strings, at as usize));
+        if let Some(name) = name.filter(|n| !n.is_empty()) {
+            let symbol = Symbol {
+                address: slot,
+                size: 8,
+                name: Box::leak(format!("{name}@got[plt]").into_boxed_str()),
+                kind: SymbolKind::Data,
+                global: false,
+                code: false,
+            };
+            found.push((symbol, usize::MAX));
+        }
+    }
     for table in [".rela.plt", ".rela.dyn"] {
         for entry in image.bytes(table).chunks_exact(RELA_SIZE) {
             let (Some(slot), Some(info)) = (u64_at(entry, 0), u64_at(entry, 8)) else {

@@ -209,7 +209,7 @@ impl Printer<'_> {
                     break;
                 }
             }
-            if run >= repeats {
+            if run > repeats {
                 out.push_str(&format!("{text} <repeats {run} times>"));
                 at += run;
                 shown += self.options.repeats;

@@ -49,7 +49,7 @@ fn location(frame: &Frame, inspector: &Inspector<'_>) -> String {
     let main = inspector.main_module().map(|m| m.start);
     match frame.module {
         Some(module) if Some(module.start) != main && !module.module.name.starts_with('[') => {
-            format!(" from {}", module.module.name)
+            format!(" from {}", inspector.module_name(&module))
         }
         _ => String::new(),
     }
@@ -95,7 +95,7 @@ fn same(a: &Value, b: &Value, process: &dyn crate::target::Process) -> bool {
 
 /// A scalar, or dots.
 fn short(printer: &Printer<'_>, value: &Value) -> String {
-    if !value.is_optimized_out() && is_long(&value.ty) {
+    if is_long(&value.ty) {
         return "...".to_string();
     }
     printer.value(value)

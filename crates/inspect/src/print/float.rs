@@ -109,6 +109,10 @@ fn extended(mantissa: u64, top: u16) -> String {
     let negative = top & 0x8000 != 0;
     let exponent = i32::from(top & 0x7fff);
     let sign = if negative { "-" } else { "" };
+    if exponent != 0 && mantissa >> 63 == 0 {
+        // Not a number that a processor makes.
+        return "<invalid float value>".to_string();
+    }
     if exponent == 0x7fff {
         let infinite = mantissa & !(1 << 63) == 0;
         return special(!infinite, infinite, negative, mantissa).unwrap_or_default();
@@ -116,21 +120,49 @@ fn extended(mantissa: u64, top: u16) -> String {
     if mantissa == 0 {
         return format!("{sign}0");
     }
-    if exponent != 0 && mantissa >> 63 == 0 {
-        // Not a number that a processor makes.
-        return format!("{sign}nan({mantissa:#x})");
+    exact(
+        u128::from(mantissa),
+        exponent.max(1) - 16383 - 63,
+        digits(64),
+        negative,
+    )
+}
+
+/// A number of the format with 128 bits.
+pub fn quad(bytes: &[u8]) -> Option<String> {
+    let bits = u128::from_le_bytes(bytes.try_into().ok()?);
+    let negative = bits >> 127 == 1;
+    let exponent = ((bits >> 112) & 0x7fff) as i32;
+    let fraction = bits & ((1 << 112) - 1);
+    let sign = if negative { "-" } else { "" };
+    if exponent == 0x7fff {
+        return Some(if fraction == 0 {
+            format!("{sign}inf")
+        } else {
+            format!("{sign}nan({fraction:#x})")
+        });
     }
-    let power = exponent.max(1) - 16383 - 63;
-    let precision = digits(64);
-    // Exact in whole numbers: value = number / 10^scale.
-    let mut number = vec![mantissa as u32, (mantissa >> 32) as u32];
-    let mut scale = 0i32;
-    if power >= 0 {
-        for _ in 0..power {
-            multiply(&mut number, 2);
-        }
+    if exponent == 0 && fraction == 0 {
+        return Some(format!("{sign}0"));
+    }
+    let mantissa = if exponent == 0 {
+        fraction
     } else {
-        for _ in 0..-power {
+        fraction | (1 << 112)
+    };
+    let power = exponent.max(1) - 16383 - 112;
+    Some(exact(mantissa, power, digits(113), negative))
+}
+
+/// `mantissa * 2^power`, which is not zero, in whole numbers: the value is
+/// `number / 10^scale`.
+fn exact(mantissa: u128, power: i32, precision: usize, negative: bool) -> String {
+    let mut number: Vec<u32> = (0..4).map(|i| (mantissa >> (32 * i)) as u32).collect();
+    let mut scale = 0i32;
+    for _ in 0..power.unsigned_abs() {
+        if power >= 0 {
+            multiply(&mut number, 2);
+        } else {
             multiply(&mut number, 5);
             scale += 1;
         }

@@ -91,6 +91,13 @@ impl<'a> Printer<'a> {
 
     /// A value as `info locals` shows it.
     pub fn variable(&self, value: &Value) -> String {
+        // What a reference leads to is the variable.
+        if let Kind::Reference(to) | Kind::RvalueReference(to) = &value.ty.peeled().kind
+            && let Ok(address) = value.pointer(self.inspector.process)
+            && let Err(e) = Value::in_memory(to.get(), address).bytes(self.inspector.process)
+        {
+            return format!("<error reading variable: {e}>");
+        }
         self.value(value)
     }
 
@@ -129,7 +136,12 @@ impl<'a> Printer<'a> {
             return;
         }
         let ty = value.ty.peeled().complete();
-        if value.is_optimized_out() && value.bits.is_none() {
+        // A part of something that is partly there is shown down to what is
+        // missing.
+        let opened = depth > 0
+            && matches!(value.data, Data::Bytes { .. })
+            && matches!(ty.kind, Kind::Struct(_) | Kind::Array { .. });
+        if value.is_optimized_out() && value.bits.is_none() && !opened {
             out.push_str("<optimized out>");
             return;
         }
@@ -183,12 +195,12 @@ impl<'a> Printer<'a> {
     fn reference(&self, out: &mut String, value: &Value, to: &Ty, depth: usize) {
         match value.pointer(self.inspector.process) {
             Ok(address) => {
-                out.push_str(&format!("@{address:#x}: "));
-                if depth > self.options.depth {
-                    out.push_str("...");
-                    return;
+                out.push_str(&format!("@{address:#x}"));
+                // Only a reference itself is followed, not one in a structure.
+                if depth == 0 {
+                    out.push_str(": ");
+                    self.print(out, &Value::in_memory(to.clone(), address), 0);
                 }
-                self.print(out, &Value::in_memory(to.clone(), address), depth + 1);
             }
             Err(e) => self.failed(out, &e),
         }

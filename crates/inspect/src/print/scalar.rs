@@ -25,7 +25,16 @@ impl Printer<'_> {
             }
             Kind::Base(encoding) if value.bits.is_none() && is_float(*encoding) => {
                 match value.bytes(process) {
-                    Ok(bytes) => out.push_str(&show_float(&bytes, *encoding)),
+                    Ok(bytes) => {
+                        let quad = ty
+                            .name
+                            .as_deref()
+                            .is_some_and(|n| n.contains("loat128"))
+                            .then(|| float::quad(&bytes))
+                            .flatten();
+                        let text = quad.unwrap_or_else(|| show_float(&bytes, *encoding));
+                        out.push_str(&text);
+                    }
                     Err(e) => self.failed(out, &e),
                 }
                 return;

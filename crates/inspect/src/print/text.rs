@@ -117,13 +117,12 @@ fn push_unit(out: &mut String, unit: Unit, quote: char, after_number: &mut bool)
                 out.push(c);
             }
             // A digit behind a number would become part of it.
-            c if printable(c) && !(was && c.is_ascii_digit()) => out.push(c),
+            c if printable(c) && !(was && c.is_ascii_hexdigit()) => out.push(c),
             c => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
                     out.push_str(&format!("\\{byte:03o}"));
                 }
-                *after_number = true;
             }
         },
         Unit::Raw(value) => {
@@ -131,8 +130,8 @@ fn push_unit(out: &mut String, unit: Unit, quote: char, after_number: &mut bool)
                 out.push_str(&format!("\\{value:03o}"));
             } else {
                 out.push_str(&format!("\\x{value:x}"));
+                *after_number = true;
             }
-            *after_number = true;
         }
     }
 }
@@ -219,7 +218,7 @@ mod tests {
         let show = |bytes: &[u8]| string(bytes, 1, "", 200, 10, false);
         assert_eq!(show(b"a\n\"\\"), r#""a\n\"\\""#);
         assert_eq!(show(&[0; 16]), r"'\000' <repeats 16 times>");
-        assert_eq!(show(b"\x001"), r#""\000\061""#);
+        assert_eq!(show(b"\x001"), r#""\0001""#);
         assert_eq!(
             show(b"abxxxxxxxxxxxxc"),
             r#""ab", 'x' <repeats 12 times>, "c""#

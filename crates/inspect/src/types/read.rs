@@ -475,7 +475,16 @@ fn function(entry: &Entry) -> Kind {
     let mut variadic = false;
     for child in entry.children() {
         match child.tag() {
-            c::DW_TAG_formal_parameter => parameters.push(target(&child)),
+            c::DW_TAG_formal_parameter => {
+                let ty = target(&child);
+                // `this` cannot be changed.
+                if child.flag(c::DW_AT_artificial) && entry.die.language() == Language::Cpp {
+                    let this = ty.get().qualified(Qualifier::Const);
+                    parameters.push(TypeRef::Made(this));
+                } else {
+                    parameters.push(ty);
+                }
+            }
             c::DW_TAG_unspecified_parameters => variadic = true,
             _ => {}
         }

@@ -58,8 +58,8 @@ impl Build {
             "cpp" => Command::new("g++"),
             "rs" => {
                 let mut rustc = Command::new("rustc");
-                rustc.args(["--edition=2021", "-Copt-level"]);
-                rustc.arg(self.level.to_string());
+                rustc.arg("--edition=2021");
+                rustc.arg(format!("-Copt-level={}", self.level));
                 rustc
             }
             other => panic!("no compiler for {other}"),
