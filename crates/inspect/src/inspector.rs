@@ -232,9 +232,11 @@ impl<'p> Inspector<'p> {
             .filter(|s| section.contains(s.address));
         let function = self.code_at(address).and_then(|p| p.function);
         let (name, start) = match (function, symbol) {
-            // Whichever begins later is nearer; a symbol has its parameters.
-            (Some(f), Some(s)) if s.address >= f.entry && s.code => (s.demangled(), s.address),
-            (Some(f), _) => (f.name.clone(), f.entry),
+            // The function, unless only the symbol begins just here.
+            (Some(f), Some(s)) if s.address == at && f.entry != at && s.code => {
+                (s.demangled(), s.address)
+            }
+            (Some(f), _) => (f.symbol_name(), f.entry),
             (None, Some(s)) => (s.demangled(), s.address),
             (None, None) => return None,
         };

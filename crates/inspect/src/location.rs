@@ -244,6 +244,9 @@ pub fn single(machine: &Machine<'_>, pieces: &[Piece<Slice>]) -> Result<u64> {
                 }
                 Ok(u64::from_le_bytes(word))
             }
+            gimli::Location::Bytes { value } => {
+                Ok(crate::value::integer_from(value.slice(), false) as u64)
+            }
             _ => Err(Error::OptimizedOut),
         },
         _ => Err(Error::OptimizedOut),

@@ -56,11 +56,10 @@ pub(crate) fn may_call_itself_last(
     let mut waiting: Vec<(&'static Function, Loaded)> = vec![(function, *module)];
     while let Some((at, module)) = waiting.pop() {
         for site in at.calls.iter().filter(|site| site.tail) {
-            // Through a pointer it may be anywhere.
-            let Some(target) = target_of(site) else {
-                return true;
-            };
-            let Some((next, module)) = function_of(inspector, &module, target) else {
+            // What goes through a pointer is not known.
+            let Some((next, module)) =
+                target_of(site).and_then(|t| function_of(inspector, &module, t))
+            else {
                 continue;
             };
             if next.die == function.die {

@@ -110,6 +110,17 @@ impl Function {
         Some(function)
     }
 
+    /// Its name as a symbol: with parameters, in C++.
+    pub fn symbol_name(&self) -> String {
+        let linkage = self.die.read().and_then(|e| e.linkage_name());
+        match linkage {
+            Some(symbol) if self.die.language() == super::Language::Cpp => {
+                crate::elf::demangle::demangle(symbol).into_owned()
+            }
+            _ => self.name.clone(),
+        }
+    }
+
     /// Reads what is in `entry` into block `into`.
     fn fill(&mut self, entry: &Entry, into: usize, depth: usize) {
         if depth > MAX_DEPTH || self.blocks.len() > MAX_BLOCKS {

@@ -297,6 +297,14 @@ fn mini_debug_info(image: &Image) -> Option<Image> {
 
 const RELA_SIZE: usize = 24;
 
+/// gdb's name for the slot of a function; it writes those of C in its own way.
+fn slot_name(name: &str) -> String {
+    match demangle(name) {
+        std::borrow::Cow::Owned(name) => format!("{name}@got.plt"),
+        std::borrow::Cow::Borrowed(name) => format!("{name}@got[plt]"),
+    }
+}
+
 /// Names the stubs that calls to other files go through `NAME@plt`.
 fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
     let Some(dynsym) = image.find(".dynsym") else {
@@ -317,7 +325,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
             let symbol = Symbol {
                 address: slot,
                 size: 8,
-                name: Box::leak(format!("{name}@got[plt]").into_boxed_str()),
+                name: Box::leak(slot_name(name).into_boxed_str()),
                 kind: SymbolKind::Data,
                 global: false,
                 code: false,
@@ -366,7 +374,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
                 let symbol = Symbol {
                     address,
                     size: stride as u64,
-                    name: Box::leak(format!("{name}@plt").into_boxed_str()),
+                    name: Box::leak(format!("{}@plt", demangle(name)).into_boxed_str()),
                     kind: SymbolKind::Function,
                     global: false,
                     code: true,

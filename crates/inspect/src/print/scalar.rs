@@ -231,7 +231,10 @@ impl Printer<'_> {
                 return;
             }
             if word & 1 == 1 {
-                out.push_str(&format!("&virtual table offset {}", word - 1));
+                match virtual_method(&class.get(), (word - 1) as u64 / 8) {
+                    Some(name) => out.push_str(&format!("&virtual {name}")),
+                    None => out.push_str(&format!("&virtual table offset {}", word - 1)),
+                }
             } else {
                 out.push('(');
                 out.push_str(&crate::types::name_of(ty));
@@ -288,6 +291,25 @@ impl Printer<'_> {
             Err(e) => self.failed(out, &e),
         }
     }
+}
+
+/// The function at an index of a class's virtual table.
+fn virtual_method(class: &Ty, index: u64) -> Option<String> {
+    let class = class.peeled().complete();
+    class.die?.children().into_iter().find_map(|entry| {
+        let gimli::AttributeValue::Exprloc(place) = entry.value(c::DW_AT_vtable_elem_location)?
+        else {
+            return None;
+        };
+        // `DW_OP_constu N`
+        let here = match place.0.slice() {
+            [0x10, n] => u64::from(*n),
+            [op @ 0x30..=0x4f] => u64::from(op - 0x30),
+            _ => return None,
+        };
+        let symbol = entry.linkage_name()?;
+        (here == index).then(|| crate::elf::demangle::demangle(symbol).into_owned())
+    })
 }
 
 pub(crate) fn is_float(encoding: gimli::DwAte) -> bool {

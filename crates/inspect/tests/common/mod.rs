@@ -107,6 +107,7 @@ impl Build {
                     .env("COUNT", count.to_string())
                     .env("SEED", seed.to_string())
                     .env("LC_ALL", "C.UTF-8")
+                    .env("START", if self.source.ends_with(".rs") { "values::main" } else { "main" })
                     .output()
                     .unwrap();
                 assert!(

@@ -21,8 +21,9 @@ for setting in ("pagination off", "confirm off", "width 0", "startup-with-shell 
                 "disable-randomization on", "use-coredump-filter off"):
     run("set " + setting)
 run("handle SIGUSR1 nostop noprint pass")
-run("break main")
-run("run >/dev/null")
+start = os.environ.get("START", "main")
+run("break " + start)
+run("run")
 run("delete")
 
 
@@ -36,7 +37,7 @@ def functions():
     for line in run("info functions -n .").splitlines():
         words = line.split(":", 1)
         if len(words) == 2 and words[0].strip().isdigit():
-            text = words[1].split("(")[0].split()
+            text = words[1].rstrip(";").rsplit("(", 1)[0].split(" -> ")[0].split("(")[0].split()
             if text:
                 found.add(text[-1].lstrip("*&"))
     places = []
@@ -71,8 +72,8 @@ tries = 0
 while made < count and tries < count * 6:
     tries += 1
     if not alive():
-        run("break main")
-        run("run >/dev/null")
+        run("break " + start)
+        run("run")
         run("delete")
     try:
         if random.random() < 0.5 or not places:
