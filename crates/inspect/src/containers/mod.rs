@@ -1,10 +1,91 @@
 //! Containers of the standard libraries, shown as what they hold.
+//!
+//! A container is known by the name of its type and by having the members
+//! that its reader expects; one whose members are others (another version of
+//! a library) is shown as the plain structure it is. Nothing is believed: a
+//! length is cut at the number of elements that are shown anyway, and links
+//! are followed only so far.
 
+mod cpp;
+mod rust;
+
+use crate::dwarf::Language;
+use crate::inspector::Inspector;
 use crate::print::Printer;
-use crate::types::Ty;
+use crate::types::{Kind, Ty};
 use crate::value::Value;
 
 /// How a container is shown, if it is one that is known.
-pub(crate) fn show(_printer: &Printer<'_>, _value: &Value, _ty: &Ty, _depth: usize) -> Option<String> {
-    None
+pub(crate) fn show(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
+    if depth >= printer.options.depth || !matches!(ty.kind, Kind::Struct(_)) {
+        return None;
+    }
+    let name = ty.name.as_deref()?;
+    let value = value.fetched(printer.inspector.process);
+    match ty.language {
+        Language::Rust => rust::show(printer, &value, ty, name, depth),
+        Language::Cpp => cpp::show(printer, &value, ty, name, depth),
+        _ => None,
+    }
+}
+
+/// Type of the elements, address of the first, and number, of a container
+/// whose elements lie in a row.
+pub(crate) fn sequence(inspector: &Inspector<'_>, value: &Value) -> Option<(Ty, u64, u64)> {
+    let ty = value.ty.peeled().complete();
+    let name = ty.name.as_deref()?;
+    match ty.language {
+        Language::Rust => rust::sequence(inspector, value, &ty, name),
+        Language::Cpp => cpp::sequence(inspector, value, &ty, name),
+        _ => None,
+    }
+}
+
+/// The text of a string of any language, of at most `limit` bytes.
+pub(crate) fn text_of(inspector: &Inspector<'_>, value: &Value, limit: usize) -> Option<Vec<u8>> {
+    let process = inspector.process;
+    let ty = value.ty.peeled().complete();
+    match &ty.kind {
+        Kind::Pointer(to) => {
+            crate::print::text::width_of(&to.get()).filter(|w| *w == 1)?;
+            let address = value.pointer(process).ok()?;
+            crate::target::read_string(process, address, limit).ok()
+        }
+        Kind::Array { .. } => {
+            let mut bytes = value.bytes(process).ok()?;
+            if let Some(end) = bytes.iter().position(|b| *b == 0) {
+                bytes.truncate(end);
+            }
+            bytes.truncate(limit);
+            Some(bytes)
+        }
+        _ => {
+            let (_, start, length) = sequence(inspector, value)?;
+            let mut bytes = vec![0; (length as usize).min(limit)];
+            crate::target::read_exact(process, start, &mut bytes).ok()?;
+            Some(bytes)
+        }
+    }
+}
+
+/// `{a, b, ...}` of at most as many elements as are shown.
+fn list(
+    printer: &Printer<'_>,
+    elements: impl Iterator<Item = String>,
+    count: u64,
+    open: char,
+    close: char,
+) -> String {
+    let limit = printer.options.elements;
+    let mut parts: Vec<String> = elements.take(limit).collect();
+    if count > parts.len() as u64 {
+        parts.push("...".to_string());
+    }
+    format!("{open}{}{close}", parts.join(", "))
+}
+
+fn shown(printer: &Printer<'_>, value: &Value, depth: usize) -> String {
+    let mut text = String::new();
+    printer.print(&mut text, value, depth + 1);
+    text
 }

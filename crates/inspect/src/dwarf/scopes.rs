@@ -140,6 +140,17 @@ impl Skeleton {
             .as_ref()
     }
 
+    /// The scope that begins last before an entry.
+    pub fn enclosing(&self, die: Die) -> Option<Die> {
+        let at = u32::try_from(die.offset.0).ok()?;
+        let end = self.parents.partition_point(|&(entry, _)| entry < at);
+        let (scope, _) = self.parents.get(end.checked_sub(1)?)?;
+        Some(Die {
+            offset: UnitOffset(*scope as usize),
+            ..die
+        })
+    }
+
     /// The scope that encloses an entry.
     pub fn parent(&self, die: Die) -> Option<Die> {
         let at = u32::try_from(die.offset.0).ok()?;

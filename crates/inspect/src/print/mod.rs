@@ -7,6 +7,9 @@ mod rust;
 mod scalar;
 pub(crate) mod text;
 
+pub(crate) use rust::chosen;
+pub(crate) use scalar::is_float;
+
 use crate::dwarf::Language;
 use crate::error::Error;
 use crate::inspector::Inspector;
