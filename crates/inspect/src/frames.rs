@@ -99,9 +99,7 @@ impl Stack {
             Stop::Outermost | Stop::Limit => None,
             Stop::Memory(address) => Some(format!("Cannot access memory at address {address:#x}")),
             Stop::Rules => Some("the rules for unwinding cannot be followed".to_string()),
-            Stop::Inner => {
-                Some("previous frame inner to this frame (corrupt stack?)".to_string())
-            }
+            Stop::Inner => Some("previous frame inner to this frame (corrupt stack?)".to_string()),
             Stop::Identical => {
                 Some("previous frame identical to this frame (corrupt stack?)".to_string())
             }
@@ -208,7 +206,9 @@ impl Inspector<'_> {
         let symbol = main.module.symbols().named("main").next()?;
         let address = main.to_process(symbol.address);
         // In Rust it is only what calls the program's own.
-        let ours = self.code_at(address).is_none_or(|place| place.function.is_none())
+        let ours = self
+            .code_at(address)
+            .is_none_or(|place| place.function.is_none())
             && main.module.info().is_some_and(|info| {
                 let some = info.units.iter().take(64);
                 some.into_iter().any(|u| u.language(info) == Language::Rust)

@@ -9,8 +9,8 @@ use crate::dwarf::lines::{LineSpan, SourceFile};
 use crate::dwarf::unit::Unit;
 use crate::elf::symbols::Symbol;
 use crate::module::{Library, Module};
-use crate::tls::LinkMapEntry;
 use crate::target::{Content, Mapping, Process, read_exact};
+use crate::tls::LinkMapEntry;
 
 /// A module at the place where the process has it.
 #[derive(Debug, Clone, Copy)]
@@ -114,10 +114,7 @@ impl<'p> Inspector<'p> {
                 read_exact(self.process, mapping.start, &mut bytes).ok()?;
                 bytes.starts_with(b"\x7fELF").then_some(bytes)
             };
-            let Ok(module) = self
-                .library
-                .module(&mapping.name, &mapping.content, memory)
-            else {
+            let Ok(module) = self.library.module(&mapping.name, &mapping.content, memory) else {
                 continue;
             };
             if let Some(loaded) = place(module, mapping) {

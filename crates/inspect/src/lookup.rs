@@ -84,7 +84,11 @@ fn distance(a: &str, b: &str, limit: usize) -> usize {
         for (j, y) in b.iter().enumerate() {
             let above = row.get(j + 1).copied().unwrap_or(limit);
             let left = next.last().copied().unwrap_or(limit);
-            next.push((diagonal + usize::from(x != *y)).min(above + 1).min(left + 1));
+            next.push(
+                (diagonal + usize::from(x != *y))
+                    .min(above + 1)
+                    .min(left + 1),
+            );
             diagonal = above;
         }
         if next.iter().min().is_some_and(|m| *m > limit) {
@@ -106,7 +110,11 @@ pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) ->
         .collect();
     found.sort();
     found.dedup();
-    let names: Vec<String> = found.iter().take(3).map(|(_, n)| format!("\"{n}\"")).collect();
+    let names: Vec<String> = found
+        .iter()
+        .take(3)
+        .map(|(_, n)| format!("\"{n}\""))
+        .collect();
     match names.as_slice() {
         [] => String::new(),
         names => format!(" Did you mean {}?", names.join(" or ")),
@@ -132,22 +140,24 @@ impl Inspector<'_> {
                 for die in info.names().find(info, last(wanted), kind) {
                     let Some(entry) = die.read() else { continue };
                     let full = scopes::full_name(&entry).unwrap_or_default();
-                    if !fits(&full, wanted) || (kind == NameKind::LocalStatic && full == wanted && file.is_none() && !wanted.contains("::")) {
+                    if !fits(&full, wanted)
+                        || (kind == NameKind::LocalStatic
+                            && full == wanted
+                            && file.is_none()
+                            && !wanted.contains("::"))
+                    {
                         continue;
                     }
                     let here = die.unit.parsed(info).and_then(|u| u.name);
-                    let in_file = file.is_none_or(|f| {
-                        here.is_some_and(|n| n.to_string_lossy().ends_with(f))
-                    });
+                    let in_file =
+                        file.is_none_or(|f| here.is_some_and(|n| n.to_string_lossy().ends_with(f)));
                     if in_file {
                         found.push((die, *module));
                     }
                 }
             }
         }
-        found.sort_by_key(|(die, _)| {
-            !near.is_some_and(|n| std::ptr::eq(n.unit, die.unit))
-        });
+        found.sort_by_key(|(die, _)| !near.is_some_and(|n| std::ptr::eq(n.unit, die.unit)));
         found
     }
 
@@ -228,8 +238,10 @@ impl Inspector<'_> {
         let mut seen = HashSet::new();
         for module in self.modules() {
             if let Some(info) = module.module.info() {
-                let mut dies: Vec<Die> =
-                    info.names().find(info, last(name), NameKind::Function).collect();
+                let mut dies: Vec<Die> = info
+                    .names()
+                    .find(info, last(name), NameKind::Function)
+                    .collect();
                 dies.retain(|die| {
                     die.read().is_some_and(|entry| {
                         scopes::full_name(&entry).is_some_and(|full| fits(&full, name))

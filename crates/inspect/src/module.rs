@@ -140,8 +140,7 @@ impl Library {
                 Key::Bytes(hash(found), found.len())
             }
             Content::Memory => {
-                let found =
-                    memory().ok_or_else(|| Error::other(format!("no file for {name}")))?;
+                let found = memory().ok_or_else(|| Error::other(format!("no file for {name}")))?;
                 let key = Key::Bytes(hash(&found), found.len());
                 bytes = Some(found);
                 key

@@ -8,7 +8,9 @@ use crate::dwarf::die::{Die, Entry};
 use crate::error::{Error, Result};
 use crate::frames::{Frame, FrameKind, Stack};
 use crate::inspector::{Inspector, Loaded};
-use crate::location::{FrameFacts, Machine, evaluate, evaluate_address, register_bytes, value_bytes};
+use crate::location::{
+    FrameFacts, Machine, evaluate, evaluate_address, register_bytes, value_bytes,
+};
 use crate::tailcalls;
 use crate::types::{Count, Kind, Ty, TypeRef};
 use crate::value::{Data, Value};
@@ -62,8 +64,7 @@ impl<'a> Scope<'a> {
     /// The variables of the frame, innermost block first.
     pub fn locals(&self) -> Vec<Local> {
         let mut found = Vec::new();
-        let Some((frame, function)) = self.frame().and_then(|f| f.function.map(|g| (f, g)))
-        else {
+        let Some((frame, function)) = self.frame().and_then(|f| f.function.map(|g| (f, g))) else {
             return found;
         };
         let mut at = frame.innermost;
@@ -100,7 +101,9 @@ impl<'a> Scope<'a> {
 
     /// The value of a variable in the frame.
     pub fn read(&self, die: Die) -> Result<Value> {
-        let frame = self.frame().ok_or_else(|| Error::other("No frame selected."))?;
+        let frame = self
+            .frame()
+            .ok_or_else(|| Error::other("No frame selected."))?;
         let module = frame
             .module
             .ok_or_else(|| Error::other("No symbol table info available."))?;
@@ -143,7 +146,11 @@ impl<'a> Scope<'a> {
             .iter()
             .position(|f| f.physical > frame.physical)
             .ok_or(Error::OptimizedOut)?;
-        let caller = self.stack.frames.get(caller_level).ok_or(Error::OptimizedOut)?;
+        let caller = self
+            .stack
+            .frames
+            .get(caller_level)
+            .ok_or(Error::OptimizedOut)?;
         // A call passes nothing to the function that a signal interrupts.
         let between = self
             .stack
@@ -153,7 +160,10 @@ impl<'a> Scope<'a> {
         if between || caller.kind == FrameKind::Signal {
             return Err(Error::OptimizedOut);
         }
-        let (function, module) = caller.function.zip(caller.module).ok_or(Error::OptimizedOut)?;
+        let (function, module) = caller
+            .function
+            .zip(caller.module)
+            .ok_or(Error::OptimizedOut)?;
         let site = function
             .calls
             .iter()
@@ -242,7 +252,8 @@ fn named(variables: &[Variable], parameter: bool) -> impl Iterator<Item = Local>
             // Only declared here, it lives elsewhere.
             !l.die.read().is_some_and(|e| {
                 e.flag(c::DW_AT_declaration)
-                    || e.inherited(|e| e.flag(c::DW_AT_declaration).then_some(())).is_some()
+                    || e.inherited(|e| e.flag(c::DW_AT_declaration).then_some(()))
+                        .is_some()
                         && !e.has(c::DW_AT_location)
             })
         })
@@ -304,7 +315,9 @@ impl FrameFacts for Facts<'_> {
     }
 
     fn frame_base(&self) -> Result<u64> {
-        let frame = self.frame.ok_or_else(|| Error::other("No frame selected."))?;
+        let frame = self
+            .frame
+            .ok_or_else(|| Error::other("No frame selected."))?;
         let function = frame.function.ok_or(Error::OptimizedOut)?;
         let entry = function.die.read().ok_or(Error::OptimizedOut)?;
         let expression = match entry.inherited(|e| e.value(c::DW_AT_frame_base)) {
@@ -362,7 +375,8 @@ impl FrameFacts for Facts<'_> {
             [0x90, number] => u16::from(*number),
             _ => return Err(Error::OptimizedOut),
         };
-        self.scope.passed(|site| site_register(site) == Some(register))
+        self.scope
+            .passed(|site| site_register(site) == Some(register))
     }
 
     fn parameter(&self, die: Die) -> Result<u64> {
@@ -598,9 +612,7 @@ fn piece_bytes(machine: &Machine<'_>, piece: &gimli::Piece<Slice>, len: u64) -> 
             let bytes = register_bytes(machine.registers?, register.0)?;
             bytes.get(skip..).map(<[u8]>::to_vec)
         }
-        gimli::Location::Value { value } => {
-            value_bytes(*value).get(skip..).map(<[u8]>::to_vec)
-        }
+        gimli::Location::Value { value } => value_bytes(*value).get(skip..).map(<[u8]>::to_vec),
         gimli::Location::Bytes { value } => value.slice().get(skip..).map(<[u8]>::to_vec),
         _ => None,
     }

@@ -88,7 +88,9 @@ fn chain(
     let mut found: Option<Vec<(&'static Function, CallSite)>> = None;
     let mut path: Vec<(&'static Function, CallSite)> = Vec::new();
     let mut tries = 0;
-    let unique = search(inspector, module, from, to, &mut path, &mut found, &mut tries);
+    let unique = search(
+        inspector, module, from, to, &mut path, &mut found, &mut tries,
+    );
     if unique { found } else { None }
 }
 

@@ -289,7 +289,11 @@ impl Value {
             .members
             .iter()
             .filter(|m| m.base || m.name.is_none())
-            .find_map(|m| self.member(process, m).ok()?.field_within(process, name, depth))
+            .find_map(|m| {
+                self.member(process, m)
+                    .ok()?
+                    .field_within(process, name, depth)
+            })
     }
 
     /// What a pointer or reference leads to.

@@ -1,14 +1,19 @@
 //! Stacks and variables at random stops are what gdb says they are.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
 
 mod common;
 
 use common::Build;
 use inspect::core::CoreFile;
-use inspect::print::PrintOptions;
-use inspect::print::backtrace::{backtrace, variables};
 use inspect::dwarf::die::Entry;
 use inspect::frames::FrameKind;
+use inspect::print::PrintOptions;
+use inspect::print::backtrace::{backtrace, variables};
 use inspect::scope::{Local, Scope};
 use inspect::{Inspector, Library, Options, Process, ThreadId};
 
@@ -29,10 +34,11 @@ fn entries(text: &str) -> Vec<String> {
 /// `print` has them).
 fn unlisted(local: &Local) -> bool {
     let constant = |entry: &Entry| entry.value(gimli::constants::DW_AT_const_value);
-    local.name == "null" || matches!(
-        local.die.read().and_then(|entry| entry.inherited(constant)),
-        Some(gimli::AttributeValue::Block(_) | gimli::AttributeValue::Data16(_))
-    )
+    local.name == "null"
+        || matches!(
+            local.die.read().and_then(|entry| entry.inherited(constant)),
+            Some(gimli::AttributeValue::Block(_) | gimli::AttributeValue::Data16(_))
+        )
 }
 
 /// Lines of gdb that are plainly wrong, and why.
@@ -42,7 +48,9 @@ fn allowed(line: &str) -> bool {
     // It does not know `decltype(nullptr)`.
     let null = line.ends_with("(Attempt to dereference a generic pointer.)>")
         || line == "null = <incomplete type>";
-    null || LABELS.iter().any(|label| line == format!("{label} = <optimized out>"))
+    null || LABELS
+        .iter()
+        .any(|label| line == format!("{label} = <optimized out>"))
 }
 
 /// A frame without `x=x@entry=1` and `, x@entry=1`. gdb gives parameters of
@@ -127,7 +135,9 @@ fn compare(build: Build, count: usize, seed: u64) {
                                 ours.remove(at);
                             }
                             None if allowed(line) => {}
-                            None => differences.push(format!("{path} #{level} {what}\n  gdb:  {line}")),
+                            None => {
+                                differences.push(format!("{path} #{level} {what}\n  gdb:  {line}"))
+                            }
                         }
                     }
                     for (line, unlisted) in ours {
@@ -148,7 +158,12 @@ fn compare(build: Build, count: usize, seed: u64) {
         differences.is_empty(),
         "{} differences\n{}",
         told.len(),
-        differences.iter().take(40).cloned().collect::<Vec<_>>().join("\n")
+        differences
+            .iter()
+            .take(40)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
     );
 }
 

@@ -47,7 +47,11 @@ pub(super) fn sequence(
         return Some((element, start, length));
     }
     if is(&name, "std::basic_string_view") {
-        return Some((argument(ty, 0)?, word(value, "_M_str")?, word(value, "_M_len")?));
+        return Some((
+            argument(ty, 0)?,
+            word(value, "_M_str")?,
+            word(value, "_M_len")?,
+        ));
     }
     if is(&name, "std::array") {
         let elements = value.field(process, "_M_elems")?;
@@ -145,13 +149,22 @@ pub(super) fn show(
     if is(&short, "std::unique_ptr") {
         let pointer = value.field(process, "_M_head_impl");
         let pointer = pointer.or_else(|| find_pointer(inspector, value, 8))?;
-        return Some(format!("std::unique_ptr = {{get() = {}}}", shown(printer, &pointer, depth)));
+        return Some(format!(
+            "std::unique_ptr = {{get() = {}}}",
+            shown(printer, &pointer, depth)
+        ));
     }
     if is(&short, "std::shared_ptr") || is(&short, "std::weak_ptr") {
         let pointer = value.field(process, "_M_ptr")?;
-        let word = if is(&short, "std::shared_ptr") { "shared_ptr" } else { "weak_ptr" };
+        let word = if is(&short, "std::shared_ptr") {
+            "shared_ptr"
+        } else {
+            "weak_ptr"
+        };
         let block = value.field(process, "_M_refcount")?;
-        let counts = block.field(process, "_M_pi").and_then(|p| p.target(process).ok());
+        let counts = block
+            .field(process, "_M_pi")
+            .and_then(|p| p.target(process).ok());
         let uses = counts
             .and_then(|c| c.field(process, "_M_use_count"))
             .and_then(|c| c.integer(process).ok())
@@ -162,7 +175,10 @@ pub(super) fn show(
         ));
     }
     if is(&short, "std::pair") {
-        let (first, second) = (value.field(process, "first")?, value.field(process, "second")?);
+        let (first, second) = (
+            value.field(process, "first")?,
+            value.field(process, "second")?,
+        );
         return Some(format!(
             "{{first = {}, second = {}}}",
             shown(printer, &first, depth),
@@ -218,7 +234,11 @@ fn heads(printer: &Printer<'_>, value: &Value, depth: usize, left: usize, out: &
         if name.contains("_Head_base<") {
             match part.field(process, "_M_head_impl") {
                 Some(head) => {
-                    out.push(format!("[{}] = {}", out.len(), shown(printer, &head, depth)));
+                    out.push(format!(
+                        "[{}] = {}",
+                        out.len(),
+                        shown(printer, &head, depth)
+                    ));
                 }
                 None => out.push(format!("[{}] = {{}}", out.len())),
             }
@@ -251,7 +271,8 @@ fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<
     );
     let offset = cur.checked_sub(first)? / size;
     let blocks = last_node.checked_sub(node)? / 8;
-    let count = (blocks * per_block + last_cur.checked_sub(last_first)? / size).checked_sub(offset)?;
+    let count =
+        (blocks * per_block + last_cur.checked_sub(last_first)? / size).checked_sub(offset)?;
     if count > 1 << 32 {
         return None;
     }
@@ -277,16 +298,25 @@ fn linked(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option
     let head = value.field(process, "_M_node")?;
     // The bytes may be here only; the list's end is its own address.
     let mut at = head.field(process, "_M_next")?.pointer(process).ok()?;
-    let size = head.field(process, "_M_size").and_then(|v| v.integer(process).ok());
+    let size = head
+        .field(process, "_M_size")
+        .and_then(|v| v.integer(process).ok());
     let count = u64::try_from(size?).ok()?;
     let mut items = Vec::new();
     for _ in 0..count.min(printer.options.elements as u64) {
         // A node is two links and the element.
         let place = at.wrapping_add(16u64.next_multiple_of(8));
-        items.push(shown(printer, &Value::in_memory(element.clone(), place), depth));
+        items.push(shown(
+            printer,
+            &Value::in_memory(element.clone(), place),
+            depth,
+        ));
         at = read_u64(process, at).ok()?;
     }
-    Some(format!("std::list = {}", list(printer, items.into_iter(), count, '{', '}')))
+    Some(format!(
+        "std::list = {}",
+        list(printer, items.into_iter(), count, '{', '}')
+    ))
 }
 
 /// In the order of a search tree: left, the node, right.
@@ -299,7 +329,13 @@ fn tree(
     depth: usize,
 ) -> Option<String> {
     let process = printer.inspector.process;
-    let count = u64::try_from(value.field(process, "_M_node_count")?.integer(process).ok()?).ok()?;
+    let count = u64::try_from(
+        value
+            .field(process, "_M_node_count")?
+            .integer(process)
+            .ok()?,
+    )
+    .ok()?;
     let header = value.field(process, "_M_header")?;
     let mut at = header.field(process, "_M_left")?.pointer(process).ok()?;
     let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
@@ -316,7 +352,11 @@ fn tree(
                     mapped.clone(),
                     place.wrapping_add(key_size.next_multiple_of(align)),
                 );
-                format!("[{}] = {}", shown(printer, &k, depth), shown(printer, &v, depth))
+                format!(
+                    "[{}] = {}",
+                    shown(printer, &k, depth),
+                    shown(printer, &v, depth)
+                )
             }
             None => shown(printer, &k, depth),
         });
@@ -385,7 +425,13 @@ fn hash_table(
 ) -> Option<String> {
     let process = printer.inspector.process;
     let table = value.field(process, "_M_h")?;
-    let count = u64::try_from(table.field(process, "_M_element_count")?.integer(process).ok()?).ok()?;
+    let count = u64::try_from(
+        table
+            .field(process, "_M_element_count")?
+            .integer(process)
+            .ok()?,
+    )
+    .ok()?;
     let before = table.field(process, "_M_before_begin")?;
     let mut at = before.field(process, "_M_nxt")?.pointer(process).ok()?;
     let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
@@ -407,7 +453,11 @@ fn hash_table(
             Some(mapped) => {
                 let offset = key_size.next_multiple_of(alignment(mapped, 8));
                 let v = Value::in_memory(mapped.clone(), place.wrapping_add(offset));
-                format!("[{}] = {}", shown(printer, &k, depth), shown(printer, &v, depth))
+                format!(
+                    "[{}] = {}",
+                    shown(printer, &k, depth),
+                    shown(printer, &v, depth)
+                )
             }
             None => shown(printer, &k, depth),
         });

@@ -61,15 +61,23 @@ pub(super) fn sequence(
     if is(name, "alloc::vec::Vec") {
         let start = inner_pointer(inspector, &field(value, "buf")?, 12)?;
         let count = inner_number(inspector, &field(value, "len")?, 4)?;
-        return Some((argument(ty, 0)?, start.pointer(process).ok()?, u64::try_from(count).ok()?));
+        return Some((
+            argument(ty, 0)?,
+            start.pointer(process).ok()?,
+            u64::try_from(count).ok()?,
+        ));
     }
     if is(name, "alloc::string::String") {
         let inner = field(value, "vec")?;
         let ty = inner.ty.peeled().complete();
         return sequence(inspector, &inner, &ty, ty.name.as_deref()?);
     }
-    if name.starts_with("&[") || name.starts_with("&mut [") || name == "&str" || name == "&mut str"
-        || name.starts_with("alloc::boxed::Box<[") || name.starts_with("alloc::boxed::Box<str")
+    if name.starts_with("&[")
+        || name.starts_with("&mut [")
+        || name == "&str"
+        || name == "&mut str"
+        || name.starts_with("alloc::boxed::Box<[")
+        || name.starts_with("alloc::boxed::Box<str")
     {
         let start = field(value, "data_ptr")?;
         let count = field(value, "length")?.integer(process).ok()?;
@@ -91,7 +99,9 @@ pub(super) fn show(
 ) -> Option<String> {
     let inspector = printer.inspector;
     let process = inspector.process;
-    if is(name, "alloc::string::String") || name == "&str" || name == "&mut str"
+    if is(name, "alloc::string::String")
+        || name == "&str"
+        || name == "&mut str"
         || name.starts_with("alloc::boxed::Box<str")
     {
         let (_, start, length) = sequence(inspector, value, ty, name)?;
@@ -145,11 +155,19 @@ pub(super) fn show(
     if is(name, "core::cell::Cell") || is(name, "core::cell::UnsafeCell") {
         let mut inner = value.field(process, "value")?;
         if let Some(deeper) = inner.field(process, "value")
-            && inner.ty.name.as_deref().is_some_and(|n| is(n, "core::cell::UnsafeCell"))
+            && inner
+                .ty
+                .name
+                .as_deref()
+                .is_some_and(|n| is(n, "core::cell::UnsafeCell"))
         {
             inner = deeper;
         }
-        let word = if is(name, "core::cell::Cell") { "Cell" } else { "UnsafeCell" };
+        let word = if is(name, "core::cell::Cell") {
+            "Cell"
+        } else {
+            "UnsafeCell"
+        };
         return Some(format!("{word}({})", shown(printer, &inner, depth)));
     }
     if is(name, "core::cell::RefCell") {
@@ -177,7 +195,9 @@ fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<
     let element = argument(ty, 0)?;
     let size = element.size_of()?;
     let buffer = value.field(process, "buf")?;
-    let start = inner_pointer(inspector, &buffer, 12)?.pointer(process).ok()?;
+    let start = inner_pointer(inspector, &buffer, 12)?
+        .pointer(process)
+        .ok()?;
     let number = |v: Value| u64::try_from(inner_number(inspector, &v, 6)?).ok();
     let head = number(value.field(process, "head")?)?;
     let count = number(value.field(process, "len")?)?;
@@ -240,7 +260,11 @@ fn hash_table(printer: &Printer<'_>, value: &Value, set: bool, depth: usize) -> 
             shown(printer, &key, depth)
         } else {
             let value = pair.field(process, "__1")?;
-            format!("{}: {}", shown(printer, &key, depth), shown(printer, &value, depth))
+            format!(
+                "{}: {}",
+                shown(printer, &key, depth),
+                shown(printer, &value, depth)
+            )
         });
     }
     Some(list(printer, items.into_iter(), count, '{', '}'))
@@ -273,7 +297,17 @@ fn btree(printer: &Printer<'_>, map: &Value, set: bool, depth: usize) -> Option<
         let node = inner_pointer_in_option(printer, &root)?;
         let height = inner_named(inspector, &root, printer, "height")?;
         let limit = printer.options.elements;
-        walk(printer, &node, height.min(24) as u64, &key, &value, set, depth, limit, &mut items)?;
+        walk(
+            printer,
+            &node,
+            height.min(24) as u64,
+            &key,
+            &value,
+            set,
+            depth,
+            limit,
+            &mut items,
+        )?;
     }
     Some(list(printer, items.into_iter(), count, '{', '}'))
 }
@@ -285,14 +319,20 @@ fn some(printer: &Printer<'_>, value: &Value) -> Value {
         && let Some(variant) = crate::print::chosen(printer, value, part)
         && let Ok(shape) = value.member(printer.inspector.process, &variant.member)
     {
-        return shape.field(printer.inspector.process, "__0").unwrap_or(shape);
+        return shape
+            .field(printer.inspector.process, "__0")
+            .unwrap_or(shape);
     }
     value.clone()
 }
 
 fn inner_pointer_in_option(printer: &Printer<'_>, value: &Value) -> Option<Value> {
     let root = some(printer, value);
-    inner_pointer(printer.inspector, &root.field(printer.inspector.process, "node")?, 4)
+    inner_pointer(
+        printer.inspector,
+        &root.field(printer.inspector.process, "node")?,
+        4,
+    )
 }
 
 fn inner_named(
@@ -328,7 +368,9 @@ fn walk(
     let address = leaf.address()?;
     let child = |at: u64| -> Option<Value> {
         // An inner node is a leaf followed by its edges.
-        let place = address.wrapping_add(leaf_size.next_multiple_of(8)).wrapping_add(at * 8);
+        let place = address
+            .wrapping_add(leaf_size.next_multiple_of(8))
+            .wrapping_add(at * 8);
         Some(Value::in_memory(node.ty.clone(), place))
     };
     for at in 0..count.min(11) {
@@ -336,19 +378,43 @@ fn walk(
             return Some(());
         }
         if height > 0 {
-            walk(printer, &child(at)?, height - 1, key, value, set, depth, limit, items)?;
+            walk(
+                printer,
+                &child(at)?,
+                height - 1,
+                key,
+                value,
+                set,
+                depth,
+                limit,
+                items,
+            )?;
         }
         let k = Value::in_memory(key.clone(), keys.wrapping_add(at * key.size_of()?));
         items.push(match values.filter(|_| !set) {
             Some(values) => {
                 let v = Value::in_memory(value.clone(), values.wrapping_add(at * value.size_of()?));
-                format!("{}: {}", shown(printer, &k, depth), shown(printer, &v, depth))
+                format!(
+                    "{}: {}",
+                    shown(printer, &k, depth),
+                    shown(printer, &v, depth)
+                )
             }
             None => shown(printer, &k, depth),
         });
     }
     if height > 0 && items.len() < limit {
-        walk(printer, &child(count.min(11))?, height - 1, key, value, set, depth, limit, items)?;
+        walk(
+            printer,
+            &child(count.min(11))?,
+            height - 1,
+            key,
+            value,
+            set,
+            depth,
+            limit,
+            items,
+        )?;
     }
     Some(())
 }

@@ -130,10 +130,7 @@ impl Function {
         // What concrete entries stand for.
         let mut present: Vec<Die> = Vec::new();
         for child in &children {
-            if !matches!(
-                child.tag(),
-                c::DW_TAG_call_site | c::DW_TAG_GNU_call_site
-            ) {
+            if !matches!(child.tag(), c::DW_TAG_call_site | c::DW_TAG_GNU_call_site) {
                 let mut at = child.reference(c::DW_AT_abstract_origin);
                 for _ in 0..8 {
                     let Some(origin) = at else { break };

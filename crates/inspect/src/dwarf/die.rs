@@ -143,9 +143,7 @@ impl Entry {
                 .is_in_bounds(&self.die.unit.header)
                 .then_some(Die { offset, ..self.die }),
             AttributeValue::DebugInfoRef(offset) => self.die.info.die_at(offset),
-            AttributeValue::DebugInfoRefSup(offset) => {
-                self.die.info.supplementary?.die_at(offset)
-            }
+            AttributeValue::DebugInfoRefSup(offset) => self.die.info.supplementary?.die_at(offset),
             AttributeValue::DebugTypesRef(signature) => self.die.info.type_unit(signature.0),
             _ => None,
         }

@@ -109,11 +109,8 @@ impl LineTable {
         let mut discriminated = false;
         let mut dropped = false;
         let mut fresh = true;
-        loop {
-            let row = match rows.next_row() {
-                Ok(Some((_, row))) => *row,
-                _ => break,
-            };
+        while let Ok(Some((_, row))) = rows.next_row() {
+            let row = *row;
             let address = row.address();
             let line = row.line().map_or(0, |line| line.get());
             if fresh {

@@ -44,7 +44,11 @@ fn is_scope(tag: gimli::DwTag) -> bool {
 }
 
 fn has_name_of_its_own(tag: gimli::DwTag) -> bool {
-    is_scope(tag) || matches!(tag, c::DW_TAG_typedef | c::DW_TAG_variable | c::DW_TAG_member)
+    is_scope(tag)
+        || matches!(
+            tag,
+            c::DW_TAG_typedef | c::DW_TAG_variable | c::DW_TAG_member
+        )
 }
 
 impl Skeleton {
@@ -80,7 +84,10 @@ impl Skeleton {
             }
             let code = tag == c::DW_TAG_subprogram
                 && abbreviation.attributes().iter().any(|a| {
-                    matches!(a.name(), c::DW_AT_low_pc | c::DW_AT_ranges | c::DW_AT_high_pc)
+                    matches!(
+                        a.name(),
+                        c::DW_AT_low_pc | c::DW_AT_ranges | c::DW_AT_high_pc
+                    )
                 });
             if !code {
                 entries.skip_attributes(abbreviation.attributes()).ok()?;
@@ -198,10 +205,8 @@ pub fn prefix(entry: &Entry) -> String {
             | c::DW_TAG_class_type
             | c::DW_TAG_union_type
             | c::DW_TAG_interface_type => names.extend(scope.name().map(str::to_string)),
-            c::DW_TAG_enumeration_type => {
-                if scope.flag(c::DW_AT_enum_class) {
-                    names.extend(scope.name().map(str::to_string));
-                }
+            c::DW_TAG_enumeration_type if scope.flag(c::DW_AT_enum_class) => {
+                names.extend(scope.name().map(str::to_string));
             }
             // Types inside of a function have the path of that function's
             // scope, as gdb has it.
@@ -291,5 +296,3 @@ fn replace_word(text: &str, from: &str, to: &str) -> String {
     out.push_str(rest);
     out
 }
-
-

@@ -59,7 +59,7 @@ impl Unit {
     /// The unit with its abbreviations.
     pub fn parsed(&self, info: &'static DebugInfo) -> Option<&gimli::Unit<Slice>> {
         self.parsed
-            .get_or_init(|| info.dwarf.unit(self.header.clone()).ok())
+            .get_or_init(|| info.dwarf.unit(self.header).ok())
             .as_ref()
     }
 

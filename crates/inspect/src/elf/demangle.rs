@@ -68,9 +68,11 @@ fn familiar(name: &str) -> String {
         while let Some(found) = text.get(from..).and_then(|t| t.find(cast)) {
             let at = from + found;
             let digits = at + cast.len();
-            let len = text
-                .get(digits..)
-                .map_or(0, |t| t.bytes().take_while(|b| b.is_ascii_digit() || *b == b'-').count());
+            let len = text.get(digits..).map_or(0, |t| {
+                t.bytes()
+                    .take_while(|b| b.is_ascii_digit() || *b == b'-')
+                    .count()
+            });
             if len == 0 {
                 from = digits;
                 continue;

@@ -358,11 +358,7 @@ pub(crate) fn notes_in(bytes: &'static [u8], found: &mut Vec<(&'static [u8], u32
         ) else {
             break;
         };
-        found.push((
-            owner.strip_suffix(&[0]).unwrap_or(owner),
-            kind as u32,
-            text,
-        ));
+        found.push((owner.strip_suffix(&[0]).unwrap_or(owner), kind as u32, text));
         at = desc_at.saturating_add(desc.next_multiple_of(4));
     }
 }

@@ -196,7 +196,8 @@ pub fn evaluate(scope: &Scope<'_>, node: &Node) -> Result<Value> {
         }
         NodeKind::Text(text) => {
             let rust = is_rust(scope);
-            let element = base_type(if rust { "u8" } else { "char" }, rust).unwrap_or_else(Ty::void);
+            let element =
+                base_type(if rust { "u8" } else { "char" }, rust).unwrap_or_else(Ty::void);
             let mut bytes = text.clone();
             if !rust {
                 bytes.push(0);
@@ -208,7 +209,10 @@ pub fn evaluate(scope: &Scope<'_>, node: &Node) -> Result<Value> {
             let ty = base_type("bool", is_rust(scope)).unwrap_or_else(Ty::void);
             Ok(Value::from_integer(ty, i128::from(*value)))
         }
-        NodeKind::Name(name) => Err(wrong(format!("No symbol \"{name}\" in current context."), node)),
+        NodeKind::Name(name) => Err(wrong(
+            format!("No symbol \"{name}\" in current context."),
+            node,
+        )),
         NodeKind::Local(die) => scope.read(*die),
         NodeKind::Global(die, module) => read_variable(scope, None, *module, *die),
         NodeKind::Symbol(address, ty) => Ok(Value::in_memory(ty.clone(), *address)),
@@ -279,7 +283,10 @@ pub fn evaluate(scope: &Scope<'_>, node: &Node) -> Result<Value> {
                 return Err(wrong("Invalid number of repetitions.", node));
             }
             if value.address().is_none() {
-                return Err(wrong("Only values in memory can be extended with '@'.", node));
+                return Err(wrong(
+                    "Only values in memory can be extended with '@'.",
+                    node,
+                ));
             }
             repeated(value, number, node)
         }
@@ -333,7 +340,12 @@ fn register(scope: &Scope<'_>, name: &str, node: &Node) -> Result<Value> {
     let registers = &frame.registers;
     let word = |value: u64, ty: Ty| Ok(Value::from_integer(ty, i128::from(value)));
     let long = || number_type(scope, "long");
-    let missing = || wrong(format!("The value of ${name} was not saved in this frame."), node);
+    let missing = || {
+        wrong(
+            format!("The value of ${name} was not saved in this frame."),
+            node,
+        )
+    };
     let code = || Ty::void().pointer();
     match name {
         "pc" | "rip" => return word(registers.pc(), code()),
@@ -381,10 +393,11 @@ fn integer(scope: &Scope<'_>, value: &Value, node: &Node) -> Result<i128> {
     let value = referenced(scope, value.clone())?;
     match &value.ty.peeled().kind {
         Kind::Base(e) if crate::print::is_float(*e) => Ok(real(scope, &value)? as i128),
-        Kind::Base(_) | Kind::Enum(_) | Kind::Pointer(_) => {
-            value.integer(scope.inspector.process)
-        }
-        _ => Err(wrong("Argument to arithmetic operation not a number or boolean.", node)),
+        Kind::Base(_) | Kind::Enum(_) | Kind::Pointer(_) => value.integer(scope.inspector.process),
+        _ => Err(wrong(
+            "Argument to arithmetic operation not a number or boolean.",
+            node,
+        )),
     }
 }
 
@@ -409,7 +422,10 @@ pub fn truth(scope: &Scope<'_>, value: &Value, node: &Node) -> Result<bool> {
     if is_real(&value) {
         return Ok(real(scope, &value)? != 0.0);
     }
-    if matches!(value.ty.peeled().kind, Kind::Array { .. } | Kind::Function { .. }) {
+    if matches!(
+        value.ty.peeled().kind,
+        Kind::Array { .. } | Kind::Function { .. }
+    ) {
         return Ok(true);
     }
     Ok(integer(scope, &value, node)? != 0)
@@ -439,7 +455,11 @@ fn cast(scope: &Scope<'_>, ty: &Ty, value: &Value, node: &Node) -> Result<Value>
                 _ => integer(scope, &value, node)?,
             };
             let boolean = matches!(to.kind, Kind::Base(c::DW_ATE_boolean));
-            let number = if boolean { i128::from(number != 0) } else { number };
+            let number = if boolean {
+                i128::from(number != 0)
+            } else {
+                number
+            };
             Ok(Value::from_integer(ty.clone(), number))
         }
         Kind::Void => Ok(Value::from_bytes(ty.clone(), Vec::new())),
@@ -463,7 +483,10 @@ fn unary(scope: &Scope<'_>, operator: Unary, inner: &Node, node: &Node) -> Resul
         Unary::Address => {
             let value = referenced(scope, value)?;
             if value.bits.is_some() {
-                return Err(wrong("Attempt to take address of value not located in memory.", node));
+                return Err(wrong(
+                    "Attempt to take address of value not located in memory.",
+                    node,
+                ));
             }
             match &value.data {
                 Data::Memory(address) => Ok(Value::from_integer(
@@ -480,7 +503,10 @@ fn unary(scope: &Scope<'_>, operator: Unary, inner: &Node, node: &Node) -> Resul
                     ),
                     node,
                 )),
-                _ => Err(wrong("Attempt to take address of value not located in memory.", node)),
+                _ => Err(wrong(
+                    "Attempt to take address of value not located in memory.",
+                    node,
+                )),
             }
         }
         Unary::Dereference => {
@@ -494,7 +520,10 @@ fn unary(scope: &Scope<'_>, operator: Unary, inner: &Node, node: &Node) -> Resul
                 Kind::Pointer(to) => {
                     let to = to.get();
                     if matches!(to.peeled().kind, Kind::Void) {
-                        return Err(wrong("Attempt to take contents of a non-pointer value.", node));
+                        return Err(wrong(
+                            "Attempt to take contents of a non-pointer value.",
+                            node,
+                        ));
                     }
                     value.target(scope.inspector.process)
                 }
@@ -507,7 +536,10 @@ fn unary(scope: &Scope<'_>, operator: Unary, inner: &Node, node: &Node) -> Resul
                     let address = integer(scope, &value, node)? as u64;
                     Ok(Value::in_memory(number_type(scope, "long"), address))
                 }
-                _ => Err(wrong("Attempt to take contents of a non-pointer value.", node)),
+                _ => Err(wrong(
+                    "Attempt to take contents of a non-pointer value.",
+                    node,
+                )),
             }
         }
         Unary::Not => {
@@ -523,7 +555,11 @@ fn unary(scope: &Scope<'_>, operator: Unary, inner: &Node, node: &Node) -> Resul
             let value = referenced(scope, value)?;
             if is_real(&value) && operator != Unary::Complement {
                 let number = real(scope, &value)?;
-                let number = if operator == Unary::Minus { -number } else { number };
+                let number = if operator == Unary::Minus {
+                    -number
+                } else {
+                    number
+                };
                 return cast(scope, &value.ty.clone(), &double(scope, number), node);
             }
             let number = integer(scope, &value, inner)?;
@@ -567,7 +603,11 @@ fn promoted(scope: &Scope<'_>, ty: &Ty) -> Ty {
 fn common(scope: &Scope<'_>, left: &Value, right: &Value, right_literal: bool) -> Ty {
     if is_rust(scope) {
         let literal_left = left.ty.size_of() < right.ty.size_of() && !right_literal;
-        return if literal_left { right.ty.clone() } else { left.ty.clone() };
+        return if literal_left {
+            right.ty.clone()
+        } else {
+            left.ty.clone()
+        };
     }
     let (a, b) = (promoted(scope, &left.ty), promoted(scope, &right.ty));
     let (x, y) = (a.peeled(), b.peeled());
@@ -619,7 +659,15 @@ fn binary(
                 Ok(integer(scope, v, n)? as f64)
             }
         };
-        return reals(scope, operator, number(&a, left)?, number(&b, right)?, &a, &b, node);
+        return reals(
+            scope,
+            operator,
+            number(&a, left)?,
+            number(&b, right)?,
+            &a,
+            &b,
+            node,
+        );
     }
     let literal = matches!(right.kind, NodeKind::Integer(..));
     let ty = common(scope, &a, &b, literal);
@@ -682,12 +730,20 @@ fn reals(
             let holds = x.partial_cmp(&y).is_some_and(|o| compared(operator, o));
             return Ok(truth_value(scope, holds));
         }
-        _ => return Err(wrong("Integer-only operation on floating-point numbers.", node)),
+        _ => {
+            return Err(wrong(
+                "Integer-only operation on floating-point numbers.",
+                node,
+            ));
+        }
     };
     let single = |v: &Value| !is_real(v) || v.size() == 4;
     if single(a) && single(b) {
         let ty = number_type(scope, "float");
-        return Ok(Value::from_bytes(ty, (result as f32).to_le_bytes().to_vec()));
+        return Ok(Value::from_bytes(
+            ty,
+            (result as f32).to_le_bytes().to_vec(),
+        ));
     }
     Ok(double(scope, result))
 }
@@ -749,7 +805,10 @@ fn pointers(
         }
         (Binary::Subtract, Some((to, x)), Some((_, y))) => {
             let distance = (i128::from(x) - i128::from(y)) / size(&to);
-            Ok(Some(Value::from_integer(number_type(scope, "long"), distance)))
+            Ok(Some(Value::from_integer(
+                number_type(scope, "long"),
+                distance,
+            )))
         }
         (
             Binary::Equal
@@ -768,7 +827,10 @@ fn pointers(
             let (x, y) = (number(p, a, left)?, number(q, b, right)?);
             Ok(Some(truth_value(scope, compared(operator, x.cmp(&y)))))
         }
-        _ => Err(wrong("Argument to arithmetic operation not a number or boolean.", node)),
+        _ => Err(wrong(
+            "Argument to arithmetic operation not a number or boolean.",
+            node,
+        )),
     }
 }
 
@@ -872,10 +934,19 @@ fn element(scope: &Scope<'_>, value: Value, index: i128, node: &Node) -> Result<
     if let Some((ty, start, count)) = sequence(scope, &value) {
         let at = u64::try_from(index).ok().filter(|i| *i <= count);
         let at = at.ok_or_else(|| {
-            wrong(format!("The index {index} is out of range: there are {count} elements."), node)
+            wrong(
+                format!("The index {index} is out of range: there are {count} elements."),
+                node,
+            )
         })?;
         let size = ty.size_of().unwrap_or(0);
-        return Ok(Value::in_memory(ty, start.wrapping_add(at.wrapping_mul(size))));
+        return Ok(Value::in_memory(
+            ty,
+            start.wrapping_add(at.wrapping_mul(size)),
+        ));
     }
-    Err(wrong("cannot subscript something that is no array or pointer", node))
+    Err(wrong(
+        "cannot subscript something that is no array or pointer",
+        node,
+    ))
 }

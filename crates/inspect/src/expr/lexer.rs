@@ -133,8 +133,8 @@ fn number(chars: &[char], start: usize) -> Result<(Token, usize)> {
         let end = take(start + 2, &|c| c.is_digit(radix));
         let suffix_end = word_end(chars, end);
         let digits = text(start + 2, end);
-        let value = u128::from_str_radix(&digits, radix)
-            .map_err(|_| wrong("Invalid number.", start))?;
+        let value =
+            u128::from_str_radix(&digits, radix).map_err(|_| wrong("Invalid number.", start))?;
         return Ok((Token::Integer(value, text(end, suffix_end)), suffix_end));
     }
     let mut end = take(start, &|c| c.is_ascii_digit());
@@ -154,7 +154,9 @@ fn number(chars: &[char], start: usize) -> Result<(Token, usize)> {
     let suffix_end = word_end(chars, end);
     let (digits, suffix) = (text(start, end), text(end, suffix_end));
     if float || matches!(suffix.as_str(), "f" | "F" | "f32" | "f64") {
-        let value = digits.parse().map_err(|_| wrong("Invalid number.", start))?;
+        let value = digits
+            .parse()
+            .map_err(|_| wrong("Invalid number.", start))?;
         return Ok((Token::Float(value, suffix), suffix_end));
     }
     // C's octal.

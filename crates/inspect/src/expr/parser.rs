@@ -358,8 +358,12 @@ impl<'a> Parser<'a> {
 
     fn subscript(&mut self, node: Node, column: usize) -> Result<Node> {
         let range = |p: &mut Self| p.sign("..") || p.sign("..=");
-        let inclusive =
-            |p: &Self| matches!(p.tokens.get(p.at.wrapping_sub(1)), Some((Token::Sign("..="), _)));
+        let inclusive = |p: &Self| {
+            matches!(
+                p.tokens.get(p.at.wrapping_sub(1)),
+                Some((Token::Sign("..="), _))
+            )
+        };
         let first = if matches!(self.peek(), Some(Token::Sign(".." | "..="))) {
             None
         } else {
@@ -425,7 +429,8 @@ impl<'a> Parser<'a> {
     /// `a::b<c>::d`, as one name; `file.c::name` too.
     fn path(&mut self) -> Result<String> {
         let mut name = String::new();
-        if self.sign("::") {}
+        // A path from the root.
+        self.sign("::");
         loop {
             match self.peek() {
                 Some(Token::Name(word)) => {
@@ -490,8 +495,11 @@ impl<'a> Parser<'a> {
                 _ => return None,
             }
             if depth <= 0 {
-                return matches!(self.peek(), Some(Token::Sign("::" | "*" | ")" | "&")) | None)
-                    .then_some(text);
+                return matches!(
+                    self.peek(),
+                    Some(Token::Sign("::" | "*" | ")" | "&")) | None
+                )
+                .then_some(text);
             }
         }
         None

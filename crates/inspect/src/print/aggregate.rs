@@ -85,7 +85,9 @@ impl Printer<'_> {
     }
 
     fn static_member(&self, out: &mut String, member: &Member, class: &Ty, depth: usize) {
-        let found = member.fixed.and_then(|die| self.static_value(member, die, class));
+        let found = member
+            .fixed
+            .and_then(|die| self.static_value(member, die, class));
         match found {
             Some(Ok(value)) => {
                 // A class may have itself as a static member.
@@ -258,7 +260,9 @@ impl Printer<'_> {
         let whole = wanted == count;
         if whole
             && let Some(cut) = bytes.len().checked_sub(width_bytes)
-            && bytes.get(cut..).is_some_and(|last| last.iter().all(|b| *b == 0))
+            && bytes
+                .get(cut..)
+                .is_some_and(|last| last.iter().all(|b| *b == 0))
         {
             bytes = bytes.get(..cut).unwrap_or(bytes);
         }

@@ -63,10 +63,7 @@ fn arguments(scope: Scope<'_>, options: &PrintOptions) -> Vec<String> {
         let (value, entry) = match value {
             Ok(value) => (value, entry),
             Err(e) => {
-                list.push(format!(
-                    "{}=<error reading variable: {e}>",
-                    local.name
-                ));
+                list.push(format!("{}=<error reading variable: {e}>", local.name));
                 continue;
             }
         };

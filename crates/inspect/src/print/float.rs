@@ -2,7 +2,7 @@
 
 /// Digits that tell numbers with so many bits of precision apart.
 fn digits(precision: u32) -> usize {
-    (2.0 + f64::from(precision) * 0.30103) as usize
+    (2.0 + f64::from(precision) * std::f64::consts::LOG10_2) as usize
 }
 
 /// C's `%.{digits}g` of decimal digits and an exponent: the value is
@@ -55,8 +55,15 @@ pub fn show(bytes: &[u8]) -> Option<String> {
                 _ => f64::from(man | 0x400) * 2f64.powi(exp - 25),
             };
             let value = if sign == 1 { -size } else { size };
-            Some(special(value.is_nan(), value.is_infinite(), sign == 1, u64::from(man))
-                .unwrap_or_else(|| from_f64(value, digits(11))))
+            Some(
+                special(
+                    value.is_nan(),
+                    value.is_infinite(),
+                    sign == 1,
+                    u64::from(man),
+                )
+                .unwrap_or_else(|| from_f64(value, digits(11))),
+            )
         }
         4 => {
             let value = f32::from_le_bytes(bytes.try_into().ok()?);
@@ -246,10 +253,13 @@ mod tests {
         assert_eq!(double(1e100), "1e+100");
         assert_eq!(double(0.001), "0.001");
         assert_eq!(double(-0.0), "-0");
-        assert_eq!(double(2.5903268932681547e-318), "2.5903268932681547e-318");
+        assert_eq!(double(6.25e-310), "6.2499999999999998e-310");
         assert_eq!(double(f64::INFINITY), "inf");
         assert_eq!(show(&1.5f32.to_le_bytes()).unwrap(), "1.5");
-        assert_eq!(show(&0xffc0_0000u32.to_le_bytes()).unwrap(), "-nan(0x400000)");
+        assert_eq!(
+            show(&0xffc0_0000u32.to_le_bytes()).unwrap(),
+            "-nan(0x400000)"
+        );
         let mut wide = [0u8; 16];
         wide[..8].copy_from_slice(&0x9000_0000_0000_0000u64.to_le_bytes());
         wide[8..10].copy_from_slice(&0x4000u16.to_le_bytes());

@@ -1,7 +1,7 @@
 //! Structures, enumerations and arrays in Rust's manner, as gdb has it.
 
 use super::{MAX_OUTPUT, Printer, text};
-use crate::types::{Aggregate, AggregateKind, Kind, Ty, VariantPart};
+use crate::types::{Aggregate, Kind, Ty, VariantPart};
 use crate::value::Value;
 
 /// Fields without names of their own.
@@ -35,21 +35,22 @@ impl Printer<'_> {
             Kind::Array { element, .. } => {
                 let element = element.get();
                 let bytes = element.name.as_deref() == Some("u8");
-                if bytes && self.options.format.is_none() {
-                    if let Ok(found) = value.bytes(self.inspector.process) {
-                        let more = found.len() > (self.options.elements + 1) * 64;
-                        let shown = found.get(..(self.options.elements + 1) * 64);
-                        out.push_str("b");
-                        out.push_str(&text::string(
-                            shown.unwrap_or(&found),
-                            1,
-                            "",
-                            self.options.elements,
-                            self.options.repeats,
-                            more,
-                        ));
-                        return true;
-                    }
+                if bytes
+                    && self.options.format.is_none()
+                    && let Ok(found) = value.bytes(self.inspector.process)
+                {
+                    let more = found.len() > (self.options.elements + 1) * 64;
+                    let shown = found.get(..(self.options.elements + 1) * 64);
+                    out.push('b');
+                    out.push_str(&text::string(
+                        shown.unwrap_or(&found),
+                        1,
+                        "",
+                        self.options.elements,
+                        self.options.repeats,
+                        more,
+                    ));
+                    return true;
                 }
                 if depth >= self.options.depth {
                     out.push_str("[...]");
@@ -124,12 +125,7 @@ impl Printer<'_> {
                 Err(e) => self.failed(out, &e),
             }
         }
-        let close = match (bare, aggregate.kind) {
-            (true, _) => ")",
-            (false, AggregateKind::Union) => "}",
-            (false, _) => "}",
-        };
-        out.push_str(close);
+        out.push(if bare { ')' } else { '}' });
     }
 
     fn rust_enum(

@@ -69,8 +69,7 @@ impl Printer<'_> {
             },
             _ => {
                 out.push_str(&number.to_string());
-                let width = if self.options.language == Language::Rust
-                    && encoding != c::DW_ATE_UTF
+                let width = if self.options.language == Language::Rust && encoding != c::DW_ATE_UTF
                 {
                     None
                 } else {
@@ -279,13 +278,8 @@ impl Printer<'_> {
             Ok(bytes) => {
                 let signed = is_signed(ty);
                 let float = matches!(ty.kind, Kind::Base(e) if is_float(e));
-                let text = crate::examine::format_scalar(
-                    self.inspector,
-                    &bytes,
-                    format,
-                    signed,
-                    float,
-                );
+                let text =
+                    crate::examine::format_scalar(self.inspector, &bytes, format, signed, float);
                 out.push_str(&text);
             }
             Err(e) => self.failed(out, &e),

@@ -17,9 +17,9 @@ pub fn width_of(ty: &Ty) -> Option<u64> {
         }
         at = match &at.kind {
             Kind::Typedef(to) | Kind::Qualified(_, to) => to.get(),
-            Kind::Base(
-                c::DW_ATE_signed_char | c::DW_ATE_unsigned_char | c::DW_ATE_UTF,
-            ) => return at.size_of(),
+            Kind::Base(c::DW_ATE_signed_char | c::DW_ATE_unsigned_char | c::DW_ATE_UTF) => {
+                return at.size_of();
+            }
             _ => return None,
         };
     }

@@ -36,7 +36,10 @@ pub fn describe(ty: &Ty) -> String {
                 next = value + 1;
             }
             let word = if e.scoped { "enum class" } else { "enum" };
-            let title = inner.name.as_ref().map_or(String::new(), |n| format!("{n} "));
+            let title = inner
+                .name
+                .as_ref()
+                .map_or(String::new(), |n| format!("{n} "));
             let base = if inner.language == Language::Cpp && !e.underlying.is_void() {
                 format!(": {} ", name::of(&e.underlying.get()))
             } else {
@@ -109,8 +112,16 @@ fn c_structure(ty: &Ty, aggregate: &Aggregate) -> String {
     } else if aggregate.members.iter().all(|m| m.base) && !aggregate.has_methods {
         text.push_str("    <no data fields>\n");
     }
-    let default = if aggregate.kind == AggregateKind::Class { 3 } else { 1 };
-    let mut section = if aggregate.kind == AggregateKind::Class { 0 } else { 1 };
+    let default = if aggregate.kind == AggregateKind::Class {
+        3
+    } else {
+        1
+    };
+    let mut section = if aggregate.kind == AggregateKind::Class {
+        0
+    } else {
+        1
+    };
     let labelled = aggregate.kind == AggregateKind::Class
         || aggregate
             .members
@@ -120,7 +131,11 @@ fn c_structure(ty: &Ty, aggregate: &Aggregate) -> String {
         if member.artificial && member.name.is_some_and(|n| n.starts_with("_vptr")) {
             continue;
         }
-        let access = if member.access == 0 { default } else { member.access };
+        let access = if member.access == 0 {
+            default
+        } else {
+            member.access
+        };
         if labelled && access != section {
             section = access;
             let label = match access {
@@ -142,8 +157,14 @@ fn c_structure(ty: &Ty, aggregate: &Aggregate) -> String {
             }
             _ => name::declaration(&member_ty, member.name.unwrap_or("")),
         };
-        let fixed = if member.fixed.is_some() { "static " } else { "" };
-        let width = member.bits.map_or(String::new(), |(_, w)| format!(" : {w}"));
+        let fixed = if member.fixed.is_some() {
+            "static "
+        } else {
+            ""
+        };
+        let width = member
+            .bits
+            .map_or(String::new(), |(_, w)| format!(" : {w}"));
         text.push_str(&format!("    {fixed}{line}{width};\n"));
     }
     text.push('}');

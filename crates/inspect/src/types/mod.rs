@@ -17,7 +17,7 @@ use crate::dwarf::die::Die;
 use crate::dwarf::{Language, Slice};
 
 pub use describe::describe;
-pub(crate) use name::{declaration, of as name_of};
+pub use name::of as name_of;
 
 /// A handle to a type.
 #[derive(Clone)]

@@ -30,13 +30,8 @@ pub fn declaration(ty: &Ty, name: &str) -> String {
     } else {
         ""
     };
-    let lead = if name.is_empty() && after.starts_with('[') && !before.ends_with(['*', '&', '(']) {
-        " "
-    } else if name.is_empty() && after.starts_with('(') && !before.ends_with(['*', '&', '(']) {
-        " "
-    } else {
-        ""
-    };
+    let open = after.starts_with(['[', '(']) && !before.ends_with(['*', '&', '(']);
+    let lead = if name.is_empty() && open { " " } else { "" };
     format!("{before}{gap}{name}{lead}{after}")
 }
 
@@ -95,11 +90,7 @@ fn c_parts(ty: &Ty, before: &mut String, after: &mut String, depth: usize, inner
                 Kind::Pointer(_) | Kind::Reference(_) | Kind::RvalueReference(_)
             ) {
                 c_parts(&to, before, after, depth, inner);
-                if !before.ends_with(['*', '&']) {
-                    before.push(' ');
-                } else {
-                    before.push(' ');
-                }
+                before.push(' ');
                 before.push_str(word);
                 if inner {
                     before.push(' ');

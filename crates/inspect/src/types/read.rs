@@ -207,15 +207,16 @@ fn member(entry: &Entry) -> Member {
                 MemberPlace::Offset(offset) => offset,
                 MemberPlace::Expression(_) => 0,
             };
-            let low = (unit as i64 * 8).saturating_sub(from_top).saturating_sub(width as i64);
+            let low = (unit as i64 * 8)
+                .saturating_sub(from_top)
+                .saturating_sub(width as i64);
             (offset.wrapping_mul(8)).wrapping_add_signed(low)
         };
         bits = Some((start, width));
         place = MemberPlace::Offset(start / 8);
     }
-    let fixed = (entry.flag(c::DW_AT_external) && !base
-        || (entry.flag(c::DW_AT_declaration) && !base))
-        .then_some(entry.die);
+    let elsewhere = entry.flag(c::DW_AT_external) || entry.flag(c::DW_AT_declaration);
+    let fixed = (elsewhere && !base).then_some(entry.die);
     Member {
         name: entry.name(),
         ty: target(entry),
@@ -377,7 +378,10 @@ fn enumeration(entry: &Entry, language: Language) -> Kind {
             // Only one run of set bits makes a flag, as gdb decides; zero
             // is a name for none of them.
             let bits = value as u128;
-            let run = bits != 0 && (bits >> bits.trailing_zeros()).wrapping_add(1).is_power_of_two();
+            let run = bits != 0
+                && (bits >> bits.trailing_zeros())
+                    .wrapping_add(1)
+                    .is_power_of_two();
             if value != 0 && !run {
                 flags = false;
             }

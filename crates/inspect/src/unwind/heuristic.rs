@@ -43,9 +43,7 @@ fn prologue(process: &dyn Process, start: u64, pc: u64) -> Prologue {
         return Prologue::Nothing;
     }
     let after = start + skipped + 1;
-    let sets = rest
-        .get(1..4)
-        .is_some_and(|b| MOVES.iter().any(|m| m == b));
+    let sets = rest.get(1..4).is_some_and(|b| MOVES.iter().any(|m| m == b));
     if sets && pc > after {
         Prologue::Set
     } else {
@@ -62,10 +60,8 @@ pub fn after_prologue(process: &dyn Process, start: u64) -> u64 {
         Some(rest) => (4, rest),
         None => (0, code),
     };
-    let sets = rest.first() == Some(&PUSH)
-        && rest
-            .get(1..4)
-            .is_some_and(|b| MOVES.iter().any(|m| m == b));
+    let sets =
+        rest.first() == Some(&PUSH) && rest.get(1..4).is_some_and(|b| MOVES.iter().any(|m| m == b));
     if sets { start + skipped + 4 } else { start }
 }
 

@@ -33,7 +33,11 @@ const SAVED: [u64; 17] = [
 
 /// The registers that the handler interrupted. The stack pointer is at the
 /// `ucontext` when the handler has returned.
-pub fn interrupted(process: &dyn Process, rsp: u64, base: &FrameRegisters) -> Option<FrameRegisters> {
+pub fn interrupted(
+    process: &dyn Process,
+    rsp: u64,
+    base: &FrameRegisters,
+) -> Option<FrameRegisters> {
     let mut registers = base.clone();
     for (number, offset) in SAVED.iter().enumerate() {
         let place = rsp.wrapping_add(*offset);

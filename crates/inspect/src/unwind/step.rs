@@ -135,8 +135,8 @@ pub fn step(
             signal: true,
         });
     }
-    let guess = heuristic::guess(process, registers, code.function, code.innermost)
-        .ok_or(Stop::Rules)?;
+    let guess =
+        heuristic::guess(process, registers, code.function, code.innermost).ok_or(Stop::Rules)?;
     let place = guess.cfa.wrapping_sub(8);
     let pc = read_u64(process, place).map_err(|_| Stop::Memory(place))?;
     let mut caller = registers.clone();
@@ -161,9 +161,7 @@ pub fn frame_address(
 ) -> Option<u64> {
     match rules(code) {
         Some((rules, cfi, bias)) => cfa(process, registers, &rules, cfi, bias).ok(),
-        None => {
-            heuristic::guess(process, registers, code.function, code.innermost).map(|g| g.cfa)
-        }
+        None => heuristic::guess(process, registers, code.function, code.innermost).map(|g| g.cfa),
     }
 }
 

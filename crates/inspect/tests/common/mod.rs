@@ -1,5 +1,5 @@
 //! Test programs, gdb as the oracle, and what it said.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(dead_code, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +43,9 @@ pub fn has(tool: &str) -> bool {
 impl Build {
     /// Compiles it, if that was not done before.
     pub fn compile(&self) -> PathBuf {
-        let source = repository().join("tests/programs/inspect").join(self.source);
+        let source = repository()
+            .join("tests/programs/inspect")
+            .join(self.source);
         let stem = source.file_stem().unwrap().to_str().unwrap();
         let program = workplace().join(format!("{stem}-O{}", self.level));
         let fresh = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
@@ -107,7 +109,14 @@ impl Build {
                     .env("COUNT", count.to_string())
                     .env("SEED", seed.to_string())
                     .env("LC_ALL", "C.UTF-8")
-                    .env("START", if self.source.ends_with(".rs") { "values::main" } else { "main" })
+                    .env(
+                        "START",
+                        if self.source.ends_with(".rs") {
+                            "values::main"
+                        } else {
+                            "main"
+                        },
+                    )
                     .output()
                     .unwrap();
                 assert!(

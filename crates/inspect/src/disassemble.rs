@@ -1,0 +1,136 @@
+//! Machine code as text, with symbols, in gdb's manner (AT&T syntax).
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction};
+
+use crate::inspector::Inspector;
+
+/// An instruction.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// Where it is.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its text; a comment says what an address relative to `rip` is.
+    pub text: String,
+    /// `main+4`, if it belongs to a function.
+    pub place: Option<String>,
+}
+
+fn is_branch(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Call
+            | FlowControl::UnconditionalBranch
+            | FlowControl::ConditionalBranch
+            | FlowControl::XbeginXabortXend
+    )
+}
+
+/// No instruction is longer.
+pub(crate) const MAX_INSTRUCTION: usize = 15;
+
+/// The instruction at an address, if there is one.
+pub(crate) fn decode(inspector: &Inspector<'_>, address: u64) -> Option<(Instruction, Vec<u8>)> {
+    let mut bytes = [0u8; MAX_INSTRUCTION];
+    let read = inspector.process.read(address, &mut bytes);
+    let bytes = bytes.get(..read)?;
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.can_decode().then(|| decoder.decode())?;
+    let len = instruction.len();
+    if instruction.is_invalid() {
+        return None;
+    }
+    Some((instruction, bytes.get(..len)?.to_vec()))
+}
+
+impl Inspector<'_> {
+    /// `count` instructions from `address` on; fewer where memory ends.
+    pub fn disassemble(&self, address: u64, count: usize) -> Vec<Line> {
+        let mut formatter = GasFormatter::new();
+        let options = formatter.options_mut();
+        options.set_uppercase_hex(false);
+        options.set_space_after_operand_separator(false);
+        options.set_small_hex_numbers_in_decimal(false);
+        options.set_rip_relative_addresses(false);
+        options.set_gas_show_mnemonic_size_suffix(false);
+        options.set_branch_leading_zeros(false);
+        options.set_displacement_leading_zeros(false);
+        let mut lines = Vec::new();
+        let mut at = address;
+        for _ in 0..count {
+            let (text, bytes) = match decode(self, at) {
+                Some((instruction, bytes)) => (self.text(&mut formatter, &instruction), bytes),
+                None => {
+                    let mut byte = [0u8; 1];
+                    if self.process.read(at, &mut byte) == 0 {
+                        break;
+                    }
+                    ("(bad)".to_string(), byte.to_vec())
+                }
+            };
+            let length = bytes.len() as u64;
+            lines.push(Line {
+                address: at,
+                bytes,
+                text,
+                place: self.symbolize(at),
+            });
+            at = at.wrapping_add(length.max(1));
+        }
+        lines
+    }
+
+    /// The instructions of a range.
+    pub fn disassemble_range(&self, start: u64, end: u64) -> Vec<Line> {
+        // One instruction a byte is the most there can be.
+        let most = usize::try_from(end.saturating_sub(start))
+            .unwrap_or(0)
+            .min(1 << 20);
+        let mut lines = self.disassemble(start, most.min(4096));
+        while let Some(last) = lines.last()
+            && last.address < end
+            && lines.len() < most
+        {
+            let next = last.address + last.bytes.len() as u64;
+            if next >= end {
+                break;
+            }
+            let more = self.disassemble(next, 4096);
+            if more.is_empty() {
+                break;
+            }
+            lines.extend(more);
+        }
+        lines.retain(|line| line.address < end);
+        lines
+    }
+
+    fn text(&self, formatter: &mut GasFormatter, instruction: &Instruction) -> String {
+        let mut operands = String::new();
+        let mut mnemonic = String::new();
+        formatter.format_mnemonic(instruction, &mut mnemonic);
+        if is_branch(instruction) && instruction.near_branch_target() != 0 {
+            let target = instruction.near_branch_target();
+            operands = match self.symbolize(target) {
+                Some(name) => format!("{target:#x} <{name}>"),
+                None => format!("{target:#x}"),
+            };
+        } else {
+            formatter.format_all_operands(instruction, &mut operands);
+        }
+        let mut text = if operands.is_empty() {
+            mnemonic
+        } else {
+            format!("{mnemonic:<6} {operands}")
+        };
+        if instruction.is_ip_rel_memory_operand() {
+            let target = instruction.ip_rel_memory_address();
+            text.push_str(&format!("        # {target:#x}"));
+            if let Some(name) = self.symbolize(target) {
+                text.push_str(&format!(" <{name}>"));
+            }
+        }
+        text
+    }
+}

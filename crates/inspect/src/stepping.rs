@@ -1,0 +1,245 @@
+//! What a debugger must know to step: where a line's code is, where a
+//! function's code is, what the next instruction does.
+
+use iced_x86::{FlowControl, OpKind, Register};
+
+use crate::disassemble::decode;
+use crate::dwarf::blocks::BlockKind;
+use crate::frames::{Frame, FrameKind, Place, Stack};
+use crate::inspector::Inspector;
+use crate::target::read_u64;
+use crate::unwind::FrameRegisters;
+
+/// What an instruction does to the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Goes on behind it.
+    Next,
+    /// Calls; the address, if it can be told from registers and memory.
+    Call(Option<u64>),
+    /// Jumps, perhaps only if a condition holds.
+    Jump {
+        /// Where to, if it can be told.
+        target: Option<u64>,
+        /// Whether it may also go on behind it.
+        conditional: bool,
+    },
+    /// Returns.
+    Return,
+    /// Enters the kernel.
+    SystemCall,
+}
+
+/// An instruction, as far as stepping is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Instruction {
+    /// Where it is.
+    pub address: u64,
+    /// Its length.
+    pub length: u64,
+    /// What it does.
+    pub flow: Flow,
+}
+
+/// The line that a frame is in, for `step` and `next`.
+#[derive(Debug, Clone)]
+pub struct StepRange {
+    /// The place in the source.
+    pub place: Place,
+    /// The addresses of the line around the program counter: stepping goes on
+    /// while it is in one of them and the frame is the same.
+    pub ranges: Vec<(u64, u64)>,
+    /// The addresses of the frame's function.
+    pub function: Vec<(u64, u64)>,
+}
+
+impl Inspector<'_> {
+    /// The instruction at an address. `registers` tell where one through a
+    /// pointer goes.
+    pub fn instruction(
+        &self,
+        address: u64,
+        registers: Option<&FrameRegisters>,
+    ) -> Option<Instruction> {
+        let (instruction, bytes) = decode(self, address)?;
+        let target = || -> Option<u64> {
+            match instruction.op0_kind() {
+                OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16 => {
+                    Some(instruction.near_branch_target())
+                }
+                OpKind::Register => registers?.get(number(instruction.op0_register())?),
+                OpKind::Memory => {
+                    let place =
+                        instruction.virtual_address(0, 0, |register, _, _| match register {
+                            Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
+                            register => registers?.get(number(register)?),
+                        })?;
+                    read_u64(self.process, place).ok()
+                }
+                _ => None,
+            }
+        };
+        let flow = match instruction.flow_control() {
+            FlowControl::Call | FlowControl::IndirectCall => {
+                // System calls are calls to the decoder.
+                if instruction.mnemonic() == iced_x86::Mnemonic::Syscall {
+                    Flow::SystemCall
+                } else {
+                    Flow::Call(target())
+                }
+            }
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => Flow::Jump {
+                target: target(),
+                conditional: false,
+            },
+            FlowControl::ConditionalBranch => Flow::Jump {
+                target: target(),
+                conditional: true,
+            },
+            FlowControl::Return => Flow::Return,
+            FlowControl::Interrupt => Flow::SystemCall,
+            _ if instruction.mnemonic() == iced_x86::Mnemonic::Syscall => Flow::SystemCall,
+            _ => Flow::Next,
+        };
+        Some(Instruction {
+            address,
+            length: bytes.len() as u64,
+            flow,
+        })
+    }
+
+    /// The line of a frame. `None` without line information: then `step` is
+    /// `finish`, and `next` goes instruction by instruction.
+    pub fn step_range(&self, frame: &Frame) -> Option<StepRange> {
+        let code = self.code_at(frame.lookup)?;
+        let table = code.unit.lines(code.info);
+        let at = code.loaded.to_link(frame.lookup);
+        let here = table.at(at)?;
+        let mut ranges = vec![(here.start, here.end)];
+        // The pieces that follow without a gap and are of the same line, and
+        // those of line 0, belong to it.
+        let mut end = here.end;
+        while let Some(next) = table.at(end) {
+            if next.line != here.line || next.file != here.file || next.end <= end {
+                break;
+            }
+            ranges.push((next.start, next.end));
+            end = next.end;
+        }
+        let to_process = |list: &[(u64, u64)]| {
+            list.iter()
+                .map(|&(s, e)| (code.loaded.to_process(s), code.loaded.to_process(e)))
+                .collect::<Vec<_>>()
+        };
+        let function = frame
+            .function_block()
+            .map_or(Vec::new(), |b| to_process(&b.ranges));
+        Some(StepRange {
+            place: Place {
+                file: table.files.get(here.file)?.clone(),
+                line: here.line,
+            },
+            ranges: to_process(&ranges),
+            function,
+        })
+    }
+
+    /// Whether an address is in the prologue of its function: variables are
+    /// not at their places yet.
+    pub fn in_prologue(&self, address: u64) -> bool {
+        let Some(place) = self.code_at(address) else {
+            return false;
+        };
+        let Some(function) = place.function else {
+            return false;
+        };
+        let body = self.body_of(&place.loaded, function.entry);
+        let start = place.loaded.to_process(function.entry);
+        start <= address && address < body
+    }
+
+    /// Where a call through the procedure linkage table arrives, if `address`
+    /// is in it and the slot was resolved.
+    pub fn behind_plt(&self, address: u64) -> Option<u64> {
+        let module = self.module_at(address)?;
+        let section = module.module.image.section_at(module.to_link(address))?;
+        if !section.name.starts_with(".plt") {
+            return None;
+        }
+        // `endbr64`, perhaps, and then the jump.
+        let mut at = address;
+        for _ in 0..3 {
+            let instruction = self.instruction(at, None)?;
+            if let Flow::Jump { .. } = instruction.flow {
+                let (raw, _) = decode(self, at)?;
+                if raw.is_ip_rel_memory_operand() {
+                    let target = read_u64(self.process, raw.ip_rel_memory_address()).ok()?;
+                    // Not resolved yet: it leads back into the table.
+                    return (self.module_at(target)?.start != module.start).then_some(target);
+                }
+                return None;
+            }
+            at = at.wrapping_add(instruction.length);
+        }
+        None
+    }
+
+    /// Where `finish` stops: the address that a frame returns to, and the
+    /// frame address that tells this return from one of a recursion. For an
+    /// inlined frame, the end of its code.
+    pub fn return_place(&self, stack: &Stack, level: usize) -> Option<(u64, u64)> {
+        let frame = stack.frames.get(level)?;
+        if frame.kind == FrameKind::Inlined {
+            let block = frame.function_block()?;
+            let module = frame.module?;
+            let at = module.to_link(frame.lookup);
+            let (_, end) = block.ranges.iter().find(|(s, e)| *s <= at && at < *e)?;
+            return Some((module.to_process(*end), frame.cfa?));
+        }
+        let caller = stack.frames.iter().find(|f| f.physical > frame.physical)?;
+        Some((caller.pc, frame.cfa?))
+    }
+
+    /// The functions that begin to be inlined exactly at an address, outermost
+    /// first: a step into them moves no instruction.
+    pub fn inlined_at_start(&self, frame: &Frame) -> Vec<String> {
+        let (Some(function), Some(module)) = (frame.function, frame.module) else {
+            return Vec::new();
+        };
+        let at = module.to_link(frame.pc);
+        let mut names: Vec<String> = function
+            .chain(at)
+            .into_iter()
+            .filter_map(|index| function.blocks.get(index))
+            .filter(|b| matches!(b.kind, BlockKind::Inlined { .. }))
+            .filter(|b| b.ranges.iter().any(|(start, _)| *start == at))
+            .filter_map(|b| crate::dwarf::scopes::function_name(&b.die.read()?))
+            .collect();
+        names.reverse();
+        names
+    }
+}
+
+/// DWARF's number of a register.
+fn number(register: Register) -> Option<u16> {
+    Some(match register {
+        Register::RAX => 0,
+        Register::RDX => 1,
+        Register::RCX => 2,
+        Register::RBX => 3,
+        Register::RSI => 4,
+        Register::RDI => 5,
+        Register::RBP => 6,
+        Register::RSP => 7,
+        Register::R8 => 8,
+        Register::R9 => 9,
+        Register::R10 => 10,
+        Register::R11 => 11,
+        Register::R12 => 12,
+        Register::R13 => 13,
+        Register::R14 => 14,
+        Register::R15 => 15,
+        Register::RIP => 16,
+        _ => return None,
+    })
+}
