@@ -181,12 +181,11 @@ impl Inspector<'_> {
         }
     }
 
-    /// A unit of memory: hexadecimal, octal and binary numbers are padded.
+    /// A unit of memory: hexadecimal and binary numbers are padded.
     fn padded(&self, bytes: &[u8], letter: char) -> String {
         let value = integer_from(bytes, false) as u128;
         match letter {
             'x' => format!("0x{value:0width$x}", width = bytes.len() * 2),
-            'o' => format!("0{value:0width$o}", width = (bytes.len() * 8).div_ceil(3)),
             't' => format!("{value:0width$b}", width = bytes.len() * 8),
             letter => format_scalar(self, bytes, letter, true, letter == 'f'),
         }

@@ -169,12 +169,7 @@ impl Inspector<'_> {
                 frames.truncate(limit);
                 break Stop::Limit;
             }
-            let named_main = function.is_some_and(|f| {
-                f.die
-                    .read()
-                    .is_some_and(|e| e.flag(gimli::constants::DW_AT_main_subprogram))
-            });
-            let last = named_main || start.is_some() && (start == main || self.is_entry(start));
+            let last = start.is_some() && (start == main || self.is_entry(start));
             if !signal && last {
                 break Stop::Outermost;
             }

@@ -71,7 +71,11 @@ fn fits(full: &str, wanted: &str) -> bool {
                 .strip_suffix(wanted)
                 .is_some_and(|rest| rest.ends_with("::"))
     };
-    ends(full) || (!wanted.contains('<') && ends(&without_arguments(full)))
+    // What is in a namespace without a name is in the one around it.
+    let named = full.replace("(anonymous namespace)::", "");
+    ends(full)
+        || (named != full && ends(&named))
+        || (!wanted.contains('<') && ends(&without_arguments(&named)))
 }
 
 /// How far two names are apart, up to a limit.

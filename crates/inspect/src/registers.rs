@@ -29,7 +29,7 @@ const FLAGS: [(u32, &str); 14] = [
 ];
 
 fn row(name: &str, raw: &str, natural: &str) -> String {
-    format!("{name:<15}{raw:<19}{natural}")
+    format!("{name:<15}{raw:<19} {natural}")
 }
 
 impl Inspector<'_> {

@@ -296,6 +296,26 @@ impl Value {
             })
     }
 
+    /// The member of this name anywhere inside of it, not through pointers.
+    pub(crate) fn inside(&self, process: &dyn Process, name: &str) -> Option<Self> {
+        self.inside_within(process, name, 8)
+    }
+
+    fn inside_within(&self, process: &dyn Process, name: &str, depth: usize) -> Option<Self> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(found) = self.field(process, name) {
+            return Some(found);
+        }
+        let aggregate = self.ty.aggregate()?;
+        let members = aggregate.members.iter().filter(|m| m.fixed.is_none());
+        members
+            .filter(|m| m.ty.get().aggregate().is_some())
+            .find_map(|m| {
+                let part = self.member(process, m).ok()?;
+                part.inside_within(process, name, depth)
+            })
+    }
+
     /// What a pointer or reference leads to.
     pub fn target(&self, process: &dyn Process) -> Result<Self> {
         let ty = self

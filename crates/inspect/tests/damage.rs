@@ -110,7 +110,17 @@ fn damaged_files_are_survived() {
         }
         .compile();
         let whole = std::fs::read(program).unwrap();
-        // Where the code of the program is, in it.
+        // Undamaged, everything is found: the rounds below do look deeply.
+        let process = Strange {
+            file: whole.clone().into(),
+            pc: BASE + 0x1260,
+            seed: 1,
+        };
+        let library = Library::new(Options::default());
+        let inspector = Inspector::new(&library, &process);
+        let main = inspector.resolve("main", None).unwrap();
+        assert!(inspector.line_at(main[0].address).is_some());
+        assert!(inspector.function_name(process.pc).is_some());
         let mut state = 0x2545_f491_4f6c_dd1du64 ^ u64::from(level);
         let mut random = move || {
             state ^= state << 13;

@@ -30,7 +30,7 @@ pub(super) fn sequence(
 ) -> Option<(Ty, u64, u64)> {
     let process = inspector.process;
     let name = plain(name);
-    let word = |v: &Value, n: &str| v.field(process, n)?.pointer(process).ok();
+    let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
     if is(&name, "std::vector") {
         let element = argument(ty, 0)?;
         if element.name.as_deref() == Some("bool") {
@@ -54,7 +54,7 @@ pub(super) fn sequence(
         ));
     }
     if is(&name, "std::array") {
-        let elements = value.field(process, "_M_elems")?;
+        let elements = value.inside(process, "_M_elems")?;
         return Some((argument(ty, 0)?, elements.address()?, elements.count()?));
     }
     None
@@ -70,7 +70,7 @@ pub(super) fn show(
     let inspector = printer.inspector;
     let process = inspector.process;
     let short = plain(name);
-    let word = |v: &Value, n: &str| v.field(process, n)?.pointer(process).ok();
+    let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
     if is(&short, "std::basic_string") || is(&short, "std::basic_string_view") {
         let (element, start, length) = sequence(inspector, value, ty, name)?;
         let width = text::width_of(&element)?;
@@ -135,38 +135,34 @@ pub(super) fn show(
         }
     }
     if is(&short, "std::optional") {
-        let engaged = value.field(process, "_M_engaged")?.integer(process).ok()? != 0;
+        let engaged = value.inside(process, "_M_engaged")?.integer(process).ok()? != 0;
         return Some(if engaged {
-            let inner = Value {
-                ty: argument(ty, 0)?,
-                ..value.field(process, "_M_payload")?
-            };
+            let inner = value.inside(process, "_M_value")?;
             format!("std::optional = {{{}}}", shown(printer, &inner, depth))
         } else {
             "std::optional [no contained value]".to_string()
         });
     }
     if is(&short, "std::unique_ptr") {
-        let pointer = value.field(process, "_M_head_impl");
-        let pointer = pointer.or_else(|| find_pointer(inspector, value, 8))?;
+        let pointer = find_pointer(inspector, value, 8)?;
         return Some(format!(
             "std::unique_ptr = {{get() = {}}}",
             shown(printer, &pointer, depth)
         ));
     }
     if is(&short, "std::shared_ptr") || is(&short, "std::weak_ptr") {
-        let pointer = value.field(process, "_M_ptr")?;
+        let pointer = value.inside(process, "_M_ptr")?;
         let word = if is(&short, "std::shared_ptr") {
             "shared_ptr"
         } else {
             "weak_ptr"
         };
-        let block = value.field(process, "_M_refcount")?;
+        let block = value.inside(process, "_M_refcount")?;
         let counts = block
-            .field(process, "_M_pi")
+            .inside(process, "_M_pi")
             .and_then(|p| p.target(process).ok());
         let uses = counts
-            .and_then(|c| c.field(process, "_M_use_count"))
+            .and_then(|c| c.inside(process, "_M_use_count"))
             .and_then(|c| c.integer(process).ok())
             .unwrap_or(0);
         return Some(format!(
@@ -176,8 +172,8 @@ pub(super) fn show(
     }
     if is(&short, "std::pair") {
         let (first, second) = (
-            value.field(process, "first")?,
-            value.field(process, "second")?,
+            value.inside(process, "first")?,
+            value.inside(process, "second")?,
         );
         return Some(format!(
             "{{first = {}, second = {}}}",
@@ -191,11 +187,11 @@ pub(super) fn show(
         return Some(format!("std::tuple containing = {{{}}}", parts.join(", ")));
     }
     if is(&short, "std::variant") {
-        let index = value.field(process, "_M_index")?.integer(process).ok()?;
+        let index = value.inside(process, "_M_index")?.integer(process).ok()?;
         let Some(inner) = usize::try_from(index).ok().and_then(|i| argument(ty, i)) else {
             return Some("std::variant [no contained value]".to_string());
         };
-        let storage = value.field(process, "_M_u")?;
+        let storage = value.inside(process, "_M_u")?;
         let held = storage.part(inner, 0);
         return Some(format!(
             "std::variant [index {index}] = {{{}}}",
@@ -232,7 +228,7 @@ fn heads(printer: &Printer<'_>, value: &Value, depth: usize, left: usize, out: &
         };
         let name = part.ty.name.clone().unwrap_or_default();
         if name.contains("_Head_base<") {
-            match part.field(process, "_M_head_impl") {
+            match part.inside(process, "_M_head_impl") {
                 Some(head) => {
                     out.push(format!(
                         "[{}] = {}",
@@ -256,9 +252,9 @@ fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<
     let element = argument(ty, 0)?;
     let size = element.size_of().filter(|s| *s > 0)?;
     let per_block = if size < 512 { 512 / size } else { 1 };
-    let start = value.field(process, "_M_start")?;
-    let finish = value.field(process, "_M_finish")?;
-    let word = |v: &Value, n: &str| v.field(process, n)?.pointer(process).ok();
+    let start = value.inside(process, "_M_start")?;
+    let finish = value.inside(process, "_M_finish")?;
+    let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
     let (first, cur, node) = (
         word(&start, "_M_first")?,
         word(&start, "_M_cur")?,
@@ -295,11 +291,11 @@ fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<
 fn linked(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
     let process = printer.inspector.process;
     let element = argument(ty, 0)?;
-    let head = value.field(process, "_M_node")?;
+    let head = value.inside(process, "_M_node")?;
     // The bytes may be here only; the list's end is its own address.
-    let mut at = head.field(process, "_M_next")?.pointer(process).ok()?;
+    let mut at = head.inside(process, "_M_next")?.pointer(process).ok()?;
     let size = head
-        .field(process, "_M_size")
+        .inside(process, "_M_size")
         .and_then(|v| v.integer(process).ok());
     let count = u64::try_from(size?).ok()?;
     let mut items = Vec::new();
@@ -331,13 +327,13 @@ fn tree(
     let process = printer.inspector.process;
     let count = u64::try_from(
         value
-            .field(process, "_M_node_count")?
+            .inside(process, "_M_node_count")?
             .integer(process)
             .ok()?,
     )
     .ok()?;
-    let header = value.field(process, "_M_header")?;
-    let mut at = header.field(process, "_M_left")?.pointer(process).ok()?;
+    let header = value.inside(process, "_M_header")?;
+    let mut at = header.inside(process, "_M_left")?.pointer(process).ok()?;
     let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
     let key_size = key.size_of()?;
     let mut items = Vec::new();
@@ -424,16 +420,16 @@ fn hash_table(
     depth: usize,
 ) -> Option<String> {
     let process = printer.inspector.process;
-    let table = value.field(process, "_M_h")?;
+    let table = value.inside(process, "_M_h")?;
     let count = u64::try_from(
         table
-            .field(process, "_M_element_count")?
+            .inside(process, "_M_element_count")?
             .integer(process)
             .ok()?,
     )
     .ok()?;
-    let before = table.field(process, "_M_before_begin")?;
-    let mut at = before.field(process, "_M_nxt")?.pointer(process).ok()?;
+    let before = table.inside(process, "_M_before_begin")?;
+    let mut at = before.inside(process, "_M_nxt")?.pointer(process).ok()?;
     let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
     let key_size = key.size_of()?;
     let mut items = Vec::new();

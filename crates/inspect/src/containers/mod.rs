@@ -21,10 +21,9 @@ pub(crate) fn show(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) 
         return None;
     }
     let name = ty.name.as_deref()?;
-    let value = value.fetched(printer.inspector.process);
     match ty.language {
-        Language::Rust => rust::show(printer, &value, ty, name, depth),
-        Language::Cpp => cpp::show(printer, &value, ty, name, depth),
+        Language::Rust => rust::show(printer, value, ty, name, depth),
+        Language::Cpp => cpp::show(printer, value, ty, name, depth),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use gimli::constants as c;
 
 use super::die::{Die, Entry};
 use super::scopes;
+use crate::types::Ty;
 
 /// What a block is.
 #[derive(Debug, Clone)]
@@ -116,6 +117,29 @@ impl Function {
         match linkage {
             Some(symbol) if self.die.language() == super::Language::Cpp => {
                 crate::elf::demangle::demangle(symbol).into_owned()
+            }
+            None if self.die.language() == super::Language::Cpp => {
+                let parameters: Vec<String> = self
+                    .blocks
+                    .first()
+                    .into_iter()
+                    .flat_map(|b| &b.variables)
+                    .filter(|v| v.parameter)
+                    .filter_map(|v| v.die.read())
+                    .filter(|e| {
+                        e.inherited(|e| e.flag(c::DW_AT_artificial).then_some(()))
+                            .is_none()
+                    })
+                    .map(|e| {
+                        let ty = e.type_die().map_or_else(Ty::void, Ty::from_die);
+                        crate::types::name_of(&ty)
+                    })
+                    .collect();
+                let list = match parameters.as_slice() {
+                    [] => "void".to_string(),
+                    some => some.join(", "),
+                };
+                format!("{}({list})", self.name)
             }
             _ => self.name.clone(),
         }

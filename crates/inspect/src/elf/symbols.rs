@@ -301,6 +301,7 @@ const RELA_SIZE: usize = 24;
 fn slot_name(name: &str) -> String {
     match demangle(name) {
         std::borrow::Cow::Owned(name) => format!("{name}@got.plt"),
+        std::borrow::Cow::Borrowed(name) if name.starts_with('_') => format!("{name}@got.plt"),
         std::borrow::Cow::Borrowed(name) => format!("{name}@got[plt]"),
     }
 }

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(double(1e100), "1e+100");
         assert_eq!(double(0.001), "0.001");
         assert_eq!(double(-0.0), "-0");
-        assert_eq!(double(6.25e-310), "6.2499999999999998e-310");
+        assert_eq!(double(6.25e-310), "6.2499999999999933e-310");
         assert_eq!(double(f64::INFINITY), "inf");
         assert_eq!(show(&1.5f32.to_le_bytes()).unwrap(), "1.5");
         assert_eq!(

@@ -107,7 +107,11 @@ impl Printer<'_> {
         if aggregate.members.is_empty() && !tuple {
             return;
         }
-        out.push_str(if bare { "(" } else { open });
+        out.push_str(match (bare, tuple || open == "{") {
+            (true, true) => "(",
+            (true, false) => " (",
+            (false, _) => open,
+        });
         let mut first = true;
         for member in aggregate.members.iter().filter(|m| m.fixed.is_none()) {
             if out.len() > MAX_OUTPUT {

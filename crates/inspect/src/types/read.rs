@@ -167,6 +167,15 @@ fn structure(entry: &Entry, kind: AggregateKind) -> Kind {
                     value: child.signed(c::DW_AT_const_value),
                 });
             }
+            c::DW_TAG_GNU_template_parameter_pack => {
+                for inner in child.children() {
+                    aggregate.arguments.push(TemplateArgument {
+                        name: inner.name(),
+                        ty: target(&inner),
+                        value: inner.signed(c::DW_AT_const_value),
+                    });
+                }
+            }
             c::DW_TAG_subprogram => aggregate.has_methods = true,
             _ => {}
         }

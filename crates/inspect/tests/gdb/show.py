@@ -1,7 +1,6 @@
 """Run inside gdb: prints what gdb knows about each core as one line of JSON.
 
-Environment: OUT (directory with core.N), COUNT, EXPRESSIONS (optional, one a
-line: evaluated in every frame).
+Environment: OUT (directory with core.N), FROM, COUNT.
 """
 import gdb
 import json
@@ -9,7 +8,6 @@ import os
 
 out = os.environ["OUT"]
 count = int(os.environ["COUNT"])
-expressions = [e for e in os.environ.get("EXPRESSIONS", "").split("\n") if e]
 
 
 def run(command):
@@ -24,8 +22,8 @@ for setting in ("pagination off", "confirm off", "width 0", "print pretty off", 
                 "python print-stack none", "print address on"):
     run("set " + setting)
 run("disable pretty-printer")
-result = open(os.path.join(out, "gdb.json"), "w")
-for number in range(count):
+result = open(os.path.join(out, "gdb.json"), "a")
+for number in range(int(os.environ["FROM"]), count):
     core = "%s/core.%d" % (out, number)
     if not os.path.exists(core):
         break
@@ -44,7 +42,6 @@ for number in range(count):
                 "type": int(frame.type()),
                 "locals": run("info locals"),
                 "args": run("info args"),
-                "expressions": {e: run("output " + e) for e in expressions},
             }
             sal = frame.find_sal()
             if sal.symtab is not None:
@@ -57,4 +54,6 @@ for number in range(count):
                         "registers": run("info registers")})
     json.dump({"core": core, "threads": threads}, result)
     result.write("\n")
+    # gdb may fail at the next one.
+    result.flush()
 result.close()
