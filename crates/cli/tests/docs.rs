@@ -136,6 +136,7 @@ fn messages() -> BTreeMap<String, String> {
     sources.extend(files(&root.join("crates/replay/src"), &[".rs"]));
     sources.push(root.join("crates/recording/src/error.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
+    sources.push(root.join("crates/inspect/src/error.rs"));
     let mut found = BTreeMap::new();
     for path in sources {
         let text = read(&path);

@@ -276,6 +276,10 @@ impl Inspector<'_> {
                         file: file.clone(),
                         line: u32::try_from(call_line).unwrap_or(0),
                     });
+                    // A call that the compiler made up is in no line.
+                    if call_line == 0 {
+                        place = None;
+                    }
                     inside_line = false;
                     innermost = block.parent;
                 }

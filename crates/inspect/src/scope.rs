@@ -223,6 +223,19 @@ impl<'a> Scope<'a> {
         let Some(AttributeValue::Exprloc(expression)) = value else {
             return Err(Error::OptimizedOut);
         };
+        // Floating-point numbers stand alone: they are values, not addresses.
+        match expression.0.slice() {
+            [0xa4, _, size, rest @ ..] if usize::from(*size) == rest.len() => {
+                return Ok(crate::value::integer_from(rest.get(..8).unwrap_or(rest), false) as u64);
+            }
+            [0xa5, register, _] => {
+                let bytes = register_bytes(&caller.registers, u16::from(*register))
+                    .ok_or(Error::OptimizedOut)?;
+                let low = bytes.get(..8).unwrap_or(&bytes);
+                return Ok(crate::value::integer_from(low, false) as u64);
+            }
+            _ => {}
+        }
         evaluate_address(
             &facts.machine(Some(site.die)),
             expression,
@@ -372,7 +385,7 @@ impl FrameFacts for Facts<'_> {
     fn entry_value(&self, expression: Expression<Slice>) -> Result<u64> {
         let register = match expression.0.slice() {
             [op @ 0x50..=0x6f] => u16::from(op - 0x50),
-            [0x90, number] => u16::from(*number),
+            [0x90, number] | [0xa5, number, _] => u16::from(*number),
             _ => return Err(Error::OptimizedOut),
         };
         self.scope

@@ -33,7 +33,11 @@ fn check(source: &'static str, at: &str, expected: &[(&str, &str)]) {
     let level = stack
         .frames
         .iter()
-        .position(|f| f.name.as_deref().is_some_and(|n| n == "main" || n.ends_with("::main")))
+        .position(|f| {
+            f.name
+                .as_deref()
+                .is_some_and(|n| n == "main" || n.ends_with("::main"))
+        })
         .unwrap();
     let scope = Scope::new(&inspector, &stack, level).unwrap();
     let printer = Printer::in_scope(scope, PrintOptions::default());
@@ -54,7 +58,9 @@ fn check(source: &'static str, at: &str, expected: &[(&str, &str)]) {
             _ => shown,
         };
         if shown != *wanted {
-            differences.push(format!("{expression}\n  shown:  {shown}\n  wanted: {wanted}"));
+            differences.push(format!(
+                "{expression}\n  shown:  {shown}\n  wanted: {wanted}"
+            ));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
@@ -67,19 +73,34 @@ fn containers_of_cpp() {
         "stop",
         &[
             ("short_text", "\"short\""),
-            ("long_text", "\"a text that is too long for the string itself\""),
+            (
+                "long_text",
+                "\"a text that is too long for the string itself\"",
+            ),
             ("view", "\"text\""),
             ("vector", "std::vector of length 3, capacity 3 = {1, 2, 3}"),
             ("vector[1]", "2"),
-            ("words", "std::vector of length 2, capacity 2 = {\"one\", \"two\"}"),
+            (
+                "words",
+                "std::vector of length 2, capacity 2 = {\"one\", \"two\"}",
+            ),
             ("words[1]", "\"two\""),
             ("array", "{7, 8, 9}"),
             ("deque", "std::deque with 3 elements = {297, 298, 299}"),
             ("list", "std::list = {0.5, 1.5}"),
-            ("map", "std::map with 3 elements = {[\"a\"] = 1, [\"b\"] = 2, [\"c\"] = 3}"),
-            ("narrow", "std::map with 2 elements = {[120 'x'] = 10, [121 'y'] = 20}"),
+            (
+                "map",
+                "std::map with 3 elements = {[\"a\"] = 1, [\"b\"] = 2, [\"c\"] = 3}",
+            ),
+            (
+                "narrow",
+                "std::map with 2 elements = {[120 'x'] = 10, [121 'y'] = 20}",
+            ),
             ("set", "std::set with 3 elements = {3, 4, 5}"),
-            ("hashed", "std::unordered_map with 1 element = {[1] = \"uno\"}"),
+            (
+                "hashed",
+                "std::unordered_map with 1 element = {[1] = \"uno\"}",
+            ),
             ("hashed_set", "std::unordered_set with 1 element = {42}"),
             ("some", "std::optional = {6}"),
             ("none", "std::optional [no contained value]"),
@@ -87,7 +108,10 @@ fn containers_of_cpp() {
             ("unique", "std::unique_ptr = {get() = 0x}"),
             ("shared", "std::shared_ptr (use count 2) = {get() = 0x}"),
             ("pair", "{first = 1, second = 99 'c'}"),
-            ("tuple", "std::tuple containing = {[0] = 1, [1] = \"two\", [2] = 3}"),
+            (
+                "tuple",
+                "std::tuple containing = {[0] = 1, [1] = \"two\", [2] = 3}",
+            ),
             ("short_text == \"short\"", "true"),
         ],
     );
@@ -112,9 +136,18 @@ fn containers_of_rust() {
             ("set", "{9}"),
             ("tree", "{1: \"a\", 2: \"b\", 3: \"c\"}"),
             ("tree_set", "{1, 3}"),
-            ("some", "core::option::Option<alloc::string::String>::Some(\"inside\")"),
-            ("good", "core::result::Result<u8, alloc::string::String>::Ok(1)"),
-            ("bad", "core::result::Result<u8, alloc::string::String>::Err(\"why\")"),
+            (
+                "some",
+                "core::option::Option<alloc::string::String>::Some(\"inside\")",
+            ),
+            (
+                "good",
+                "core::result::Result<u8, alloc::string::String>::Ok(1)",
+            ),
+            (
+                "bad",
+                "core::result::Result<u8, alloc::string::String>::Err(\"why\")",
+            ),
             ("*boxed", "7"),
             ("rc", "Rc(strong=2, weak=0) 8"),
             ("arc", "Arc(strong=1, weak=0) Mutex(9) locked"),

@@ -16,6 +16,13 @@ fn is_tuple(aggregate: &Aggregate) -> bool {
         })
 }
 
+/// References and pointers to slices.
+fn is_slice(name: &str) -> bool {
+    ["&[", "&mut [", "*const [", "*mut ["]
+        .iter()
+        .any(|open| name.starts_with(open))
+}
+
 impl Printer<'_> {
     /// Shows what Rust shows differently from C; whether it did.
     pub(crate) fn rust(&self, out: &mut String, value: &Value, ty: &Ty, depth: usize) -> bool {
@@ -85,6 +92,28 @@ impl Printer<'_> {
             && let Some(shown) = self.rust_str(value)
         {
             out.push_str(&shown);
+            return;
+        }
+        if is_slice(name)
+            && let (Some(start), Some(length)) = (
+                value.field(self.inspector.process, "data_ptr"),
+                value.field(self.inspector.process, "length"),
+            )
+            && let (Some(element), Ok(address), Ok(count)) = (
+                start.ty.target(),
+                start.pointer(self.inspector.process),
+                length.integer(self.inspector.process),
+            )
+        {
+            let size = element.size_of().unwrap_or(0);
+            out.push_str(&format!("{name} ["));
+            self.elements(out, u64::try_from(count).unwrap_or(0), depth, |i| {
+                Some(Value::in_memory(
+                    element.clone(),
+                    address.wrapping_add(i.wrapping_mul(size)),
+                ))
+            });
+            out.push(']');
             return;
         }
         let tuple = name.starts_with('(');

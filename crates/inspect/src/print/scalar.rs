@@ -130,11 +130,15 @@ impl Printer<'_> {
     fn pointer(&self, out: &mut String, address: u64, to: &Ty) {
         let code = matches!(to.peeled().kind, Kind::Function { .. });
         self.address(out, address, code);
-        let width = if self.options.language == Language::Rust {
-            None
-        } else {
-            text::width_of(to)
-        };
+        let rust = self.options.language == Language::Rust;
+        if rust
+            && let Kind::Array { element, .. } = &to.peeled().kind
+            && element.get().name.as_deref() == Some("u8")
+        {
+            out.push(' ');
+            self.print(out, &Value::in_memory(to.clone(), address), 1);
+        }
+        let width = if rust { None } else { text::width_of(to) };
         if let Some(width) = width
             && address != 0
             && !code
