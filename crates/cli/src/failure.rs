@@ -69,6 +69,11 @@ impl Failure {
         }
     }
 
+    /// Tells the user; for who goes on afterwards.
+    pub fn show(self) {
+        let _ = self.report();
+    }
+
     /// Tells the user and gives the exit status.
     pub fn report(self) -> ExitCode {
         if self.quiet {

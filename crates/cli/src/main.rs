@@ -4,6 +4,7 @@ mod blocked;
 mod causes;
 mod channels;
 mod cut;
+mod debug;
 mod events;
 mod export;
 mod failure;

@@ -10,24 +10,45 @@ use protocol::syscall::Arg;
 use recording::descriptors::{Births, Descriptors, Standard};
 use recording::{Event, Recording, Timeline, calls};
 
+use crate::debug;
 use crate::failure::Failure;
 use crate::select;
 use crate::verify::{explain, report};
 
-/// Re-run a recording, showing the program's output as it was.
+/// Debug a recording: all of the program at one instant, that can be moved
+/// anywhere in time; or re-run it, showing its output as it was.
 ///
-/// Exit status 0; 1 if the replay came to something else than the recording.
+/// Exit status 0; 2 if a command failed; with `--echo`, 1 if the replay came to something else than the recording.
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(flatten)]
     recording: select::Positional,
 
-    /// Write what the program wrote to its standard output and error to ours
-    #[arg(long, required = true)]
+    /// Write what the program wrote to its standard output and error to ours;
+    /// without this, the debugger's prompt comes up
+    #[arg(long, conflicts_with_all = ["file", "command", "batch"])]
     echo: bool,
 
+    /// Execute the debugger's commands in FILE first
+    #[arg(short = 'x', long = "command-file", id = "file", value_name = "FILE")]
+    files: Vec<std::path::PathBuf>,
+
+    /// Execute a command of the debugger's
+    #[arg(short = 'e', long = "execute", id = "command", value_name = "CMD")]
+    commands: Vec<String>,
+
+    /// Execute the given commands, then leave; stop at the first that fails
+    #[arg(long)]
+    batch: bool,
+
     /// How fast
-    #[arg(long, value_enum, value_name = "PACE", default_value = "full")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PACE",
+        default_value = "full",
+        requires = "echo"
+    )]
     pace: Pace,
 }
 
@@ -69,8 +90,16 @@ enum Bytes {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        debug_assert!(self.echo, "there is nothing else to do yet");
         let recording = self.recording.open()?;
+        if !self.echo {
+            let script = debug::Script {
+                files: self.files,
+                commands: self.commands,
+                batch: self.batch,
+            };
+            let good = debug::run(&recording, &script)?;
+            return Ok(ExitCode::from(u8::from(!good) * 2));
+        }
         ::replay::check(&recording).map_err(explain)?;
         let pieces = find(&recording);
         let mut last: HashMap<u32, usize> = HashMap::new();

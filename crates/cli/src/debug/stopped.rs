@@ -1,0 +1,120 @@
+//! A replayed process that stands still, as the `inspect` crate sees one.
+
+use std::cell::OnceCell;
+
+use ::replay::{Session, ThreadState};
+use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
+
+/// See the module.
+pub struct Stopped<'s, 'r> {
+    session: &'s Session<'r>,
+    threads: OnceCell<Vec<ThreadState>>,
+}
+
+impl<'s, 'r> Stopped<'s, 'r> {
+    pub fn new(session: &'s Session<'r>) -> Stopped<'s, 'r> {
+        Stopped {
+            session,
+            threads: OnceCell::new(),
+        }
+    }
+
+    /// The threads, the one that runs first.
+    pub fn states(&self) -> &[ThreadState] {
+        self.threads.get_or_init(|| {
+            let mut threads = self.session.threads();
+            let running = self.session.thread();
+            threads.sort_by_key(|t| (t.number != running, t.number));
+            threads
+        })
+    }
+}
+
+impl Process for Stopped<'_, '_> {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+        self.session.read_code(address, buffer)
+    }
+
+    fn threads(&self) -> Vec<ThreadId> {
+        self.states().iter().map(|t| ThreadId(t.number)).collect()
+    }
+
+    fn registers(&self, thread: ThreadId) -> inspect::Result<Registers> {
+        let found = self.states().iter().find(|t| t.number == thread.0);
+        Ok(found.map(registers).unwrap_or_default())
+    }
+
+    fn mappings(&self) -> Vec<Mapping> {
+        let regions = self.session.regions().unwrap_or_default();
+        let mapping = |region: ::replay::Region| {
+            let (content, name) = match region.file {
+                Some((captured, original)) => (
+                    Content::File(captured),
+                    original.to_string_lossy().into_owned(),
+                ),
+                None => (Content::Memory, String::new()),
+            };
+            Mapping {
+                start: region.range.start,
+                end: region.range.end,
+                offset: region.offset,
+                name,
+                executable: region.executable,
+                writable: region.writable,
+                content,
+            }
+        };
+        regions.into_iter().map(mapping).collect()
+    }
+}
+
+/// From the order of `user_regs_struct` to that of DWARF.
+fn registers(state: &ThreadState) -> Registers {
+    let [
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ..,
+    ] = state.regs;
+    let mut image = Box::new([0u8; 512]);
+    for (place, value) in image
+        .iter_mut()
+        .skip(160)
+        .zip(state.xmm.iter().flatten().flat_map(|w| w.to_le_bytes()))
+    {
+        *place = value;
+    }
+    Registers {
+        general: [
+            rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+        ],
+        rip,
+        eflags,
+        segments: [cs as u16, ss as u16, 0, 0, 0, 0],
+        fs_base,
+        gs_base,
+        orig_rax,
+        fxsave: Some(image),
+        ymm_high: None,
+    }
+}
