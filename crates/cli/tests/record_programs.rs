@@ -300,6 +300,8 @@ programs! {
     },
     rdtsc: |r| {
         r.has_many(1000, "reads of the counter", |e| e.call() == "tsc");
+        // What cannot be seen is said.
+        assert!(r.info()["not_seen"].to_string().contains("cpuid"), "{}", r.info());
     },
     counter_traps: |r| {
         r.has_many(50, "reads of the counter", |e| e.call() == "tsc");

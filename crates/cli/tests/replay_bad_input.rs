@@ -2,6 +2,7 @@
 //! for ever or is left behind.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     reason = "a test fails by panicking"
