@@ -17,6 +17,7 @@ mod noise;
 mod outcome;
 mod process;
 mod program;
+mod replay;
 mod report;
 mod scratch;
 mod server;
@@ -70,6 +71,9 @@ struct Options {
     /// Put recordings and all else below this directory [default: the one for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Measure replaying instead: against the recording, and against the native run
+    #[arg(long)]
+    replay: bool,
     /// List the workloads and what they need
     #[arg(long)]
     list: bool,
@@ -123,6 +127,12 @@ fn run(options: &Options) -> Result<bool> {
         quick: options.quick,
     };
     let noise = Noise::start();
+    if options.replay {
+        let figures = replay::measure(&bench, &bench.launcher.mw)?;
+        let reached = replay::print(&figures);
+        println!("other load: {}", noise.describe());
+        return Ok(reached);
+    }
     let mut report = Report {
         rows: Vec::new(),
         skipped: Vec::new(),

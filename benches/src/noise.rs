@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// CPU time since the machine started, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,6 +75,11 @@ impl Used {
             own: 0.0,
         }
     }
+}
+
+/// CPU time of the processes below this one that have ended.
+pub fn children_used() -> Duration {
+    Duration::from_secs_f64(usage(libc::RUSAGE_CHILDREN))
 }
 
 /// The user and system time of `who`, in seconds.

@@ -149,7 +149,7 @@ fn endless(scratch: &Scratch) -> PathBuf {
         let place = chunk.records().into_iter().find(preempted)?;
         Some((chunk, place))
     });
-    let (chunk, place) = found.expect("a signal in a loop");
+    let (chunk, place) = found.unwrap();
     chunk.cut(place.start..place.end);
     let to = scratch.path().join("endless");
     parts.write(&from, &to);

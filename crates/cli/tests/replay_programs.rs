@@ -15,7 +15,6 @@ use harness::{Recorded, Scratch};
 
 /// Programs that do not replay yet, and why. One that does must not be here.
 const NOT_YET: &[(&str, &str)] = &[
-    ("goroutines", "its scheduler reads the time stamp counter"),
     (
         "vfork_fail",
         "a thread ran while a vfork child had the memory",
@@ -114,7 +113,6 @@ programs! {
     files,
     mmap_files,
     time,
-    #[ignore = "the program is not allowed to make reading the counter fault (PR_SET_TSC)"]
     rdtsc,
     misc_calls,
     raw_calls,

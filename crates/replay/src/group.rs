@@ -21,7 +21,12 @@ pub fn image_start(recording: &Recording, process: u32, image: u32) -> Result<Im
         .iter()
         .rfind(|i| i.process == process && i.image == image)
         .ok_or(Error::NoImage { process })?;
-    Ok(recording.image_start(found)?)
+    let start = recording.image_start(found)?;
+    let captured = |id: u64| recording.files().iter().any(|file| file.id == id);
+    if !start.maps.iter().filter_map(|map| map.file).all(captured) {
+        return Err(Error::BadImage { process });
+    }
+    Ok(start)
 }
 
 /// What it takes to replay a process that shares memory alone.
