@@ -42,8 +42,8 @@ const BEHIND: usize = 4;
 const PARTS: usize = 5;
 
 const WITNESSES: usize = 16;
-const VECTOR_WORDS: usize = 16;
-/// In the log: the digests, low halves of the vector registers, witnesses.
+const VECTOR_WORDS: usize = 32;
+/// In the log: the digests, halves of the vector registers, witnesses.
 const WORDS: usize = PARTS + VECTOR_WORDS + 2 * WITNESSES;
 
 /// A place in a run.
@@ -121,17 +121,17 @@ pub fn write<'a>(entry: log::Entry<'a>, registers: &Registers, image: u64) -> lo
     for (part, word) in words.iter_mut().enumerate().take(PARTS) {
         *word = look.part(part);
     }
-    words[PARTS..][..VECTOR_WORDS].copy_from_slice(&look.low_halves());
+    words[PARTS..][..VECTOR_WORDS].copy_from_slice(&look.halves());
     words[PARTS + VECTOR_WORDS..].copy_from_slice(look.witnesses.as_flattened());
     entry
         .words(tag::REGISTERS, registers)
         .words(tag::DIGEST, &words)
 }
 
-/// The low halves of the vector registers in an XSAVE image.
-pub fn low_halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
+/// The halves of the vector registers in an XSAVE image.
+pub fn halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
     let mut missing = Missing::NONE;
-    Look::new(registers, image, &mut missing).low_halves()
+    Look::new(registers, image, &mut missing).halves()
 }
 
 /// How often memory may turn out not to be there before no more is looked for.
@@ -241,14 +241,11 @@ impl<'a> Look<'a> {
         sum
     }
 
-    /// Low halves of the vector registers.
-    fn low_halves(&self) -> [u64; VECTOR_WORDS] {
-        let mut halves = [0; VECTOR_WORDS];
-        let mut words = [0u64; 32];
-        if self.piece(1, 160, &mut words) {
-            halves = core::array::from_fn(|i| words[2 * i]);
-        }
-        halves
+    /// The halves of the vector registers, without what only AVX knows.
+    fn halves(&self) -> [u64; VECTOR_WORDS] {
+        let mut words = [0u64; VECTOR_WORDS];
+        self.piece(1, 160, &mut words);
+        words
     }
 
     /// x87, SSE, AVX and AVX-512 registers. A part that is not in use counts

@@ -153,7 +153,7 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
         thread.saved_rcx.set(registers[RCX]);
         return arch::mw_entry_interrupted as *const () as u64;
     }
-    stretch.look(registers, &place::low_halves(registers, image));
+    stretch.look(registers, &place::halves(registers, image));
     stretch.stops += 1;
     if stretch.stops < STOPS_MAX {
         return rip;
@@ -286,7 +286,7 @@ impl Stretch {
         }
         if !self.sorted {
             let registers = registers_of(regs, rip);
-            self.look(&registers, &regs.xmm.map(|halves| halves[0]));
+            self.look(&registers, regs.xmm.as_flattened());
             if self.sorted {
                 self.translates = false;
                 regs.rip = self.go(cache, rip).unwrap_or(rip);
@@ -354,17 +354,17 @@ impl Stretch {
 
     /// Notes what differs from the place; after a while the likeliest
     /// differences come first.
-    fn look(&mut self, registers: &Registers, halves: &[u64; 16]) {
+    fn look(&mut self, registers: &Registers, halves: &[u64]) {
         if self.sorted {
             return;
         }
         let general = place::by_number(registers);
-        let at = |list: &[u64; 16], number: u8| list[usize::from(number) & 15];
+        let at = |list: &[u64], number: u8| list.get(usize::from(number)).copied();
         let used = self.used;
         for (condition, misses) in self.conditions[..used].iter().zip(&mut self.misses) {
             let holds = match *condition {
-                Condition::Register(number, value) => at(&general, number) == value,
-                Condition::Vector(number, value) => at(halves, number) == value,
+                Condition::Register(number, value) => at(&general, number) == Some(value),
+                Condition::Vector(number, value) => at(halves, number) == Some(value),
                 Condition::Memory(address, value) => mem::read::<u64>(address) == Some(value),
             };
             *misses += u32::from(!holds);
