@@ -164,6 +164,10 @@ programs! {
         r.has_many(1, "preemptions", |e| e.call() == "preempt");
         assert!(r.info()["preemptions"].as_u64().unwrap() > 0);
     },
+    interrupted: |r| {
+        r.has_many(10, "preemptions", |e| e.call() == "preempt");
+        r.has_many(10, "signals", |e| e.delivers("SIGALRM"));
+    },
     threads_many: |r| {
         assert_eq!(r.count(|e| e.child_thread().is_some()), 200);
         assert_eq!(r.info()["threads"], 201);

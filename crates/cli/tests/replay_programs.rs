@@ -95,6 +95,7 @@ programs! {
     crash_abort,
     threads_mutex,
     atomics,
+    interrupted,
     spinlock,
     threads_many,
     spam_alloc,

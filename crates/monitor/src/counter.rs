@@ -221,7 +221,9 @@ pub fn read(thread: &Thread, regs: &mut Regs) {
             return;
         }
     }
-    if space().turns.get() != 0 {
+    if replay::is_on() {
+        replay::offer(thread);
+    } else if space().turns.get() != 0 {
         turn::offer(thread);
     }
     let (value, auxiliary) = if replay::is_on() {

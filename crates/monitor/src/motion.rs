@@ -213,9 +213,14 @@ impl Motion {
             self.refuse(cache, player, goal);
             if let Some(place) = self.place.filter(|place| place.registers[RIP] == pc) {
                 let registers = registers_of(regs, pc);
+                let mut missing = place::Missing::NONE;
                 let is_here = place.has_equal_registers(&registers)
                     && (self.is_fault
-                        || place.is_here(&registers, place::store_vectors(thread, &regs.xmm)));
+                        || place.is_here(
+                            &registers,
+                            place::store_vectors(thread, &regs.xmm),
+                            &mut missing,
+                        ));
                 if is_here {
                     // A fault comes by itself, where the program's code is.
                     self.is_on = false;

@@ -9,7 +9,7 @@
 //! each costs microseconds.
 
 use protocol::record::{Record, digest, tag};
-use translate::{Condition, Flow};
+use translate::{Condition, Effect, Flow};
 
 use crate::state::{Thread, space};
 use crate::{log, mem, patcher, sys};
@@ -42,8 +42,8 @@ const BEHIND: usize = 4;
 const PARTS: usize = 5;
 
 const WITNESSES: usize = 16;
-const VECTOR_WORDS: usize = 16;
-/// In the log: the digests, low halves of the vector registers, witnesses.
+const VECTOR_WORDS: usize = 32;
+/// In the log: the digests, halves of the vector registers, witnesses.
 const WORDS: usize = PARTS + VECTOR_WORDS + 2 * WITNESSES;
 
 /// A place in a run.
@@ -104,55 +104,93 @@ impl Place {
 
     /// Whether a thread with these registers, and with its vector registers in
     /// an XSAVE image, is at this place.
-    pub fn is_here(&self, registers: &Registers, image: u64) -> bool {
+    pub fn is_here(&self, registers: &Registers, image: u64, missing: &mut Missing) -> bool {
         if !self.has_equal_registers(registers) {
             return false;
         }
-        let mut look = Look::new(registers, image);
+        let mut look = Look::new(registers, image, missing);
         (0..PARTS).all(|part| look.part(part) == self.words[part])
     }
 }
 
 /// Writes down where the thread is.
 pub fn write<'a>(entry: log::Entry<'a>, registers: &Registers, image: u64) -> log::Entry<'a> {
-    let mut look = Look::new(registers, image);
+    let mut missing = Missing::NONE;
+    let mut look = Look::new(registers, image, &mut missing);
     let mut words = [0; WORDS];
     for (part, word) in words.iter_mut().enumerate().take(PARTS) {
         *word = look.part(part);
     }
-    words[PARTS..][..VECTOR_WORDS].copy_from_slice(&look.low_halves());
+    words[PARTS..][..VECTOR_WORDS].copy_from_slice(&look.halves());
     words[PARTS + VECTOR_WORDS..].copy_from_slice(look.witnesses.as_flattened());
     entry
         .words(tag::REGISTERS, registers)
         .words(tag::DIGEST, &words)
 }
 
-/// The low halves of the vector registers in an XSAVE image.
-pub fn low_halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
-    Look::new(registers, image).low_halves()
+/// The halves of the vector registers in an XSAVE image.
+pub fn halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
+    let mut missing = Missing::NONE;
+    Look::new(registers, image, &mut missing).halves()
 }
 
 /// How often memory may turn out not to be there before no more is looked for.
 const FAULTS_MAX: u32 = 6;
 /// How much code around is looked at.
-const INSTS_MAX: usize = 48;
-const PATHS_MAX: usize = 8;
+const INSTS_MAX: usize = 96;
+const PATHS_MAX: usize = 12;
+/// How far one way is followed before another is.
+const STEPS_MAX: usize = 12;
+
+/// A way that the code may take.
+#[derive(Clone, Copy)]
+struct Path {
+    at: u64,
+    general: [u64; 16],
+}
+
+/// Pages that turned out not to be there. As long as the thread makes no call
+/// that stays so.
+pub struct Missing {
+    pages: [u64; 8],
+    used: usize,
+}
+
+impl Missing {
+    pub const NONE: Missing = Missing {
+        pages: [0; 8],
+        used: 0,
+    };
+
+    fn has(&self, page: u64) -> bool {
+        self.pages[..self.used].contains(&page)
+    }
+
+    fn add(&mut self, page: u64) {
+        if self.used < self.pages.len() {
+            self.pages[self.used] = page;
+            self.used += 1;
+        }
+    }
+}
 
 struct Look<'a> {
     registers: &'a Registers,
     image: u64,
     faults: u32,
+    missing: &'a mut Missing,
     /// Addresses of operands that could be read, and what is there.
     witnesses: [[u64; 2]; WITNESSES],
     used: usize,
 }
 
 impl<'a> Look<'a> {
-    fn new(registers: &'a Registers, image: u64) -> Self {
+    fn new(registers: &'a Registers, image: u64, missing: &'a mut Missing) -> Self {
         Look {
             registers,
             image,
             faults: 0,
+            missing,
             witnesses: [[0; 2]; WITNESSES],
             used: 0,
         }
@@ -176,8 +214,18 @@ impl<'a> Look<'a> {
         if !plausible || ours || self.faults == FAULTS_MAX {
             return None;
         }
-        let words = mem::read::<[u64; N]>(address);
-        self.faults += u32::from(words.is_none());
+        let (first, last) = (address & !4095, (address + 8 * N as u64 - 1) & !4095);
+        let words = if self.missing.has(first) || self.missing.has(last) {
+            None
+        } else {
+            mem::read::<[u64; N]>(address)
+        };
+        if words.is_none() {
+            self.faults += 1;
+            if first == last && !self.missing.has(first) {
+                self.missing.add(first);
+            }
+        }
         words
     }
 
@@ -193,14 +241,11 @@ impl<'a> Look<'a> {
         sum
     }
 
-    /// Low halves of the vector registers.
-    fn low_halves(&self) -> [u64; VECTOR_WORDS] {
-        let mut halves = [0; VECTOR_WORDS];
-        let mut words = [0u64; 32];
-        if self.piece(1, 160, &mut words) {
-            halves = core::array::from_fn(|i| words[2 * i]);
-        }
-        halves
+    /// The halves of the vector registers, without what only AVX knows.
+    fn halves(&self) -> [u64; VECTOR_WORDS] {
+        let mut words = [0u64; VECTOR_WORDS];
+        self.piece(1, 160, &mut words);
+        words
     }
 
     /// x87, SSE, AVX and AVX-512 registers. A part that is not in use counts
@@ -248,55 +293,82 @@ impl<'a> Look<'a> {
         in_use & 1 << number != 0 && mem::copy(into.as_mut_ptr() as u64, from, len)
     }
 
-    /// What the instructions from here on use: with the registers as they are
-    /// now, so not always what they will use, but always the same.
+    /// What the instructions from here on use, on the ways that they may go, a
+    /// few at a time on each. Pointers that they load are followed; other
+    /// registers are taken as they are now. So it is not always what they will
+    /// use, but always the same.
     fn operands(&mut self) -> u64 {
-        let general = by_number(self.registers);
         let fs = fs_base();
         let mut sum = 0u64;
-        let mut paths = [0u64; PATHS_MAX];
-        paths[0] = self.registers[RIP];
+        let here = Path {
+            at: self.registers[RIP],
+            general: by_number(self.registers),
+        };
+        let mut paths = [here; PATHS_MAX];
         let (mut taken, mut known) = (0, 1);
-        let mut at = 0;
+        let mut path = here;
+        let mut steps = STEPS_MAX;
         for _ in 0..INSTS_MAX {
-            if at == 0 {
+            if path.at == 0 || steps == STEPS_MAX {
+                if path.at != 0 && known < PATHS_MAX && taken != 0 {
+                    paths[known] = path;
+                    known += 1;
+                }
                 if taken == known {
                     break;
                 }
-                at = paths[taken];
+                path = paths[taken];
                 taken += 1;
+                steps = 0;
             }
+            steps += 1;
             let mut code = [0u8; 15];
-            let len = self.fetch(at, &mut code);
-            let Some(inst) = translate::inst(&code[..len], at) else {
-                at = 0;
+            let len = self.fetch(path.at, &mut code);
+            let Some(inst) = translate::inst(&code[..len], path.at) else {
+                path.at = 0;
                 continue;
             };
-            if let Some(address) = inst.address(&code[..inst.len], &general, fs)
-                && let Some(words) = self.read::<2>(address)
-            {
-                sum = sum.rotate_left(5) ^ hash(&words);
-                let seen = self.witnesses[..self.used].iter().any(|w| w[0] == address);
-                if self.used < WITNESSES && !seen {
-                    self.witnesses[self.used] = [address, words[0]];
-                    self.used += 1;
+            let code = &code[..inst.len];
+            let effect = inst.effect(code);
+            let general = &mut path.general;
+            if let Some(Effect::Copy(to, from)) = effect {
+                general[usize::from(to) & 15] = general[usize::from(from) & 15];
+            }
+            if let Some(address) = inst.address(code, general, fs) {
+                if let Some(Effect::Address(to)) = effect {
+                    general[usize::from(to) & 15] = address;
+                } else if let Some(words) = self.read::<2>(address) {
+                    sum = sum.rotate_left(5) ^ hash(&words);
+                    self.witness(address, words[0]);
+                    if let Some(Effect::Load(to)) = effect {
+                        general[usize::from(to) & 15] = words[0];
+                    }
                 }
             }
-            let next = at + inst.len as u64;
-            at = match inst.flow {
+            let next = path.at + inst.len as u64;
+            path.at = match inst.flow {
                 Flow::Next | Flow::CallThrough => next,
                 Flow::Branch(_, target) | Flow::Loop(_, target) | Flow::Call(target) => {
-                    if known < PATHS_MAX && !paths[..known].contains(&target) {
-                        paths[known] = target;
+                    let seen = paths[..known].iter().any(|path| path.at == target);
+                    if known < PATHS_MAX && !seen {
+                        paths[known] = Path { at: target, ..path };
                         known += 1;
                     }
                     next
                 }
-                Flow::Jump(target) if !paths[..known].contains(&target) => target,
-                Flow::Jump(_) | Flow::JumpThrough | Flow::Return(_) => 0,
+                Flow::Jump(target) => target,
+                Flow::JumpThrough | Flow::Return(_) => 0,
             };
         }
         sum
+    }
+
+    fn witness(&mut self, address: u64, word: u64) {
+        let seen = self.witnesses[..self.used].iter().any(|w| w[0] == address);
+        if self.used < WITNESSES && !seen {
+            self.witnesses[self.used] = [address, word];
+            self.used += 1;
+        }
     }
 
     fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {

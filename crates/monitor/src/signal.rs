@@ -587,6 +587,50 @@ fn build(
     })
 }
 
+/// Puts an XSAVE image into a frame. The processor stores what it likes about
+/// registers that nobody uses, and nothing between the parts; here equal
+/// registers make equal bytes, in recording and replay.
+fn place_xstate(fp: u64, image: u64) -> bool {
+    let size = u64::from(space().xstate_size.get());
+    // Touch it all first: a stack that has no room is reported, not followed.
+    if !mem::fill_zero(fp, size + 4) {
+        return false;
+    }
+    let mut stored = 0u64;
+    mem::copy((&raw mut stored) as u64, image + 512, 8);
+    let mut in_use = 0u64;
+    for (number, part) in space().xstate_parts.iter().enumerate() {
+        let (start, len) = part.get();
+        // Of the first, the registers: what it says about the last instruction
+        // is of no use.
+        let (start, len) = match number {
+            0 => (32, 128),
+            1 => (160, 256),
+            _ => (u64::from(start), u64::from(len)),
+        };
+        if part.get().1 != 0 && stored & 1 << number != 0 && !is_zero(image + start, len) {
+            in_use |= 1 << number;
+            mem::copy(fp + start, image + start, len);
+        }
+    }
+    // Control, status and tags of the x87.
+    const FRESH: u64 = 0x37f;
+    let mut words = [FRESH, 0, 0, 0];
+    if stored & 1 != 0 {
+        mem::copy(words.as_mut_ptr() as u64, image, 5);
+        in_use |= u64::from(words[0] != FRESH);
+    }
+    // MXCSR and which bits of it there are.
+    mem::copy((&raw mut words[3]) as u64, image + 24, 8);
+    mem::write(fp, &words) && mem::write(fp + 512, &in_use) && mark_xstate(fp)
+}
+
+/// Whether memory of the monitor's own is all zero.
+fn is_zero(from: u64, len: u64) -> bool {
+    let mut word = 0u64;
+    (0..len / 8).all(|i| mem::copy((&raw mut word) as u64, from + 8 * i, 8) && word == 0)
+}
+
 /// The bytes after an XSAVE image that tell its extent.
 fn mark_xstate(fp: u64) -> bool {
     let size = space().xstate_size.get();
@@ -647,17 +691,15 @@ fn into_handler(
     }
     let mut shown = *context;
     shown.sigmask = take_saved_mask(thread);
+    shown.gregs[FLAGS] &= !0x1_0000; // RF
     if !is_fault {
         shown.err = 0;
         shown.trapno = 0;
         shown.cr2 = 0;
     }
     shown.oldmask = shown.sigmask;
-    let xsize = u64::from(space().xstate_size.get());
     let from = context.fpstate;
-    let frame = build(thread, &action, info, &shown, |fp| {
-        mem::copy(fp, from, xsize) && mark_xstate(fp)
-    });
+    let frame = build(thread, &action, info, &shown, |fp| place_xstate(fp, from));
     let Some(frame) = frame else {
         die_of(thread, 11)
     };
@@ -755,18 +797,8 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
         reserved: [0; 8],
         sigmask: mask,
     };
-    let xsize = u64::from(space().xstate_size.get());
-    let xmm = &raw const regs.xmm;
-    let frame = build(thread, action, info, &context, |fp| {
-        // Touch it all first: a stack that has no room is reported, not
-        // followed.
-        if !mem::fill_zero(fp, xsize + 4) {
-            return false;
-        }
-        // SAFETY: aligned to 64 by `build`, and just seen to be writable.
-        unsafe { arch::xsave(fp, xmm, space().xstate_mask.get()) };
-        mark_xstate(fp)
-    });
+    let image = place::store_vectors(thread, &regs.xmm);
+    let frame = build(thread, action, info, &context, |fp| place_xstate(fp, image));
     let Some(frame) = frame else {
         die_of(thread, 11)
     };

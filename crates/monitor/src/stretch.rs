@@ -16,7 +16,7 @@ use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
 use translate::{Cache, Condition, Exit, Goal, Options, Repeat, Source};
 
 use crate::arch::{self, Regs};
-use crate::place::{self, Place, RCX, RIP, Registers};
+use crate::place::{self, Missing, Place, RCX, RIP, Registers};
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, replay};
@@ -52,6 +52,7 @@ struct Stretch {
     pages: [u64; PAGES],
     /// Code was translated since the thread set out.
     translates: bool,
+    missing: Missing,
 }
 
 pub const PAGES: usize = 64;
@@ -87,6 +88,7 @@ fn map() -> bool {
         rounds_left: 0,
         pages: [0; PAGES],
         translates: false,
+        missing: Missing::NONE,
     };
     // SAFETY: memory just mapped for it.
     unsafe { core::ptr::write(at as *mut Stretch, fresh) };
@@ -142,13 +144,16 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     if rip != stretch.place.registers[RIP] {
         return rip;
     }
-    if stretch.place.is_here(registers, image) {
+    if stretch
+        .place
+        .is_here(registers, image, &mut stretch.missing)
+    {
         disarm();
         thread.slow_return.set(rip);
         thread.saved_rcx.set(registers[RCX]);
         return arch::mw_entry_interrupted as *const () as u64;
     }
-    stretch.look(registers, &place::low_halves(registers, image));
+    stretch.look(registers, &place::halves(registers, image));
     stretch.stops += 1;
     if stretch.stops < STOPS_MAX {
         return rip;
@@ -187,6 +192,7 @@ impl Stretch {
         self.sorted = false;
         self.pages = [0; PAGES];
         self.translates = false;
+        self.missing = Missing::NONE;
         let rip = place.registers[RIP];
         let mut code = [0; 15];
         let len = self.source().fetch(rip, &mut code);
@@ -280,7 +286,7 @@ impl Stretch {
         }
         if !self.sorted {
             let registers = registers_of(regs, rip);
-            self.look(&registers, &regs.xmm.map(|halves| halves[0]));
+            self.look(&registers, regs.xmm.as_flattened());
             if self.sorted {
                 self.translates = false;
                 regs.rip = self.go(cache, rip).unwrap_or(rip);
@@ -289,13 +295,15 @@ impl Stretch {
         false
     }
 
-    fn is_here(&self, thread: &Thread, regs: &Regs) -> bool {
+    fn is_here(&mut self, thread: &Thread, regs: &Regs) -> bool {
         let registers = registers_of(regs, self.place.registers[RIP]);
         // Dear, so not before the rest is equal.
         self.place.has_equal_registers(&registers)
-            && self
-                .place
-                .is_here(&registers, place::store_vectors(thread, &regs.xmm))
+            && self.place.is_here(
+                &registers,
+                place::store_vectors(thread, &regs.xmm),
+                &mut self.missing,
+            )
     }
 
     /// How many rounds of a repeated instruction lead from these registers to
@@ -346,17 +354,17 @@ impl Stretch {
 
     /// Notes what differs from the place; after a while the likeliest
     /// differences come first.
-    fn look(&mut self, registers: &Registers, halves: &[u64; 16]) {
+    fn look(&mut self, registers: &Registers, halves: &[u64]) {
         if self.sorted {
             return;
         }
         let general = place::by_number(registers);
-        let at = |list: &[u64; 16], number: u8| list[usize::from(number) & 15];
+        let at = |list: &[u64], number: u8| list.get(usize::from(number)).copied();
         let used = self.used;
         for (condition, misses) in self.conditions[..used].iter().zip(&mut self.misses) {
             let holds = match *condition {
-                Condition::Register(number, value) => at(&general, number) == value,
-                Condition::Vector(number, value) => at(halves, number) == value,
+                Condition::Register(number, value) => at(&general, number) == Some(value),
+                Condition::Vector(number, value) => at(halves, number) == Some(value),
                 Condition::Memory(address, value) => mem::read::<u64>(address) == Some(value),
             };
             *misses += u32::from(!holds);

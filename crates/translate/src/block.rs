@@ -3,7 +3,7 @@
 
 use crate::cache::{
     BLOCK_ROOM, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX, SPILL,
-    TARGET, kind, write_exit, write_exit_through,
+    TARGET, VECTOR, kind, write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
 use crate::writer::{RAX, RCX, Writer};
@@ -23,8 +23,8 @@ pub enum Condition {
     Register(u8, u64),
     /// The word at this address, which can be read, has this value.
     Memory(u64, u64),
-    /// The low half of a vector register (one of the first sixteen) has this
-    /// value.
+    /// Half of a vector register, one of the first sixteen, has this value:
+    /// twice its number for the low half, one more for the high one.
     Vector(u8, u64),
 }
 
@@ -367,10 +367,17 @@ fn write_goal(w: &mut Writer<'_>, goal: &Goal<'_>) {
                 w.bytes(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
                 add_to_rcx(w, value);
             }
-            Condition::Vector(register, value) => {
+            Condition::Vector(half, value) => {
+                let register = half >> 1;
                 let high = (register >> 3 & 1) << 2;
-                // movq rcx, register
-                w.bytes(&[0x66, 0x48 | high, 0x0f, 0x7e, 0xc1 | (register & 7) << 3]);
+                if half & 1 == 0 {
+                    // movq rcx, register
+                    let operand = 0xc1 | (register & 7) << 3;
+                    w.bytes(&[0x66, 0x48 | high, 0x0f, 0x7e, operand]);
+                } else {
+                    w.store_vector(VECTOR, register);
+                    w.load(RCX, VECTOR + 8);
+                }
                 add_to_rcx(w, value);
             }
         }

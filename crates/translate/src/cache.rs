@@ -29,6 +29,9 @@ const BLOCKS: usize = 0x50;
 /// How often the cache was cleared.
 const GENERATION: usize = 0x58;
 
+/// A vector register that is looked at.
+pub const VECTOR: usize = 0x80;
+
 /// A jump's target is not in the table.
 const MISSED: u32 = 1;
 /// The last control transfer to be taken was such a jump.

@@ -38,6 +38,17 @@ pub struct Repeat {
     pub loads: bool,
 }
 
+/// What an instruction does to one general register, where that is easy to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The register gets what its operand in memory holds (64 bits).
+    Load(u8),
+    /// The register gets the address of its operand.
+    Address(u8),
+    /// The first register gets what the second holds.
+    Copy(u8, u8),
+}
+
 /// An instruction that can be translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inst {
@@ -198,6 +209,28 @@ impl Inst {
             address &= 0xffff_ffff;
         }
         Some(base.wrapping_add(address))
+    }
+}
+
+impl Inst {
+    /// What it does to a general register, if it is one of the moves that
+    /// pointers are followed with.
+    #[must_use]
+    pub fn effect(&self, code: &[u8]) -> Option<Effect> {
+        let op = *code.get(self.opcode)?;
+        let modrm = *code.get(self.modrm?)?;
+        if self.rex & 8 == 0 || self.operand_size {
+            return None;
+        }
+        let reg = modrm >> 3 & 7 | (self.rex >> 2 & 1) << 3;
+        let rm = modrm & 7 | (self.rex & 1) << 3;
+        match (op, modrm >> 6) {
+            (0x8b, 3) => Some(Effect::Copy(reg, rm)),
+            (0x89, 3) => Some(Effect::Copy(rm, reg)),
+            (0x8b, _) => Some(Effect::Load(reg)),
+            (0x8d, 0..=2) => Some(Effect::Address(reg)),
+            _ => None,
+        }
     }
 }
 

@@ -56,4 +56,4 @@ mod writer;
 
 pub use block::{Condition, Goal, Options, Source};
 pub use cache::{CACHE_MIN, Cache, Exit};
-pub use inst::{Flow, Inst, Repeat, inst};
+pub use inst::{Effect, Flow, Inst, Repeat, inst};

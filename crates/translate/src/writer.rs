@@ -49,6 +49,12 @@ impl<'a> Writer<'a> {
         self.relative(&[rex_w(register), 0x89, slot_operand(register)], slot, 0);
     }
 
+    /// `movups [slot], register`
+    pub fn store_vector(&mut self, slot: usize, register: u8) {
+        let rex = 0x40 | (register >> 3) << 2;
+        self.relative(&[rex, 0x0f, 0x11, slot_operand(register)], slot, 0);
+    }
+
     /// `mov register, [slot]`
     pub fn load(&mut self, register: u8, slot: usize) {
         self.relative(&[rex_w(register), 0x8b, slot_operand(register)], slot, 0);

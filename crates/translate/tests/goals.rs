@@ -109,7 +109,8 @@ fn all_conditions_must_hold() {
     let good = [
         Condition::Register(1, 7),
         Condition::Memory(place, 0x55),
-        Condition::Vector(11, 0xabc),
+        Condition::Vector(22, 0xabc),
+        Condition::Vector(23, 1),
         Condition::Register(6, 9),
     ];
     let mut now = state;
@@ -119,7 +120,8 @@ fn all_conditions_must_hold() {
     for (i, bad) in [
         Condition::Register(1, 8),
         Condition::Memory(place, 0x56),
-        Condition::Vector(11, 0xabd),
+        Condition::Vector(22, 0xabd),
+        Condition::Vector(23, 2),
         Condition::Register(6, 8),
     ]
     .into_iter()
