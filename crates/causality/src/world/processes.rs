@@ -280,6 +280,9 @@ impl World<'_> {
             }
         }
         if time.is_some() {
+            if let Some(process) = self.proc_mut(place) {
+                process.killed = !process.ended;
+            }
             self.process_ends(op);
         }
     }
