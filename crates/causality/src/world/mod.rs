@@ -532,9 +532,9 @@ impl<'r> World<'r> {
         match event.kind {
             kind::BEGIN => return self.begin(op, event),
             kind::THREAD_START => {
-                if let Some(list) = u32::try_from(event.value(1)).ok() {
+                if let Ok(tid) = u32::try_from(event.value(1)) {
                     let entry = (event.time, place, event.value(0) as u32);
-                    self.tids.entry(list).or_default().push(entry);
+                    self.tids.entry(tid).or_default().push(entry);
                 }
                 return self.thread_begins(op);
             }
