@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use crate::history::{Cut, History};
 use crate::index::build::{NO, decode};
 use crate::index::layout::*;
-use crate::link::EventId;
-use crate::world::{LONG, WaitFor, calls};
+use crate::link::{EventId, Kind};
+use crate::world::{End, LONG, WaitFor, calls};
 
 /// A thread, by the place of its process and its number.
 pub type Waiter = (u32, u32);
@@ -102,7 +102,7 @@ impl History<'_> {
         let record = self.record(place);
         let bound = cut.bound(place);
         let begun = bound > u64::from(record.first.get());
-        let over = bound > u64::from(record.last.get()) && record.ended.get() != 0;
+        let over = bound > u64::from(record.last.get()) && self.has_ended(place, &record, cut);
         if !begun || over {
             return Vec::new();
         }
@@ -181,6 +181,20 @@ impl History<'_> {
         found.sort_by_key(|blocked| blocked.thread);
         blocked.extend(found);
         alive
+    }
+
+    /// Whether a process that is behind its last event has ended. One that was
+    /// killed stands where it stood until somebody learnt of its end.
+    fn has_ended(&self, place: u32, record: &ProcessRec, cut: &Cut) -> bool {
+        if record.ended.get() != End::Killed as u32 {
+            return record.ended.get() == End::Exited as u32;
+        }
+        let links = self.effects(EventId::new(place, record.last.get().into()));
+        let mut told = links
+            .iter()
+            .filter(|link| link.kind == Kind::Exit)
+            .peekable();
+        told.peek().is_none() || told.any(|link| cut.has(link.effect))
     }
 
     fn freed(&self, place: u32, last: u32) -> Option<EventId> {

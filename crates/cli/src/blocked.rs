@@ -149,7 +149,7 @@ fn print(
     let _ = cut;
     if waiting.blocked.is_empty() {
         let text = match waiting.running.len() {
-            0 => "no process is alive here".to_string(),
+            0 => "no process is alive here; `--at EVENT` asks about an earlier moment".to_string(),
             count => format!("nobody waits; {count} threads run"),
         };
         out.line(&text)?;

@@ -144,19 +144,16 @@ impl<'r> Truth<'r> {
                 let cell = std::str::from_utf8(cell).unwrap();
                 own.insert((sends[&number(cell)].clone(), event.name().to_string()));
             }
+            // Whoever got only part of a cell learns its number from the rest.
+            let mut waiting = waiting;
             if all.len() >= CELL {
-                for other in waiting {
-                    truth.insert((sends[&number(&all[..CELL])].clone(), other));
-                }
+                let id = number(&all[..CELL]);
+                let parts = waiting.drain(..);
+                truth.extend(parts.map(|part| (sends[&id].clone(), part)));
             }
             truth.extend(own);
             let rest = all[all.len() / CELL * CELL..].to_string();
             if !peeks && !rest.is_empty() {
-                let mut waiting = if all.len() < CELL {
-                    halves.remove(&key).unwrap_or_default().1
-                } else {
-                    Vec::new()
-                };
                 waiting.push(event.name().to_string());
                 halves.insert(key, (rest, waiting));
             }

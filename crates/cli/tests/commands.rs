@@ -35,6 +35,62 @@ fn bad(home: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+#[test]
+fn causes_are_told() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("story");
+    story::write(&dir).unwrap();
+    let rec = dir.to_str().unwrap();
+    let ask = |args: &[&str]| good(home.path(), &[args, &["-r", rec]].concat());
+    assert!(ask(&["order", "client-0:6", "server-0:19"]).contains("happened before"));
+    assert!(ask(&["order", "server-0:19", "client-0:6"]).contains("happened after"));
+    assert!(ask(&["order", "client-0:3", "server-0:15"]).contains("concurrent"));
+    let why = ask(&["why", "recv and bytes ~ PING"]);
+    assert!(
+        why.starts_with("server-0:19") && why.contains("client-0:6"),
+        "{why}"
+    );
+    let why = ask(&["why", "server-0:19", "--where", "bytes = \"PING\\r\\n\""]);
+    assert!(
+        why.contains("1 messages") || why.contains("messages in its past"),
+        "{why}"
+    );
+    assert!(ask(&["effects", "client-0:6"]).contains("server-0:19"));
+    let cut = lines(&ask(&["cut", "server-0:19", "--json"]));
+    let client = cut.iter().find(|row| row["process"] == "client-0").unwrap();
+    assert_eq!(client["position"], "client-0:6");
+    let channels = lines(&good(home.path(), &["channels", "--json", rec]));
+    let tcp = channels
+        .iter()
+        .find(|c| c["kind"] == "tcp" && c["from"][0] == "client-0")
+        .unwrap();
+    assert_eq!(
+        (&tcp["sent_bytes"], &tcp["to"][0]),
+        (&6.into(), &"server-0".into())
+    );
+    let events = lines(&ask(&["events", "--json", "--where", "accept and linked"]));
+    assert_eq!(events[0]["causes"][0]["cause"], "client-0:4");
+    for form in ["--perfetto", "--json", "--otlp"] {
+        let text = ask(&["export", form]);
+        serde_json::from_str::<Value>(&text).unwrap();
+    }
+    assert!(ask(&["export", "--shiviz"]).contains("server-0 {"));
+    assert!(ask(&["export", "--dot"]).starts_with("digraph"));
+    ask(&["rename", "server-0", "primary"]);
+    assert!(ask(&["order", "client-0:6", "primary:19"]).contains("happened before primary:19"));
+    for (args, message) in [
+        (&["why", "primry:3"][..], "did you mean `primary`?"),
+        (&["why", "primary:999"], "its events are 0 to"),
+        (&["why", "sned"], "did you mean `send`?"),
+        (&["events", "--where", "send and"], "column 9"),
+        (&["rename", "primary", "client-0"], "already"),
+        (&["rename", "primary/nobody", "x"], "has no thread"),
+    ] {
+        let errors = bad(home.path(), &[args, &["-r", rec]].concat());
+        assert!(errors.contains(message), "{args:?}: {errors}");
+    }
+}
+
 fn lines(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())

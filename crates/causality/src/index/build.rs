@@ -31,7 +31,7 @@ pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> 
         record.first = U32::new(process.first_event as u32);
         record.last = U32::new(world.last_event(place as u32).unwrap_or(0));
         record.threads = U32::new(world.thread_count(place as u32) as u32);
-        record.ended = U32::new(world.has_ended(place as u32).into());
+        record.ended = U32::new(world.end_of(place as u32) as u32);
     }
     let mut builder = Builder::new();
     let mut text = Vec::new();

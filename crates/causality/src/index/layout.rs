@@ -110,6 +110,7 @@ pub(crate) struct ProcessRec {
     pub waits: Range,
     pub calls: Range,
     pub threads_at: Range,
+    /// See [`crate::world::End`].
     pub ended: U32,
 }
 

@@ -194,10 +194,19 @@ struct At {
     bytes: Option<Vec<u8>>,
 }
 
+/// A way in which the next receive makes sense: which it is, the sends that
+/// would have to follow, and where the stream would be then.
+#[derive(Clone, Debug)]
+struct Way {
+    recv: usize,
+    taken: Vec<usize>,
+    after: At,
+}
+
 /// A receive that was placed, and what it takes to go back on it.
 struct Placed {
-    candidates: Vec<usize>,
-    next: usize,
+    /// What else it could have been, the likeliest last.
+    others: Vec<Way>,
     before: At,
     recv: usize,
     taken: Vec<usize>,
@@ -233,32 +242,33 @@ pub(crate) fn by_content(
     let mut at = At::default();
     let mut again: Option<Placed> = None;
     while !receivers.left.is_empty() || again.is_some() {
-        let mut level = again.take().unwrap_or_else(|| Placed {
-            candidates: receivers.candidates(&[]),
-            next: 0,
-            before: at.clone(),
-            recv: 0,
-            taken: Vec::new(),
-        });
-        let mut found = None;
-        while let Some(recv) = level.candidates.get(level.next).copied() {
-            level.next += 1;
-            let Some(op) = recvs.get(recv) else { continue };
-            if let Some((taken, after)) =
-                receive(op, &received(recv).bytes, &level.before, &senders, &sent)
-            {
-                found = Some((recv, taken, after));
-                break;
+        let mut level = again.take().unwrap_or_else(|| {
+            let mut others = Vec::new();
+            for recv in receivers.candidates(&[]) {
+                let Some(op) = recvs.get(recv) else { continue };
+                let data = &received(recv).bytes;
+                let ways = receive(op, data, &at, &senders, &sent);
+                others.extend(
+                    ways.into_iter()
+                        .map(|(taken, after)| Way { recv, taken, after }),
+                );
             }
-        }
-        if let Some((recv, taken, after)) = found {
-            receivers.remove(recv);
-            for send in &taken {
+            others.reverse();
+            Placed {
+                others,
+                before: at.clone(),
+                recv: 0,
+                taken: Vec::new(),
+            }
+        });
+        if let Some(way) = level.others.pop() {
+            receivers.remove(way.recv);
+            for send in &way.taken {
                 senders.remove(*send);
             }
-            at = after;
-            level.recv = recv;
-            level.taken = taken;
+            at = way.after;
+            level.recv = way.recv;
+            level.taken = way.taken;
             placed.push(level);
             continue;
         }
@@ -327,67 +337,75 @@ fn advance(
     at
 }
 
+/// How many ways are tried in which one receive makes sense.
+const WAYS: usize = 32;
+
 /// The sends that would have to follow for this receive to make sense, and
-/// where the stream would be then.
+/// where the stream would be then, in every way that is possible. (If only the
+/// first bytes of a send are in the receive, they may be those of several.)
 fn receive<'c>(
     recv: &Op,
     data: &[u8],
     from: &At,
     senders: &Racing<'_>,
     sent: &impl Fn(usize) -> &'c Content,
-) -> Option<(Vec<usize>, At)> {
+) -> Vec<(Vec<usize>, At)> {
     let amount = |send: usize| senders.ops.get(send).map_or(0, |op| op.amount);
-    let mut at = from.clone();
-    let mut got = 0u64;
-    let mut taken = Vec::new();
-    loop {
-        let (send, used) = match at.current {
-            Some((send, used)) if used < amount(send) => (send, used),
-            _ if got >= recv.amount => return Some((taken, at)),
-            _ => {
-                let next = senders.candidates(&taken).into_iter().find(|send| {
-                    let begun = senders.ops.get(*send).is_some_and(|op| op.lo <= recv.hi);
-                    let len = amount(*send).min(recv.amount - got);
-                    begun && fits(sent(*send), 0, data, got, len)
-                });
-                let Some(send) = next else {
-                    // The rest of it came from outside, if nobody is left to
-                    // send it.
-                    let over = senders.left.len() == taken.len();
-                    return over.then_some((taken, at));
-                };
-                taken.push(send);
-                at.bytes = Some(Vec::new());
-                at.current = Some((send, 0));
-                (send, 0)
+    let mut ways = Vec::new();
+    let mut work = vec![(0u64, Vec::new(), from.clone())];
+    while let Some((mut got, taken, mut at)) = work.pop() {
+        // The rest of the send that the stream is in.
+        if let Some((send, used)) = at.current.filter(|(send, used)| *used < amount(*send)) {
+            let step = (amount(send) - used).min(recv.amount - got);
+            if !fits(sent(send), used, data, got, step) {
+                continue;
             }
-        };
+            let piece = data.get(got as usize..(got + step) as usize);
+            at.bytes = match (at.bytes.take(), piece) {
+                (Some(mut bytes), Some(piece)) => {
+                    bytes.extend_from_slice(piece);
+                    Some(bytes)
+                }
+                _ => None,
+            };
+            got += step;
+            at.current = Some((send, used + step));
+            if used + step == amount(send)
+                && let (Some(digest), Some(bytes)) = (sent(send).digest, &at.bytes)
+                && bytes.len() as u64 == amount(send)
+                && protocol::record::digest(bytes) != digest
+            {
+                continue;
+            }
+        }
         if got >= recv.amount {
-            return Some((taken, at));
-        }
-        let step = (amount(send) - used).min(recv.amount - got);
-        if !fits(sent(send), used, data, got, step) {
-            return None;
-        }
-        let piece = data.get(got as usize..(got + step) as usize);
-        at.bytes = match (at.bytes.take(), piece) {
-            (Some(mut bytes), Some(piece)) => {
-                bytes.extend_from_slice(piece);
-                Some(bytes)
+            ways.push((taken, at));
+            if ways.len() >= WAYS {
+                break;
             }
-            _ => None,
-        };
-        got += step;
-        at.current = Some((send, used + step));
-        let whole = used + step == amount(send);
-        if whole
-            && let (Some(digest), Some(bytes)) = (sent(send).digest, &at.bytes)
-            && bytes.len() as u64 == amount(send)
-            && protocol::record::digest(bytes) != digest
-        {
-            return None;
+            continue;
+        }
+        let next = senders.candidates(&taken);
+        if next.is_empty() {
+            // Nobody is left to send the rest of it: it came from outside.
+            ways.push((taken, at));
+            continue;
+        }
+        // The earliest is tried first: it is put on the pile last.
+        for send in next.into_iter().rev() {
+            if senders.ops.get(send).is_none_or(|op| op.lo > recv.hi) {
+                continue;
+            }
+            let mut taken = taken.clone();
+            taken.push(send);
+            let at = At {
+                current: Some((send, 0)),
+                bytes: Some(Vec::new()),
+            };
+            work.push((got, taken, at));
         }
     }
+    ways
 }
 
 /// Whether `len` bytes of a receive, from `at` on, can be those of a send from

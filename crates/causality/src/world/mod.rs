@@ -56,6 +56,8 @@ struct Proc {
     last: u32,
     last_time: u64,
     ended: bool,
+    /// It did not end itself.
+    killed: bool,
     /// Shared memory that is mapped: from, to, which, offset.
     shared: Vec<(u64, u64, u32, u64)>,
     /// The event that began an exec that has not succeeded yet.
@@ -78,6 +80,18 @@ struct ThreadState {
     /// Its first event, and the one at which it ended.
     born: Option<u32>,
     died: Option<u32>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum End {
+    /// It did not, as far as is known.
+    Unknown = 0,
+    /// With its last event.
+    Exited = 1,
+    /// Some time after its last event.
+    Killed = 2,
 }
 
 /// A call that was two events.
@@ -251,9 +265,13 @@ impl<'r> World<'r> {
             .filter_map(|(thread, number)| Some((number, thread.born?, thread.died)))
     }
 
-    /// Whether a process is known to have ended.
-    pub fn has_ended(&self, place: u32) -> bool {
-        self.proc(place).is_some_and(|process| process.ended)
+    /// Whether a process is known to have ended, and by its own doing.
+    pub fn end_of(&self, place: u32) -> End {
+        match self.proc(place) {
+            Some(process) if process.killed => End::Killed,
+            Some(process) if process.ended => End::Exited,
+            _ => End::Unknown,
+        }
     }
 
     /// How many threads a process had.
@@ -514,9 +532,9 @@ impl<'r> World<'r> {
         match event.kind {
             kind::BEGIN => return self.begin(op, event),
             kind::THREAD_START => {
-                if let Some(list) = u32::try_from(event.value(1)).ok() {
+                if let Ok(tid) = u32::try_from(event.value(1)) {
                     let entry = (event.time, place, event.value(0) as u32);
-                    self.tids.entry(list).or_default().push(entry);
+                    self.tids.entry(tid).or_default().push(entry);
                 }
                 return self.thread_begins(op);
             }

@@ -1,6 +1,7 @@
 //! Processes and threads: how they begin and end, wait for each other, signal
 //! and wake each other, and lock files.
 
+use protocol::record::tag;
 use recording::Event;
 use recording::event::Child;
 
@@ -279,6 +280,9 @@ impl World<'_> {
             }
         }
         if time.is_some() {
+            if let Some(process) = self.proc_mut(place) {
+                process.killed = !process.ended;
+            }
             self.process_ends(op);
         }
     }
@@ -378,7 +382,7 @@ impl World<'_> {
 
     /// A signal reached a thread.
     pub(super) fn signal(&mut self, op: Op, event: &Event<'_>) {
-        let Some(info) = event.blob(protocol::record::tag::SIGINFO) else {
+        let Some(info) = event.blob(tag::SIGINFO) else {
             return;
         };
         self.arrived(op, info.bytes, event.value(0) as u32, true);
@@ -513,8 +517,12 @@ impl World<'_> {
         if args[3] & SHARED == 0 {
             return;
         }
-        let name = match self.files.what(file) {
-            What::File(path) if args[3] & ANONYMOUS == 0 => {
+        // What backs it, where the monitor looked; or else its name.
+        let name = match (event.number_in(tag::OBJECT), self.files.what(file)) {
+            (Some(object), _) if args[3] & ANONYMOUS == 0 => {
+                Some(format!("object {object}").into_bytes())
+            }
+            (None, What::File(path)) if args[3] & ANONYMOUS == 0 => {
                 self.path_names.get(path as usize).cloned()
             }
             _ => None,
