@@ -758,6 +758,11 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
 pub fn interruption(thread: &Thread) -> Option<Place> {
     let process = thread.process();
     let Some(record) = peek(process) else {
+        let event = process.log.next_event.get();
+        if find_child(process.number.get(), event, begin::FORK).is_some() {
+            // It was killed after a fork, before that was in its log.
+            return None;
+        }
         end_of_log(thread)
     };
     let interrupts = record.kind == kind::PREEMPT
@@ -765,7 +770,12 @@ pub fn interruption(thread: &Thread) -> Option<Place> {
     if !interrupts || process.log.thread.get() != thread.number.get() {
         return None;
     }
-    Place::of_record(&record)
+    let place = Place::of_record(&record);
+    if place.is_none() && record.blob(tag::REGISTERS).is_some() {
+        // Not one that this monitor can find.
+        diverge(thread, difference::POSITION, 0, 0, 0);
+    }
+    place
 }
 
 /// Where the thread faults, if that is what the log has next for it.
@@ -1026,18 +1036,22 @@ fn is_on_path(index: u32) -> bool {
 pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) -> i64 {
     let process = thread.process();
     let number = process.number.get();
-    let record = next_for(thread);
-    let event = process.log.next_event.get();
-    compare(thread, &record, kind::CALL, row, args);
-    let result = record.result;
+    // A parent that was killed right after the fork has nothing of it in its
+    // log; its child's log knows.
+    let is_recorded = peek(process).is_some();
+    let mut result = i64::from(u32::MAX);
     // Written in the parent's memory alone, when the child has its own.
-    let mut parent_tid = [0u8; 4];
-    let blob = record.blob(2).filter(|blob| blob.bytes.len() == 4);
-    if let Some(blob) = blob {
-        parent_tid.copy_from_slice(blob.bytes);
+    let mut parent_tid = None;
+    let mut event = process.log.next_event.get();
+    if is_recorded {
+        let record = next_for(thread);
+        event = process.log.next_event.get();
+        compare(thread, &record, kind::CALL, row, args);
+        result = record.result;
+        let blob = record.blob(2);
+        parent_tid = blob.and_then(|blob| <[u8; 4]>::try_from(blob.bytes).ok());
+        consume(process);
     }
-    let writes_tid = blob.is_some();
-    consume(process);
     // Without a child's log, it was killed before it wrote any.
     let child = find_child(number, event, begin::FORK).filter(|index| {
         result > 0
@@ -1047,8 +1061,11 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
             }
     });
     let Some(index) = child else {
-        if writes_tid {
-            mem::write(args[2], &parent_tid);
+        if !is_recorded {
+            end_of_log(thread);
+        }
+        if let Some(tid) = parent_tid {
+            mem::write(args[2], &tid);
         }
         return result;
     };
