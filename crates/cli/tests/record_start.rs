@@ -119,7 +119,7 @@ fn a_pid_namespace_of_its_own() {
     assert_eq!(recorded.info()["processes"], 4);
     assert_eq!(recorded.notes(), "[]");
     // Names of processes, where ids are shown, are of the namespace.
-    let waits = recorded.ask(&["events", "--type", "wait"]);
+    let waits = recorded.ask(&["events", "--no-links", "--type", "wait"]);
     assert!(waits.contains("= 2<sh-1>"), "{waits}");
     assert!(waits.contains("= 3<sh-2>"), "{waits}");
     let outside = waits

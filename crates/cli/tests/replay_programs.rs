@@ -84,6 +84,10 @@ macro_rules! languages {
 
 programs! {
     fork_exec_wait,
+    counter_traps,
+    lock_memory,
+    memory_use,
+    odd_calls,
     vfork_fail,
     daemonize,
     thread_exit_group,
@@ -164,6 +168,8 @@ fn every_program_is_replayed() {
             let name = entry.file_name();
             Some(name.to_str()?.strip_suffix(".txt")?.to_string())
         })
+        // It has tests of its own.
+        .filter(|name| name != "ground_truth")
         .collect();
     expected.sort();
     let mut tested = [PROGRAMS, LANGUAGES].concat();

@@ -544,7 +544,9 @@ impl<'r> Debugger<'r> {
         let Some(frame) = self.top()? else {
             return self.step_instruction_back();
         };
+        // A frame is its address and its function: others were there before.
         let cfa = frame.cfa.unwrap_or(0);
+        let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
         let begins = self.look(|inspector, _, _| {
             let (_, begins) = inspector.function_name(frame.pc)?;
             let module = inspector.module_at(frame.pc)?;
@@ -559,7 +561,7 @@ impl<'r> Debugger<'r> {
         while event > first {
             event -= 1;
             self.session()?.go_to(event).map_err(explain)?;
-            let Some(start) = self.enter_frame(thread, cfa, begins, here)? else {
+            let Some(start) = self.enter_frame(thread, &frame, begins, here)? else {
                 continue;
             };
             let mut last = start.line;
@@ -572,8 +574,8 @@ impl<'r> Debugger<'r> {
                 if now >= here {
                     break;
                 }
-                let depth = self.top()?.and_then(|f| f.cfa).unwrap_or(0);
-                if self.session()?.thread() == thread && (into || depth == cfa) {
+                let same = self.top()?.is_some_and(|f| is_same(&f));
+                if self.session()?.thread() == thread && (into || same) {
                     last = Some(now);
                 }
             }
@@ -600,14 +602,16 @@ impl<'r> Debugger<'r> {
     fn enter_frame(
         &mut self,
         thread: u32,
-        cfa: u64,
+        frame: &Frame,
         begins: Option<(u64, u64)>,
         limit: Position,
     ) -> Result<Option<Entered>, Failure> {
+        let cfa = frame.cfa.unwrap_or(0);
+        let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
         self.thread = Some(thread);
         let inner = self.look(|inspector, _, stack| {
             let stack = stack?;
-            let at = stack.frames.iter().position(|f| f.cfa == Some(cfa))?;
+            let at = stack.frames.iter().position(is_same)?;
             // What the frame waits for returns to it.
             let inner = stack.frames.get(..at)?.iter().rfind(|f| f.cfa != Some(cfa));
             Some(inner.map(|f| inspector.return_place(stack, f.level)))
