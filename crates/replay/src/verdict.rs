@@ -163,6 +163,10 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
             format!("memory at {expected:#x}"),
             format!("it could not be had ({found:#x})"),
         ),
+        difference::POSITION => (
+            "a place to be interrupted at".into(),
+            "it is recorded in a form that is not known".into(),
+        ),
         difference::THREAD => (
             format!("thread {expected} to run"),
             "there is no such thread".into(),
