@@ -137,6 +137,8 @@ fn messages() -> BTreeMap<String, String> {
     sources.push(root.join("crates/recording/src/error.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));
+    sources.push(root.join("crates/causality/src/history.rs"));
+    sources.push(root.join("crates/events/src/lib.rs"));
     let mut found = BTreeMap::new();
     for path in sources {
         let text = read(&path);
