@@ -310,6 +310,11 @@ pub fn init(image_len: u64) -> ! {
     regs.rip = header.entry.load(Relaxed);
     regs.rsp = header.stack.load(Relaxed);
     thread.regs_at.set((&raw const regs) as u64);
+    // A recording may say anything; there is no way to such an address.
+    const PROGRAM_END: u64 = 0x7fff_ffff_f000;
+    if regs.rip >= PROGRAM_END || regs.rsp >= PROGRAM_END {
+        diverge(thread, difference::MEMORY, 4, regs.rip, regs.rsp);
+    }
     let record = next_for(thread);
     if record.kind != kind::BEGIN {
         diverge_call(thread, &record, 0);
