@@ -38,8 +38,9 @@ const STACK: usize = 0;
 const VECTORS: usize = 1;
 const OPERANDS: usize = 2;
 const POINTED: usize = 3;
-const BEHIND: usize = 4;
-const PARTS: usize = 5;
+const FRAMES: usize = 4;
+const BEHIND: usize = 5;
+const PARTS: usize = 6;
 
 const WITNESSES: usize = 16;
 const VECTOR_WORDS: usize = 32;
@@ -136,6 +137,8 @@ pub fn halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
 
 /// How often memory may turn out not to be there before no more is looked for.
 const FAULTS_MAX: u32 = 6;
+/// How much of the stack is looked at.
+const FRAMES_MAX: u64 = 0x8000;
 /// How much code around is looked at.
 const INSTS_MAX: usize = 96;
 const PATHS_MAX: usize = 12;
@@ -202,6 +205,7 @@ impl<'a> Look<'a> {
             VECTORS => self.vectors(),
             OPERANDS => self.operands(),
             POINTED => self.pointed(),
+            FRAMES => self.frames(),
             BEHIND => self.behind(),
             _ => 0,
         }
@@ -237,6 +241,20 @@ impl<'a> Look<'a> {
             if let Some(words) = self.read::<16>(from.wrapping_add(128 * piece)) {
                 sum = sum.rotate_left(5) ^ hash(&words);
             }
+        }
+        sum
+    }
+
+    /// The stack further up, to its end or far enough: in a recursion the last
+    /// few frames often look the same.
+    fn frames(&mut self) -> u64 {
+        let mut sum = 0u64;
+        let from = self.registers[RSP].wrapping_add(512);
+        for piece in 0..FRAMES_MAX / 512 {
+            let Some(words) = self.read::<64>(from.wrapping_add(512 * piece)) else {
+                break;
+            };
+            sum = sum.rotate_left(5) ^ hash(&words);
         }
         sum
     }
