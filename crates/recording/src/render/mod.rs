@@ -402,7 +402,10 @@ fn registers(event: &Event<'_>) -> Option<Value> {
     let values = words
         .iter()
         .map(|word| Value::Hex(u64::from_le_bytes(*word)));
-    Some(Value::Struct(NAMES.into_iter().zip(values).collect(), false))
+    Some(Value::Struct(
+        NAMES.into_iter().zip(values).collect(),
+        false,
+    ))
 }
 
 /// A clock read keeps its value instead of its arguments.
