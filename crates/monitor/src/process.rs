@@ -705,6 +705,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         set_arena_cloexec(true);
     }
     log::close(process);
+    turn::leave_image(thread);
     turn::give(thread);
     // Until the exec is done or has failed the others of this process stand
     // still (`frozen`); a parent that waits for its vfork child goes on.

@@ -44,7 +44,7 @@ pub mod kind {
     pub const PATCH: u8 = 8;
     /// The turn came from another process's log. Not an event. Values: domain,
     /// sequence number, number of the process that had it before (`u32::MAX` =
-    /// nobody).
+    /// nobody, one less: one that has exec'd since).
     pub const TURN: u8 = 9;
     /// A process, or a new image of it, begins. Values: [`super::begin`],
     /// parent's number, the parent's event, kernel's id (in the upper half the
