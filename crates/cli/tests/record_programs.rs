@@ -299,6 +299,10 @@ programs! {
         });
         assert!(r.info()["files"].as_u64().unwrap() >= 4);
     },
+    mmap_growth: |r| {
+        r.calls(&["mmap", "mremap", "madvise", "ftruncate", "truncate", "fallocate", "writev"]);
+        r.has_many(20, "accesses behind the end of a file", |e| e.delivers("SIGBUS"));
+    },
     time: |r| {
         for clock in ["CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_PROCESS_CPUTIME_ID"] {
             r.has(clock, |e| e.call() == "clock_gettime" && e.word("clock") == clock);

@@ -13,15 +13,6 @@ use harness::programs::{self, program, script};
 use harness::verified::verify;
 use harness::{Recorded, Scratch};
 
-/// Programs that do not replay yet, and why. One that does must not be here.
-const NOT_YET: &[(&str, &str)] = &[
-    (
-        "vfork_fail",
-        "a thread ran while a vfork child had the memory",
-    ),
-    ("mmap_files", "a file that is mapped and written in turn"),
-];
-
 /// Programs whose output the kernel moved from elsewhere: it is not in their
 /// memory.
 const MOVED: &[&str] = &["pipeline"];
@@ -29,16 +20,7 @@ const MOVED: &[&str] = &["pipeline"];
 fn check(name: &str, command: &[&str]) {
     let scratch = Scratch::new(name);
     let recorded = programs::record(&scratch, name, command);
-    match NOT_YET.iter().find(|(listed, _)| *listed == name) {
-        None => replay(name, &recorded),
-        Some((_, why)) => {
-            let verified = verify(&recorded.dir, &["--patience", "5"]);
-            assert_eq!(
-                verified.status, 1,
-                "{name} replays now: take it out of the list ({why})"
-            );
-        }
-    }
+    replay(name, &recorded);
 }
 
 fn replay(name: &str, recorded: &Recorded) {
@@ -119,6 +101,7 @@ programs! {
     tcp_pingpong,
     files,
     mmap_files,
+    mmap_growth,
     time,
     rdtsc,
     misc_calls,
