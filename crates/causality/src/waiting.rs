@@ -11,7 +11,7 @@ use crate::history::{Cut, History};
 use crate::index::build::{NO, decode};
 use crate::index::layout::*;
 use crate::link::{EventId, Kind};
-use crate::world::{End, LONG, WaitFor, calls};
+use crate::world::{End, LONG, SENDS, WaitFor, calls};
 
 /// A thread, by the place of its process and its number.
 pub type Waiter = (u32, u32);
@@ -233,7 +233,8 @@ impl History<'_> {
                     count as usize,
                 );
                 for channel in list.all() {
-                    ends(channel.get(), true);
+                    let (channel, sends) = (channel.get() & !SENDS, channel.get() & SENDS != 0);
+                    ends(channel, !sends);
                 }
             }
             WaitFor::Child => {

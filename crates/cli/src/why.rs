@@ -176,6 +176,7 @@ impl Effects {
             return;
         }
         let mut links = history.effects(event);
+        without_echoes(&mut links);
         if links.is_empty() {
             links = history.next_effects(event);
         }
@@ -208,6 +209,17 @@ impl Effects {
             lines.push(Line::note(format!("{below}└─ and {more} more")));
         }
     }
+}
+
+/// That a wait found something ready is not told where the same process then
+/// took it.
+fn without_echoes(links: &mut Vec<Link>) {
+    let took: HashSet<u32> = links
+        .iter()
+        .filter(|link| link.kind != Kind::Ready)
+        .map(|link| link.effect.process)
+        .collect();
+    links.retain(|link| link.kind != Kind::Ready || !took.contains(&link.effect.process));
 }
 
 /// Events that were shown before are not read again.
@@ -344,6 +356,8 @@ fn word(kind: Kind, cause: bool) -> &'static str {
         (Kind::Timer, false) => "due, set",
         (Kind::Lock, true) => "got the lock",
         (Kind::Lock, false) => "got the lock, freed",
+        (Kind::Ready, true) => "found it ready",
+        (Kind::Ready, false) => "found ready, made so",
     }
 }
 

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
 /// Bytes that have one checksum.
 pub(crate) const BLOCK: usize = 1 << 18;

@@ -40,6 +40,9 @@ pub enum WaitFor {
     Other,
 }
 
+/// In the list of channels that a wait is for one of: for room to send.
+pub(crate) const SENDS: u32 = 1 << 31;
+
 /// A call that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -62,7 +65,7 @@ impl World<'_> {
         if matches!(pending.nr, nr::EXIT | nr::EXIT_GROUP) {
             return;
         }
-        let (what, limited) = self.waits_for(pending);
+        let (what, limited) = self.waits_for(op, pending);
         self.waits.push(Wait {
             process: op.process,
             thread: op.thread,
@@ -75,7 +78,7 @@ impl World<'_> {
     }
 
     /// What a call waits for, and whether it would go on by itself.
-    fn waits_for(&mut self, pending: &Pending) -> (WaitFor, bool) {
+    fn waits_for(&mut self, op: Op, pending: &Pending) -> (WaitFor, bool) {
         let (input, output) = match pending.file {
             NONE => (None, None),
             file => self.channels_of(file),
@@ -115,33 +118,73 @@ impl World<'_> {
             nr::RT_SIGTIMEDWAIT => (WaitFor::Signal, args[2] != 0),
             nr::EPOLL_WAIT | nr::EPOLL_PWAIT => self.waits_for_any(pending, args[3] as i32 != -1),
             nr::EPOLL_PWAIT2 => self.waits_for_any(pending, args[3] != 0),
-            nr::POLL => (WaitFor::Other, args[2] as i32 >= 0),
+            nr::POLL => self.waits_for_listed(op, args[2] as i32 >= 0),
+            nr::PPOLL => self.waits_for_listed(op, args[2] != 0),
+            nr::SELECT | nr::PSELECT6 => self.waits_for_listed(op, args[4] != 0),
+            nr::MSGRCV | nr::SEMOP | nr::SEMTIMEDOP => {
+                let channel = self.ipc_of(pending);
+                let limited = pending.nr == nr::SEMTIMEDOP && args[3] != 0;
+                (channel.map_or(WaitFor::Other, WaitFor::Receive), limited)
+            }
+            nr::MSGSND => {
+                let channel = self.ipc_of(pending);
+                (channel.map_or(WaitFor::Other, WaitFor::Send), false)
+            }
+            nr::MQ_TIMEDRECEIVE => (input.map_or(WaitFor::Other, WaitFor::Receive), args[4] != 0),
+            nr::MQ_TIMEDSEND => (output.map_or(WaitFor::Other, WaitFor::Send), args[4] != 0),
             _ => (WaitFor::Other, false),
         }
+    }
+
+    fn waits_for_listed(&mut self, op: Op, limited: bool) -> (WaitFor, bool) {
+        let watched = self
+            .thread_mut(op.process, op.thread)
+            .map(|thread| std::mem::take(&mut thread.watching))
+            .unwrap_or_default();
+        self.waits_for_one_of(watched, limited)
     }
 
     fn waits_for_any(&mut self, pending: &Pending, limited: bool) -> (WaitFor, bool) {
         let What::Epoll(epoll) = self.files.what(pending.file) else {
             return (WaitFor::Other, limited);
         };
-        let watched: Vec<u32> = self
+        let watched: Vec<(u32, u32)> = self
             .epolls
             .get(epoll as usize)
-            .map(|list| list.iter().map(|entry| entry.1).collect())
+            .map(|epoll| {
+                epoll
+                    .watched()
+                    .map(|watch| (watch.file, watch.bits))
+                    .collect()
+            })
             .unwrap_or_default();
-        let from = self.polls.len() as u32;
-        for file in watched {
-            match self.channels_of(file).0 {
-                Some(channel) => self.polls.push(channel),
-                None => {
-                    // A listener, a timer, something from outside: anything
-                    // may come from there.
-                    self.polls.truncate(from as usize);
-                    return (WaitFor::Other, limited);
-                }
+        self.waits_for_one_of(watched, limited)
+    }
+
+    /// Any of these files, each in the way that its bits say.
+    fn waits_for_one_of(&mut self, watched: Vec<(u32, u32)>, limited: bool) -> (WaitFor, bool) {
+        const OUT: u32 = 0x4;
+        let from = self.polls.len();
+        for (file, bits) in watched {
+            let (input, output) = self.channels_of(file);
+            let wants_out = bits & OUT != 0;
+            let wants_in = bits & !OUT != 0;
+            let known = (!wants_in || input.is_some()) && (!wants_out || output.is_some());
+            if !known {
+                // A listener, a timer, something from outside: anything may
+                // come from there.
+                self.polls.truncate(from);
+                return (WaitFor::Other, limited);
             }
+            self.polls.extend(input.filter(|_| wants_in));
+            self.polls
+                .extend(output.filter(|_| wants_out).map(|channel| channel | SENDS));
         }
-        let count = self.polls.len() as u32 - from;
-        (WaitFor::Any { from, count }, limited)
+        let count = self.polls.len() - from;
+        let what = WaitFor::Any {
+            from: from as u32,
+            count: count as u32,
+        };
+        (what, limited)
     }
 }
