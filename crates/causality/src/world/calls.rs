@@ -227,6 +227,12 @@ pub(crate) fn is_followed(number: u64) -> bool {
     FOLLOWED.get(number as usize).copied().unwrap_or(false)
 }
 
+/// Whether a thread makes a call while it is set up, before it runs what it is
+/// there for.
+pub(crate) fn is_housekeeping(number: u64) -> bool {
+    matches!(number, MMAP | MUNMAP | PRCTL | SET_TID_ADDRESS | EXIT)
+}
+
 /// The descriptors that a call is about.
 pub(crate) fn descriptors(number: u64, args: &[u64; 6]) -> (Option<u64>, Option<u64>) {
     match number {

@@ -34,7 +34,7 @@ use calls::nr;
 use objects::*;
 use tables::{Files, Slot, Table};
 pub use waits::WaitFor;
-pub(crate) use waits::{LONG, SENDS, Wait};
+pub(crate) use waits::{LONG, SENDS, Wait, lock_number};
 
 /// A call that has begun and not returned.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +86,8 @@ struct ThreadState {
     /// Its first event, and the one at which it ended.
     born: Option<u32>,
     died: Option<u32>,
+    /// Its first call that is not about the thread itself.
+    used: Option<u32>,
 }
 
 /// How a process ended.
@@ -162,6 +164,12 @@ pub(crate) struct World<'r> {
     path_names: Vec<Vec<u8>>,
     pub locks: Vec<LockOp>,
     held: HashMap<(u32, bool, LockOwner), u32>,
+    /// Who had which lock, from which event to which, and by which owner.
+    pub lock_holds: Vec<LockHold>,
+    /// Of `lock_holds`, those that go on.
+    open_holds: HashMap<(u32, bool, LockOwner), usize>,
+    /// Locks that somebody waited for at length.
+    pub wanted_locks: HashSet<u32>,
     pub futexes: HashMap<Futex, FutexOps>,
     memories: u32,
     memory_of: HashMap<Vec<u8>, u32>,
@@ -229,6 +237,9 @@ impl<'r> World<'r> {
             path_names: Vec::new(),
             locks: Vec::new(),
             held: HashMap::new(),
+            lock_holds: Vec::new(),
+            open_holds: HashMap::new(),
+            wanted_locks: HashSet::new(),
             futexes: HashMap::new(),
             memories: 0,
             memory_of: HashMap::new(),
@@ -263,6 +274,13 @@ impl<'r> World<'r> {
         })
     }
 
+    /// The path of a file that has a number here.
+    pub fn path_of(&self, file: u32) -> &[u8] {
+        self.path_names
+            .get(file as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
     /// The place of the process with this number.
     pub fn place_of(&self, number: u32) -> Option<u32> {
         self.places.get(&number).copied()
@@ -291,13 +309,16 @@ impl<'r> World<'r> {
     }
 
     /// The threads of a process: number, first event, the one at which it
-    /// ended.
-    pub fn threads(&self, place: u32) -> impl Iterator<Item = (u32, u32, Option<u32>)> {
+    /// ended, the first call that is not about the thread itself.
+    pub fn threads(
+        &self,
+        place: u32,
+    ) -> impl Iterator<Item = (u32, u32, Option<u32>, Option<u32>)> {
         let threads = self.proc(place).map_or(&[][..], |p| p.threads.as_slice());
         threads
             .iter()
             .zip(0u32..)
-            .filter_map(|(thread, number)| Some((number, thread.born?, thread.died)))
+            .filter_map(|(thread, number)| Some((number, thread.born?, thread.died, thread.used)))
     }
 
     /// Whether a process is known to have ended, and by its own doing.
@@ -559,6 +580,10 @@ impl<'r> World<'r> {
         }
         if let Some(thread) = self.thread_mut(place, event.thread) {
             thread.born.get_or_insert(number);
+            let begins = matches!(event.phase, Phase::Start | Phase::Call);
+            if begins && !calls::is_housekeeping(event.nr) {
+                thread.used.get_or_insert(number);
+            }
         }
         let mut op = Op {
             process: place,
@@ -601,7 +626,9 @@ impl<'r> World<'r> {
                         last: number,
                         nr: event.nr as u32,
                     });
-                    self.note_wait(op, &pending, Some(number));
+                    // Who stopped it may want to know what it waited for.
+                    let interrupted = matches!(event.result, Some(-516..=-512 | -4));
+                    self.note_wait(op, &pending, Some(number), interrupted);
                 }
                 self.done(op, event, pending);
             }

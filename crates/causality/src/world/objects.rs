@@ -345,6 +345,16 @@ pub(crate) struct LockOp {
     pub range: (u64, u64),
 }
 
+/// A process had a lock on a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockHold {
+    /// See [`super::lock_number`].
+    pub lock: u32,
+    pub process: u32,
+    pub from: u32,
+    pub to: u32,
+}
+
 /// Where threads wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Futex {

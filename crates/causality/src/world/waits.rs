@@ -19,11 +19,15 @@ pub enum WaitFor {
     Connection,
     /// The other side of a connection.
     Accept,
-    /// The end of a child.
-    Child,
+    /// The end of a child: of this process (its place), or of any.
+    Child(Option<u32>),
     /// A wake at this address.
     Wake(u64),
-    /// A lock on a file (its number).
+    /// The end of a thread of the same process.
+    Thread(u32),
+    /// A lock on a file (see [`History::lock_name`]).
+    ///
+    /// [`History::lock_name`]: crate::History::lock_name
     Lock(u32),
     /// Time to pass.
     Time,
@@ -43,6 +47,11 @@ pub enum WaitFor {
 /// In the list of channels that a wait is for one of: for room to send.
 pub(crate) const SENDS: u32 = 1 << 31;
 
+/// A file's locks of one of the two kinds that do not see each other.
+pub(crate) fn lock_number(file: u32, bsd: bool) -> u32 {
+    file << 1 | u32::from(bsd)
+}
+
 /// A call that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -58,8 +67,15 @@ pub(crate) struct Wait {
 }
 
 impl World<'_> {
-    pub(super) fn note_wait(&mut self, op: Op, pending: &Pending, last: Option<u32>) {
-        if last.is_some_and(|last| last - pending.first.min(last) <= LONG) {
+    pub(super) fn note_wait(
+        &mut self,
+        op: Op,
+        pending: &Pending,
+        last: Option<u32>,
+        interrupted: bool,
+    ) {
+        let short = last.is_some_and(|last| last - pending.first.min(last) <= LONG);
+        if short && !interrupted {
             return;
         }
         if matches!(pending.nr, nr::EXIT | nr::EXIT_GROUP) {
@@ -107,10 +123,26 @@ impl World<'_> {
             | nr::SENDFILE => (output.map_or(WaitFor::Other, WaitFor::Send), false),
             nr::ACCEPT | nr::ACCEPT4 => (WaitFor::Connection, false),
             nr::CONNECT => (WaitFor::Accept, false),
-            nr::WAIT4 | nr::WAITID => (WaitFor::Child, false),
-            nr::FUTEX => (WaitFor::Wake(args[0]), args[3] != 0),
+            nr::WAIT4 | nr::WAITID => (WaitFor::Child(self.awaited_child(pending)), false),
+            nr::FUTEX => {
+                // The kernel clears this word when the thread ends.
+                let process = self.proc(op.process);
+                let threads = process.map_or(&[][..], |process| process.threads.as_slice());
+                let joined = threads.iter().position(|thread| {
+                    thread.clear_tid == args[0] && args[0] != 0 && thread.died.is_none()
+                });
+                let what = match joined.map(|thread| thread as u32) {
+                    Some(thread) if thread != op.thread => WaitFor::Thread(thread),
+                    _ => WaitFor::Wake(args[0]),
+                };
+                (what, args[3] != 0)
+            }
             nr::FLOCK | nr::FCNTL => match self.files.what(pending.file) {
-                What::File(file) => (WaitFor::Lock(file), false),
+                What::File(file) => {
+                    let lock = lock_number(file, pending.nr == nr::FLOCK);
+                    self.wanted_locks.insert(lock);
+                    (WaitFor::Lock(lock), false)
+                }
                 _ => (WaitFor::Other, false),
             },
             nr::NANOSLEEP | nr::CLOCK_NANOSLEEP => (WaitFor::Time, true),
@@ -134,6 +166,23 @@ impl World<'_> {
             nr::MQ_TIMEDSEND => (output.map_or(WaitFor::Other, WaitFor::Send), args[4] != 0),
             _ => (WaitFor::Other, false),
         }
+    }
+
+    /// The child that a wait is for, if it is for one.
+    fn awaited_child(&self, pending: &Pending) -> Option<u32> {
+        const P_PID: u64 = 1;
+        const P_PIDFD: u64 = 3;
+        let pid = match (pending.nr, pending.args[0]) {
+            (nr::WAIT4, pid) => pid as i32,
+            (_, P_PID) => pending.args[1] as i32,
+            (_, P_PIDFD) => match self.files.what(pending.file) {
+                What::Process(place) => return Some(place),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0)?;
+        self.process_with(pid, pending.lo)
     }
 
     fn waits_for_listed(&mut self, op: Op, limited: bool) -> (WaitFor, bool) {

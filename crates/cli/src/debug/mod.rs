@@ -4,6 +4,8 @@ mod commands;
 mod debugger;
 mod stopped;
 
+pub use stopped::Stopped;
+
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
