@@ -145,6 +145,17 @@ fn ask(dir: &Path) {
     println!("; {} MiB at most", peak());
 }
 
+/// The descriptor that each waits for all others with.
+const EPOLL: u64 = 1000;
+
+/// A descriptor that is to be watched, or is ready.
+fn watched(fd: u64) -> [u8; 12] {
+    let mut event = [0u8; 12];
+    event[0] = 1;
+    event[4..].copy_from_slice(&fd.to_le_bytes());
+    event
+}
+
 struct Random(u64);
 
 impl Random {
@@ -187,6 +198,7 @@ fn make(dir: &Path, events: u64) {
         log.call(41, &[2, 1, 0], 3, &[]);
         log.call(49, &[3, 0x6000, 16], 0, &[(1, &inet(port(i)))]);
         log.call(50, &[3, 128], 0, &[]);
+        log.call(291, &[0], EPOLL as i64, &[]);
     }
     // Descriptor of each end of each connection.
     let mut out = vec![Vec::new(); PROCESSES];
@@ -216,6 +228,10 @@ fn make(dir: &Path, events: u64) {
             );
             for (own, fd, peer) in [(i, fd, accepted), (other, accepted, fd)] {
                 let far = if own == i { other } else { i };
+                now += 10;
+                logs[own]
+                    .at(now)
+                    .call(233, &[EPOLL, 1, fd, 0x6000], 0, &[(3, &watched(fd))]);
                 out[own].push(queues.len());
                 queues.push(std::collections::VecDeque::new());
                 ends.push((own, fd, far, peer));
@@ -251,14 +267,11 @@ fn make(dir: &Path, events: u64) {
                 continue;
             };
             let (_, _, far, fd) = ends[channel];
-            let mut ready = [0u8; 12];
-            ready[0] = 1;
-            ready[4] = fd as u8;
             let log = logs[far].at(now);
-            log.start(232, &[5, 0x7f12_3450_0000, 10128, 100], &[]);
+            log.start(232, &[EPOLL, 0x7f12_3450_0000, 10128, 100], &[]);
             now += 20;
             let log = logs[far].at(now);
-            log.end(232, 1, &[(1, &ready)]);
+            log.end(232, 1, &[(1, &watched(fd))]);
             log.start(45, &[fd, 0x7f00_0000, 16384, 0, 0, 0], &[]);
             now += 10;
             logs[far]

@@ -1,7 +1,7 @@
 //! What the commands about causes share: opening the index, finding the event
 //! that is meant, and showing events in a few words.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,18 +13,49 @@ use recording::render::{Limits, Renderer};
 use recording::{Event, Phase, Recording, Timeline};
 
 use crate::failure::Failure;
+use crate::source;
 
 /// The causes in a recording. Tells how far it is, on a terminal, where that
 /// takes long.
 pub fn open(recording: &Recording) -> Result<History<'_>, Failure> {
     let history = with_progress(|progress| History::open(recording, progress))?;
-    let names = history.thread_names();
-    recording.learn_thread_names(
-        names.into_iter().filter_map(|(place, thread, name)| {
-            Some((history.process(place)?.number, thread, name))
-        }),
-    );
+    recording.keep_catalog();
+    let own = history.thread_names();
+    let own: Vec<(u32, u32, String)> = own
+        .into_iter()
+        .filter_map(|(place, thread, name)| Some((history.process(place)?.number, thread, name)))
+        .collect();
+    let functions = source::thread_functions(&history);
+    let taken: HashSet<(u32, String)> = own
+        .iter()
+        .map(|(process, _, name)| (*process, name.clone()))
+        .collect();
+    let named = numbered(functions, &taken);
+    recording.learn_thread_names(own.into_iter().chain(named));
     Ok(history)
+}
+
+/// Names after the functions that threads run, numbered: `worker-3` is the
+/// fourth of its process that runs `worker`.
+fn numbered(
+    functions: BTreeMap<(u32, u32), String>,
+    taken: &HashSet<(u32, String)>,
+) -> Vec<(u32, u32, String)> {
+    let mut counts: HashMap<(u32, String), u32> = HashMap::new();
+    let mut names = Vec::new();
+    for ((process, thread), function) in functions {
+        // The first thread is main-0.
+        let first = u32::from(function == "main");
+        let count = counts.entry((process, function.clone())).or_insert(first);
+        let mut name = format!("{function}-{count}");
+        while taken.contains(&(process, name.clone())) {
+            *count += 1;
+            name = format!("{function}-{count}");
+        }
+        *count += 1;
+        names.push((process, thread, name));
+    }
+    names
 }
 
 /// Runs something that tells how many events it has read.
@@ -105,11 +136,12 @@ pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
         })?;
         let place = history.place(process);
         let (first, last) = history.span(place);
-        if !(first..=last).contains(&number) || recording.life(process).events == 0 {
+        let empty = history.thread_count(place) == 0;
+        if empty || !(first..=last).contains(&number) {
             let failure = Failure::new(format!("{} has no event {number}", process.name));
-            return Err(match recording.life(process).events {
-                0 => failure.hint("it has no events at all"),
-                _ => failure.hint(format!("its events are {first} to {last}")),
+            return Err(match empty {
+                true => failure.hint("it has no events at all"),
+                false => failure.hint(format!("its events are {first} to {last}")),
             });
         }
         return Ok(EventId::new(place, number));
@@ -216,6 +248,10 @@ pub struct Shown {
     pub thread: String,
     pub time_ns: u64,
     pub kind: &'static str,
+    /// Name of the call, or of what else it is.
+    pub call: String,
+    /// Which part of a call it is.
+    pub phase: Phase,
     /// The call and what it carried.
     pub text: String,
     /// What it carried, alone.
@@ -234,6 +270,8 @@ pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
         thread: String::new(),
         time_ns: 0,
         kind: "",
+        call: String::new(),
+        phase: Phase::None,
         text: String::new(),
         data: None,
     })
@@ -255,6 +293,8 @@ pub fn show_all(
             thread: recording.thread_name(event.process, event.thread),
             time_ns: recording.clock().since_start_ns(event.time),
             kind: event.type_().name(),
+            call: event.name(),
+            phase: event.phase,
             text: words(recording, event, data.as_deref()),
             data,
         };
