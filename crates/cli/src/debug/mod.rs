@@ -2,7 +2,7 @@
 
 mod commands;
 mod debugger;
-mod stopped;
+pub mod stopped;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
