@@ -171,7 +171,7 @@ pub fn has_arrived(thread: &Thread, regs: &mut Regs) -> bool {
             stretch.at_place(&mut cache, thread, regs)
         }
         Exit::Stepped { target } => stretch.between_rounds(&mut cache, thread, regs, target),
-        Exit::Open { target, .. } | Exit::Counted { target } => {
+        Exit::Open { target, .. } | Exit::Counted { target } | Exit::Changed { target } => {
             stretch.go_on(&mut cache, regs, exit, target);
             false
         }
@@ -250,6 +250,7 @@ impl Stretch {
                 conditions: &self.conditions[..used],
             }),
             count: false,
+            watch: false,
         };
         let mut source = Code {
             pages: &mut self.pages,

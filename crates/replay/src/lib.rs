@@ -17,9 +17,9 @@ mod verdict;
 mod watch;
 
 pub use interrupt::Interrupts;
-pub use player::{Inside, ThreadState};
+pub use player::{Inside, ThreadState, Watch};
 pub use run::{Course, Settings, check, verify};
-pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Position, Region, Session};
+pub use session::{Arrival, Back, Budget, CheckpointId, CheckpointInfo, Position, Region, Session};
 pub use verdict::{Difference, Ending, Outcome, Verdict};
 
 /// Why nothing could be replayed.
@@ -65,6 +65,8 @@ pub enum Error {
     NotAtAnEvent,
     #[error("the replaying process {pid} gets nowhere: it came to no further event")]
     Stuck { pid: i32 },
+    #[error("more memory is watched than can be: {0} pieces of up to eight bytes")]
+    TooMuchWatched(usize),
     #[error("there is no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
     #[error(transparent)]

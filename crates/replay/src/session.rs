@@ -24,7 +24,7 @@ use recording::process::Began;
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{self, Shared, image_start};
-use crate::player::{Inside, Motion, Player, Stop, ThreadState};
+use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
@@ -122,12 +122,52 @@ pub enum Arrival {
     Breakpoint,
     /// What was to be stepped over has been executed.
     Stepped,
+    /// Behind the instruction, or the event, that changed watched memory: the
+    /// place of the [`Watch`] in the list that was given.
+    Watch(usize),
     /// Its log ends before.
     End,
     /// Somebody asked for it to stop (see [`Session::interrupter`]).
     Interrupted,
     /// It came to something else than the recording.
     Diverged(Difference),
+}
+
+/// Where going back led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// Before the instruction at a breakpoint.
+    Breakpoint,
+    /// Before what changed watched memory: the place of the [`Watch`] in the
+    /// list that was given.
+    Watch(usize),
+    /// Nowhere: there is nothing of the kind before, and it stands where it
+    /// stood.
+    Beginning,
+    /// Nowhere: somebody asked for it to stop.
+    Interrupted,
+}
+
+/// The last stop on a way.
+enum Last {
+    At(Position, Arrival),
+    Nowhere,
+    Interrupted,
+}
+
+/// Says which watch it was, not which piece of it.
+fn named(arrival: Arrival, watches: &[Watch]) -> Arrival {
+    let Arrival::Watch(mut piece) = arrival else {
+        return arrival;
+    };
+    for (number, watch) in watches.iter().enumerate() {
+        let count = watch.pieces().count();
+        if piece < count {
+            return Arrival::Watch(number);
+        }
+        piece -= count;
+    }
+    arrival
 }
 
 /// A piece of a process's memory.
@@ -308,30 +348,83 @@ impl<'r> Session<'r> {
 
     /// Runs on until it comes to one of the addresses, or to `limit`.
     pub fn run(&mut self, breakpoints: &[u64], limit: Position) -> Result<Arrival, Error> {
-        let motion = Motion {
+        self.run_watching(breakpoints, &[], limit)
+    }
+
+    /// The same; it also stops when one of the pieces of memory no longer
+    /// holds what it holds now: behind the instruction that changed it, or
+    /// behind the event that did, whichever thread that was.
+    pub fn run_watching(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Arrival, Error> {
+        let motion = self.motion(breakpoints, watches, limit)?;
+        let arrival = self.advance(&motion, limit)?;
+        Ok(named(arrival, watches))
+    }
+
+    fn motion(
+        &self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Motion, Error> {
+        let watches = self.pieces(watches);
+        if watches.len() > protocol::replay::WATCHES {
+            return Err(Error::TooMuchWatched(watches.len()));
+        }
+        Ok(Motion {
             breakpoints: breakpoints.to_vec(),
             goal: match limit {
                 Position::Inside(goal) => Some(goal),
                 Position::Event(_) => None,
             },
-            step: None,
+            watches,
+            ..Motion::default()
+        })
+    }
+
+    /// Pieces of memory, and what each holds.
+    fn pieces(&self, watches: &[Watch]) -> Vec<(Watch, Option<u64>)> {
+        let held = |piece: Watch| {
+            let mut bytes = [0; 8];
+            let length = usize::from(piece.length);
+            let got = bytes
+                .get_mut(..length)
+                .map(|out| self.read(piece.address, out));
+            (got == Some(length)).then(|| u64::from_le_bytes(bytes))
         };
-        self.advance(&motion, limit)
+        let pieces = watches.iter().flat_map(|watch| watch.pieces());
+        pieces.map(|piece| (piece, held(piece))).collect()
     }
 
     /// Executes one instruction, or as many as begin in `range`. An event may
     /// be part of it.
     pub fn step(&mut self, range: std::ops::Range<u64>) -> Result<Arrival, Error> {
+        self.step_watching(range, &[])
+    }
+
+    /// The same; it stops earlier if watched memory changes.
+    pub fn step_watching(
+        &mut self,
+        range: std::ops::Range<u64>,
+        watches: &[Watch],
+    ) -> Result<Arrival, Error> {
+        let end = Position::Event(u64::MAX);
         let motion = Motion {
             step: Some(range),
-            ..Motion::default()
+            ..self.motion(&[], watches, end)?
         };
-        self.advance(&motion, Position::Event(u64::MAX))
+        let arrival = self.advance(&motion, end)?;
+        Ok(named(arrival, watches))
     }
 
     fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
         let (budget, interrupt) = (self.budget, Arc::clone(&self.interrupt));
         interrupt.store(false, Relaxed);
+        let mut motion = motion.clone();
         loop {
             let next_id = &mut self.next_id;
             let Some(track) = self.tracks.get_mut(&self.at) else {
@@ -339,13 +432,14 @@ impl<'r> Session<'r> {
                     process: self.process,
                 });
             };
-            let arrival = track.advance(motion, limit, budget, &interrupt, next_id)?;
+            let arrival = track.advance(&motion, limit, budget, &interrupt, next_id)?;
             // An exec leads to the next image.
             let more = self.at + 1 < self.streams.len();
             let event = track.event();
             if arrival != Arrival::End || !more || event >= limit.event() {
                 return Ok(arrival);
             }
+            motion.skip = motion.skip.saturating_sub(self.hits());
             self.track(self.at + 1)?;
             self.at += 1;
             let (budget, next_id) = (self.budget, &mut self.next_id);
@@ -356,7 +450,17 @@ impl<'r> Session<'r> {
             if motion.step.is_some() {
                 return Ok(Arrival::Stepped);
             }
+            // Nothing of the memory is left: what is there now is not a change.
+            for (_, value) in &mut motion.watches {
+                *value = None;
+            }
         }
+    }
+
+    /// How many stops the last motion came to, those that were passed too.
+    fn hits(&self) -> u64 {
+        self.here()
+            .map_or(0, |track| track.current.hits(&track.file))
     }
 
     /// Goes back to the last place before here at which the process came to
@@ -367,6 +471,21 @@ impl<'r> Session<'r> {
         breakpoints: &[u64],
         mut wanted: impl FnMut(&Session<'r>) -> bool,
     ) -> Result<bool, Error> {
+        let back = self.run_back_watching(breakpoints, &[], Some(&mut wanted))?;
+        Ok(back == Back::Breakpoint)
+    }
+
+    /// Goes back to the last place before here at which the process came to
+    /// one of the addresses, or did something that changed one of the pieces
+    /// of memory: it then stands before that instruction or event, and the
+    /// memory holds what it held before. If `wanted` is given, it is asked at
+    /// each such place (behind the change, for memory), which takes longer.
+    pub fn run_back_watching(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        mut wanted: Option<&mut dyn FnMut(&Session<'r>) -> bool>,
+    ) -> Result<Back, Error> {
         let here = self.position();
         let mut limit = here;
         loop {
@@ -380,31 +499,121 @@ impl<'r> Session<'r> {
             let from = before.unwrap_or(self.first_event());
             self.go_to(from)?;
             let start = self.position();
-            let mut last = None;
-            while self.position() < limit {
-                match self.run(breakpoints, limit)? {
-                    Arrival::Breakpoint if self.position() < limit => {
-                        if wanted(self) {
-                            last = Some(self.position());
-                        }
-                    }
-                    Arrival::Interrupted => {
-                        self.go_to_position(here)?;
-                        return Ok(false);
-                    }
-                    _ => break,
+            let last = match &mut wanted {
+                Some(wanted) => self.last_wanted(breakpoints, watches, limit, *wanted)?,
+                None => self.last_of_all(breakpoints, watches, from, limit)?,
+            };
+            match last {
+                Last::At(found, Arrival::Watch(number)) => {
+                    self.before_change(found, watches.get(number))?;
+                    return Ok(Back::Watch(number));
                 }
-            }
-            if let Some(found) = last {
-                self.go_to_position(found)?;
-                return Ok(true);
+                Last::At(found, _) => {
+                    self.go_to_position(found)?;
+                    return Ok(Back::Breakpoint);
+                }
+                Last::Interrupted => {
+                    self.go_to_position(here)?;
+                    return Ok(Back::Interrupted);
+                }
+                Last::Nowhere => {}
             }
             if from <= self.first_event() || start >= limit {
                 self.go_to_position(here)?;
-                return Ok(false);
+                return Ok(Back::Beginning);
             }
             limit = start;
         }
+    }
+
+    /// From here to `limit`: the last stop that is wanted.
+    fn last_wanted(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+        wanted: &mut dyn FnMut(&Session<'r>) -> bool,
+    ) -> Result<Last, Error> {
+        let mut last = Last::Nowhere;
+        while self.position() < limit {
+            let arrival = self.run_watching(breakpoints, watches, limit)?;
+            let now = self.position();
+            match arrival {
+                Arrival::Breakpoint if now < limit => {}
+                Arrival::Watch(_) if now <= limit => {}
+                Arrival::Interrupted => return Ok(Last::Interrupted),
+                _ => {
+                    if let Some(number) = self.changed_unseen(watches)
+                        && wanted(self)
+                    {
+                        last = Last::At(now, Arrival::Watch(number));
+                    }
+                    break;
+                }
+            }
+            if wanted(self) {
+                last = Last::At(now, arrival);
+            }
+        }
+        Ok(last)
+    }
+
+    /// The same if all are: they are counted on the way, and the last one is
+    /// gone to.
+    fn last_of_all(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        from: u64,
+        limit: Position,
+    ) -> Result<Last, Error> {
+        let mut motion = self.motion(breakpoints, watches, limit)?;
+        motion.skip = u64::MAX;
+        if self.advance(&motion, limit)? == Arrival::Interrupted {
+            return Ok(Last::Interrupted);
+        }
+        if let Some(number) = self.changed_unseen(watches) {
+            return Ok(Last::At(self.position(), Arrival::Watch(number)));
+        }
+        let Some(skip) = self.hits().checked_sub(1) else {
+            return Ok(Last::Nowhere);
+        };
+        self.go_to(from)?;
+        let mut motion = self.motion(breakpoints, watches, limit)?;
+        motion.skip = skip;
+        let arrival = self.advance(&motion, limit)?;
+        if arrival == Arrival::Interrupted {
+            return Ok(Last::Interrupted);
+        }
+        Ok(match named(arrival, watches) {
+            found @ (Arrival::Breakpoint | Arrival::Watch(_)) => Last::At(self.position(), found),
+            _ => Last::Nowhere,
+        })
+    }
+
+    /// After a motion: which of the pieces of memory has changed and no thread
+    /// has gone on since, which is where changes are seen.
+    fn changed_unseen(&self, watches: &[Watch]) -> Option<usize> {
+        let track = self.here()?;
+        let known = track.current.watched(&track.file);
+        let now = self.pieces(watches);
+        let piece = now
+            .iter()
+            .zip(&known)
+            .position(|((_, now), then)| now.is_some() && then.is_some() && now != then)?;
+        match named(Arrival::Watch(piece), watches) {
+            Arrival::Watch(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Goes to before what changed a piece of memory, which shows at `found`.
+    fn before_change(&mut self, found: Position, watch: Option<&Watch>) -> Result<(), Error> {
+        self.go_to_position(found)?;
+        let watches: Vec<Watch> = watch.copied().into_iter().collect();
+        let changed = self.pieces(&watches);
+        while self.step_back()? && self.pieces(&watches) == changed {}
+        Ok(())
     }
 
     /// Goes back by one instruction. False: this is the beginning.
@@ -701,7 +910,9 @@ impl Track {
     fn position(&self) -> Position {
         let inside = self.current.inside(&self.file);
         match self.current.stop(&self.file) {
-            Stop::Breakpoint | Stop::Goal | Stop::Stepped => Position::Inside(inside),
+            Stop::Breakpoint | Stop::Goal | Stop::Stepped | Stop::Watch(_) => {
+                Position::Inside(inside)
+            }
             Stop::Event | Stop::End | Stop::Diverged => Position::Event(inside.event),
         }
     }
@@ -819,6 +1030,7 @@ impl Track {
         interrupt: &AtomicBool,
         next_id: &mut u32,
     ) -> Result<Arrival, Error> {
+        self.current.set_motion(&self.file, motion);
         loop {
             match self.current.stop(&self.file) {
                 Stop::End => return Ok(Arrival::End),
@@ -828,7 +1040,6 @@ impl Track {
                 _ => {}
             }
             let begun = Instant::now();
-            self.current.set_motion(&self.file, motion);
             self.current.run(&self.file, limit.event())?;
             let mut next = begun + STRIDE;
             let mut headway = Headway::new(self.next_event());
@@ -846,6 +1057,7 @@ impl Track {
                 Stop::Breakpoint => return Ok(Arrival::Breakpoint),
                 Stop::Goal => return Ok(Arrival::There),
                 Stop::Stepped => return Ok(Arrival::Stepped),
+                Stop::Watch(piece) => return Ok(Arrival::Watch(piece)),
                 Stop::Event if self.event() < limit.event() && !interrupt.load(Relaxed) => {
                     self.leave_copy(false, next_id)?;
                     self.thin(budget);

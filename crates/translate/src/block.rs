@@ -2,8 +2,8 @@
 //! are not taken, to the first instruction that never leads to the next.
 
 use crate::cache::{
-    BLOCK_ROOM, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX, SPILL,
-    TARGET, VECTOR, kind, write_exit, write_exit_through,
+    BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX,
+    SPILL, TARGET, VECTOR, kind, write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
 use crate::writer::{RAX, RCX, Writer};
@@ -52,6 +52,9 @@ pub struct Options<'a> {
     /// ([`Cache::set_count`]): every jump, conditional if it is taken, every
     /// call and every return.
     pub count: bool,
+    /// Whether memory is watched ([`Cache::set_watches`]): each instruction
+    /// that may write is followed by a look at it.
+    pub watch: bool,
 }
 
 const INSTS_MAX: usize = 96;
@@ -59,7 +62,7 @@ const EDGES_MAX: usize = INSTS_MAX;
 
 // What one instruction, one edge and the goal take at most.
 const INST_ROOM: usize = 96;
-const EDGE_ROOM: usize = 128;
+const EDGE_ROOM: usize = 160;
 const CONDITION_ROOM: usize = 64;
 const _: () = assert!(
     INSTS_MAX * INST_ROOM
@@ -76,6 +79,16 @@ struct Edge {
     target: u64,
     /// Whether it counts as a control transfer that was taken.
     taken: bool,
+    /// Whether something was written just before: a call.
+    writes: bool,
+}
+
+/// How the instructions of a block are written.
+#[derive(Clone, Copy)]
+struct How {
+    count: bool,
+    /// Where watched memory is looked at, if any is.
+    check: Option<usize>,
 }
 
 impl Cache<'_> {
@@ -102,7 +115,9 @@ impl Cache<'_> {
         let (target, site) = match exit {
             Exit::Goal { resume } => return Some(resume),
             Exit::Open { target, site } => (target, site),
-            Exit::Counted { target } | Exit::Stepped { target } => (target, None),
+            Exit::Counted { target } | Exit::Stepped { target } | Exit::Changed { target } => {
+                (target, None)
+            }
         };
         let offset = self.block(target, source, options)?;
         match site {
@@ -145,11 +160,16 @@ impl Cache<'_> {
         inst(bytes.get(..len)?, address)?;
 
         let start = self.begin_block(address);
+        let how = How {
+            count: options.count,
+            check: options.watch.then(|| self.check()),
+        };
         let mut edges = Edges {
             list: [Edge {
                 site: 0,
                 target: 0,
                 taken: false,
+                writes: false,
             }; EDGES_MAX],
             used: 0,
         };
@@ -168,7 +188,7 @@ impl Cache<'_> {
                 write_goal(&mut w, &goal);
             }
             let next = at.wrapping_add(found.len as u64);
-            falls_through = write(&mut w, code, &found, next, options, &mut edges);
+            falls_through = write(&mut w, code, &found, next, how, &mut edges);
             end = w.at;
             at = next;
             if !falls_through {
@@ -177,13 +197,13 @@ impl Cache<'_> {
         }
         if falls_through {
             let site = self.writer(end).jump_later(&[0xe9]);
-            edges.add(site, at, false);
+            edges.add(site, at, false, false);
             end = end.wrapping_add(5);
         }
         for edge in edges.list.iter().take(edges.used) {
             let known = self.find(edge.target);
             let mut w = self.writer(end);
-            write_edge(&mut w, edge, known, options.count);
+            write_edge(&mut w, edge, known, how);
             end = w.at;
         }
         let mut w = self.writer(end);
@@ -200,12 +220,13 @@ struct Edges {
 }
 
 impl Edges {
-    fn add(&mut self, site: usize, target: u64, taken: bool) {
+    fn add(&mut self, site: usize, target: u64, taken: bool, writes: bool) {
         if let Some(place) = self.list.get_mut(self.used) {
             *place = Edge {
                 site,
                 target,
                 taken,
+                writes,
             };
             self.used = self.used.wrapping_add(1);
         }
@@ -218,14 +239,20 @@ fn write(
     code: &[u8],
     inst: &Inst,
     next: u64,
-    options: &Options<'_>,
+    how: How,
     edges: &mut Edges,
 ) -> bool {
     match inst.flow {
-        Flow::Next => copy(w, code, inst),
+        Flow::Next => {
+            copy(w, code, inst);
+            if let Some(check) = how.check.filter(|_| inst.may_write(code)) {
+                w.store(SAVED_RCX, RCX);
+                write_look(w, next, check);
+            }
+        }
         Flow::Branch(condition, target) => {
             let site = w.jump_later(&[0x0f, 0x80 | condition]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Loop(op, target) => {
             if inst.address_size {
@@ -233,27 +260,27 @@ fn write(
             }
             w.bytes(&[op, 0x02, 0xeb, 0x05]);
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Jump(target) => {
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Call(target) => {
             push(w, next);
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, true);
         }
         Flow::JumpThrough => {
             w.store(SAVED_RCX, RCX);
             load_target(w, code, inst);
-            go_through(w, options);
+            go_through(w, how, false);
         }
         Flow::CallThrough => {
             w.store(SAVED_RCX, RCX);
             load_target(w, code, inst);
             push(w, next);
-            go_through(w, options);
+            go_through(w, how, true);
         }
         Flow::Return(more) => {
             w.store(SAVED_RCX, RCX);
@@ -262,7 +289,7 @@ fn write(
                 w.bytes(&[0x48, 0x8d, 0xa4, 0x24]); // lea rsp, [rsp + more]
                 w.u32(u32::from(more));
             }
-            go_through(w, options);
+            go_through(w, how, false);
         }
     }
     matches!(inst.flow, Flow::Next | Flow::Branch(..) | Flow::Loop(..))
@@ -300,19 +327,35 @@ fn load_target(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
     w.bytes(code.get(modrm.wrapping_add(1)..inst.len).unwrap_or(&[]));
 }
 
-/// Goes to the program's address in rcx.
-fn go_through(w: &mut Writer<'_>, options: &Options<'_>) {
-    if options.count {
-        w.store(TARGET, RCX);
-        let last = count(w);
-        w.load(RCX, TARGET);
+/// Goes to the program's address in rcx. `writes`: memory was written for it.
+fn go_through(w: &mut Writer<'_>, how: How, writes: bool) {
+    if !how.count && how.check.is_none() {
         w.jump(Cache::LOOKUP);
+        return;
+    }
+    w.store(TARGET, RCX);
+    let last = how.count.then(|| count(w));
+    if let Some(check) = how.check.filter(|_| writes) {
+        write_look(w, 0, check);
+    }
+    w.load(RCX, TARGET);
+    w.jump(Cache::LOOKUP);
+    if let Some(last) = last {
         w.settle_short(last);
         w.load(RCX, SAVED_RCX);
         write_exit_through(w, COUNTED_THROUGH);
-    } else {
-        w.jump(Cache::LOOKUP);
     }
+}
+
+/// Has watched memory looked at before it goes on at `next`; the program's rcx
+/// is in its slot and comes back from there.
+fn write_look(w: &mut Writer<'_>, next: u64, check: usize) {
+    // Past the store and the jump.
+    let data = w.at.wrapping_add(7 + 7 + 5);
+    w.address_of(RCX, data);
+    w.store(CHECKED, RCX);
+    w.jump(check);
+    w.u64(next);
 }
 
 /// Counts a control transfer: a jump to settle for the last one. Changes rcx.
@@ -323,17 +366,24 @@ fn count(w: &mut Writer<'_>) -> usize {
     w.jump_if_rcx_is_zero()
 }
 
-fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, counts: bool) {
+fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, how: How) {
     let mut site = edge.site;
-    if counts && edge.taken {
+    let counts = how.count && edge.taken;
+    let check = how.check.filter(|_| edge.writes);
+    if counts || check.is_some() {
         w.settle(site, w.at);
         w.store(SAVED_RCX, RCX);
-        let last = count(w);
-        w.load(RCX, SAVED_RCX);
+        let last = counts.then(|| count(w));
+        match check {
+            Some(check) => write_look(w, edge.target, check),
+            None => w.load(RCX, SAVED_RCX),
+        }
         site = w.jump_later(&[0xe9]);
-        w.settle_short(last);
-        w.load(RCX, SAVED_RCX);
-        write_exit(w, edge.target, 0, kind::COUNTED);
+        if let Some(last) = last {
+            w.settle_short(last);
+            w.load(RCX, SAVED_RCX);
+            write_exit(w, edge.target, 0, kind::COUNTED);
+        }
     }
     match known {
         Some(offset) => w.settle(site, offset),

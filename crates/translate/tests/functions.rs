@@ -9,6 +9,7 @@ use translate::Options;
 const PLAIN: Options<'static> = Options {
     goal: None,
     count: false,
+    watch: false,
 };
 
 /// Runs a function with arguments both ways and compares everything that must

@@ -254,7 +254,7 @@ impl<'r> Debugger<'r> {
     fn arrived(&mut self, arrival: Arrival) -> Why {
         match arrival {
             Arrival::There => Why::Event,
-            Arrival::Breakpoint | Arrival::Stepped => Why::Step,
+            Arrival::Breakpoint | Arrival::Stepped | Arrival::Watch(_) => Why::Step,
             Arrival::End => Why::End,
             Arrival::Interrupted => Why::Interrupted,
             Arrival::Diverged(difference) => Why::Diverged(format!(
