@@ -20,6 +20,7 @@
 //! debugged is behind the trait [`Target`].
 
 pub mod command;
+pub mod condition;
 pub mod files;
 pub mod hex;
 pub mod packet;

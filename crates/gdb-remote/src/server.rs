@@ -315,7 +315,7 @@ impl<W: Write> Server<'_, W> {
             } => self.transfer(&object, &annex, offset, length),
             Command::File(request) => Reply::Bytes(self.files.answer(request, self.target, ROOM)),
             Command::Monitor(line) => {
-                let mut text = self.target.command(&line, self.general);
+                let mut text = self.target.command(&line);
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
@@ -372,7 +372,7 @@ impl<W: Write> Server<'_, W> {
         };
         let mut answer = format!(
             "PacketSize={LONGEST:x};QStartNoAckMode+;vContSupported+;ReverseContinue+;\
-             ReverseStep+;qXfer:features:read+;qXfer:auxv:read+;\
+             ReverseStep+;ConditionalBreakpoints+;qXfer:features:read+;qXfer:auxv:read+;\
              qXfer:exec-file:read+;qXfer:threads:read+"
         );
         for name in ["multiprocess+", "swbreak+", "hwbreak+", "exec-events+"] {

@@ -150,7 +150,6 @@ pub trait Target {
     /// Begins anew, with all processes.
     fn restart(&mut self) -> Result<ThreadId, String>;
 
-    /// A command of the user's (`monitor`), who looks at a thread, and what to
-    /// show.
-    fn command(&mut self, line: &str, thread: ThreadId) -> String;
+    /// A command of the user's (`monitor`), and what to show.
+    fn command(&mut self, line: &str) -> String;
 }

@@ -214,7 +214,10 @@ fn what_writes_is_known() {
         });
         if does {
             writes += 1;
-            assert!(ours.may_write(&bytes[..ours.len]), "{theirs:?} {bytes:02x?}");
+            assert!(
+                ours.may_write(&bytes[..ours.len]),
+                "{theirs:?} {bytes:02x?}"
+            );
         } else if !ours.may_write(&bytes[..ours.len]) {
             spared += 1;
         }

@@ -1,6 +1,6 @@
 //! The `monitor` commands: what the protocol has no packets for.
 
-use ::gdb_remote::{StopReason, ThreadId};
+use ::gdb_remote::StopReason;
 use ::replay::Position;
 
 use super::program::{Program, stop};
@@ -9,12 +9,12 @@ use crate::failure::Failure;
 
 /// Name, arguments, and what it does.
 const COMMANDS: &[(&str, &str, &str)] = &[
-    ("when", "", "where the process at hand is, and when"),
     (
-        "where",
-        "",
-        "the cut: where each process is, with gdb's number for it",
+        "when",
+        "[INFERIOR]",
+        "where a process is, and when; by default the one that stopped last",
     ),
+    ("where", "", "the cut: where each process is"),
     (
         "goto",
         "EVENT|start|end",
@@ -29,21 +29,21 @@ const COMMANDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Executes a line; what is to be shown.
-pub fn execute(program: &mut Program<'_>, line: &str, thread: ThreadId) -> String {
+pub fn execute(program: &mut Program<'_>, line: &str) -> String {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let done = match word {
-        "when" => Ok(when(program, thread)),
+        "when" => when(program, rest),
         "where" => Ok(places(program)),
-        "goto" => goto(program, rest, thread).map(|()| {
+        "goto" => goto(program, rest).map(|()| {
             format!(
                 "{}\ngdb does not know that anything moved: \
                  `maintenance flush register-cache` tells it",
-                when(program, thread)
+                describe(program, program.lead)
             )
         }),
-        "arrange" => arrange(program, rest, thread),
+        "arrange" => arrange(program, rest),
         "help" | "" => Ok(help()),
         _ => Err(match events::nearest(word, COMMANDS.iter().map(|c| c.0)) {
             Some(near) => Failure::new(format!("there is no monitor command `{word}`"))
@@ -74,10 +74,10 @@ fn describe(program: &Program<'_>, i: usize) -> String {
     };
     let event = seat.at.event();
     let place = match seat.at {
-        _ if event > seat.last => "at its end".to_string(),
-        Position::Event(_) if event <= seat.first => "at its beginning".to_string(),
-        Position::Event(_) => format!("about to do {}:{event}", seat.name),
-        Position::Inside(_) => format!("before {}:{event}", seat.name),
+        _ if event > seat.last => "is at its end".to_string(),
+        Position::Event(_) if event <= seat.first => "is at its beginning".to_string(),
+        Position::Event(_) => format!("is about to do event {event}"),
+        Position::Inside(_) => format!("is before event {event}"),
     };
     let time = program
         .history
@@ -86,37 +86,38 @@ fn describe(program: &Program<'_>, i: usize) -> String {
             |event| program.recording.clock().since_start_ns(event.time),
         )
         .map(|ns| format!(", {}.{:06} s", ns / 1_000_000_000, ns / 1000 % 1_000_000));
-    format!("{place}{}", time.unwrap_or_default())
+    format!("{} {place}{}", seat.name, time.unwrap_or_default())
 }
 
-fn when(program: &mut Program<'_>, thread: ThreadId) -> String {
-    let Some(i) = program.index(thread.pid) else {
-        return "there is no such process".to_string();
+fn when(program: &mut Program<'_>, inferior: &str) -> Result<String, Failure> {
+    let i = match inferior {
+        "" => program.lead,
+        number => {
+            // gdb's numbers begin with 1.
+            let number: usize = number.parse().map_err(|_| {
+                Failure::new(format!("`{number}` is not the number of an inferior"))
+            })?;
+            let pids = ::gdb_remote::Target::processes(program);
+            let pid = number.checked_sub(1).and_then(|n| pids.get(n));
+            pid.and_then(|pid| program.index(*pid)).ok_or_else(|| {
+                Failure::new(format!("there is no inferior {number} in the recording"))
+            })?
+        }
     };
-    let name = program.seats.get(i).map_or("", |seat| seat.name.as_str());
-    format!("{name} {}", describe(program, i))
+    Ok(describe(program, i))
 }
 
 fn places(program: &mut Program<'_>) -> String {
     let mut text = String::new();
-    let width = program.seats.iter().map(|seat| seat.name.len()).max();
     for i in 0..program.seats.len() {
-        let place = describe(program, i);
-        let Some(seat) = program.seats.get(i) else {
-            continue;
-        };
-        text.push_str(&format!(
-            "{:<width$}  process {:<8} {place}\n",
-            seat.name,
-            seat.pid,
-            width = width.unwrap_or(0),
-        ));
+        let mark = if i == program.lead { '*' } else { ' ' };
+        text.push_str(&format!("{mark} {}\n", describe(program, i)));
     }
     text
 }
 
 /// Moves everybody.
-fn goto(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<(), Failure> {
+fn goto(program: &mut Program<'_>, text: &str) -> Result<(), Failure> {
     match text {
         "" => {
             return Err(Failure::new("an event is missing")
@@ -124,14 +125,12 @@ fn goto(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<(), F
         }
         "start" => {
             for seat in &mut program.seats {
-                seat.at = Position::Event(seat.first);
-                seat.moved();
+                seat.put(seat.beginning());
             }
         }
         "end" => {
             for seat in &mut program.seats {
-                seat.at = Position::Event(seat.last + 1);
-                seat.moved();
+                seat.put(seat.end());
             }
         }
         text => {
@@ -144,24 +143,23 @@ fn goto(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<(), F
                 )));
             }
             program.go(number, event.number);
-            return Ok(());
         }
     }
-    program.lead = program.index(thread.pid).unwrap_or(program.lead);
     Ok(())
 }
 
 /// Moves everybody, and has gdb told of it: of the programs and libraries that
 /// are others now, then of the stop.
-fn arrange(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<String, Failure> {
+fn arrange(program: &mut Program<'_>, text: &str) -> Result<String, Failure> {
     program.queue.clear();
     program.introduce();
     let before: Vec<Position> = program.seats.iter().map(|seat| seat.at).collect();
     if text != "here"
-        && let Err(failure) = goto(program, text, thread)
+        && let Err(failure) = goto(program, text)
     {
         // gdb resumes all the same.
-        program.queue.push_back(stop(thread, StopReason::Signal(0)));
+        let here = ::gdb_remote::Target::current(program);
+        program.queue.push_back(stop(here, StopReason::Signal(0)));
         return Err(failure);
     }
     for i in 0..program.seats.len() {
@@ -171,8 +169,9 @@ fn arrange(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<St
             continue;
         }
         let image = seat.image_at(seat.at.event());
-        let number = seat.session.thread();
         let changed = std::mem::replace(&mut seat.told, image) != image && seat.is_introduced;
+        // The first thread: it is the one that stays when others go.
+        let number = program.states(i).first().map_or(0, |state| state.number);
         let id = program.thread_id(i, number);
         if changed {
             let path = program.path_of(i).unwrap_or_default();
@@ -181,9 +180,7 @@ fn arrange(program: &mut Program<'_>, text: &str, thread: ThreadId) -> Result<St
         }
         program.queue.push_back(stop(id, StopReason::Libraries));
     }
-    let lead = program.lead;
-    let number = program.here(lead).map_err(Failure::new)?.session.thread();
-    let id = program.thread_id(lead, number);
+    let id = ::gdb_remote::Target::current(program);
     program.queue.push_back(stop(id, StopReason::Signal(0)));
     Ok(String::new())
 }

@@ -5,29 +5,28 @@
 //! stay consistent: forwards, to what the leader has seen of them; back, to
 //! before they saw what is undone. A stop of theirs on that way comes first,
 //! so that none is missed and stops come in the order of cause and effect.
+//!
+//! Searching for stops does not say that a process is elsewhere: only what is
+//! committed does.
 
-use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopKind, StopReason};
-use ::replay::{Arrival, Inside, Position};
+use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopReason};
+use ::replay::{Arrival, Back, Inside, Position};
 use causality::EventId;
 
 use super::program::{Program, stop};
+use super::seat::{Found, Known, Seat, breakpoint_here};
 
-/// Something that stops a process on its way.
-struct Found {
-    seat: usize,
-    at: Position,
-    thread: u32,
-    reason: StopReason,
-}
-
-/// Where a search for one ended.
+/// Where a search for something that stops ended.
 enum Search {
     Found(Found),
     /// It may go no further, or there is no further.
     Nothing,
-    Interrupted,
-    /// The replay came to something else than the recording: what to say.
-    Diverged(String),
+    /// The client asked for it: how far it came.
+    Interrupted(Position),
+}
+
+fn words(error: ::replay::Error) -> String {
+    crate::verify::explain(error).words()
 }
 
 impl<'r> Program<'r> {
@@ -39,21 +38,44 @@ impl<'r> Program<'r> {
             return Err("there is no such thread".to_string());
         };
         self.lead = lead;
-        let all = motion.process.is_none();
-        match (motion.direction, &motion.step) {
-            (Direction::Forwards, None) => self.forwards(lead, all, interrupt),
-            (Direction::Backwards, None) => self.backwards(lead, all, interrupt),
-            (Direction::Forwards, Some(range)) => {
-                let before = self.seats.get(lead).map(|seat| seat.at);
-                let search = self.step(lead, thread, range.clone(), interrupt)?;
-                self.conclude(lead, before, search, all, Direction::Forwards, interrupt)
+        let crew = self.crew(lead, motion.process.is_none());
+        let Some(range) = &motion.step else {
+            return match motion.direction {
+                Direction::Forwards => self.forwards(&crew, interrupt),
+                Direction::Backwards => self.backwards(&crew, interrupt),
+            };
+        };
+        let before = self.seat(lead)?.at;
+        let search = match motion.direction {
+            Direction::Forwards => self.step(lead, thread, range.clone(), interrupt)?,
+            Direction::Backwards => self.step_back(lead, thread, interrupt)?,
+        };
+        match (search, motion.direction) {
+            // Nobody else has seen anything of it.
+            (Search::Found(found), _) if found.at.event() == before.event() => self.settle(found),
+            (Search::Found(found), Direction::Forwards) => self.commit(found, &crew, interrupt),
+            (Search::Found(found), Direction::Backwards) => {
+                self.commit_back(found, &crew, interrupt)
             }
-            (Direction::Backwards, Some(_)) => {
-                let before = self.seats.get(lead).map(|seat| seat.at);
-                let search = self.step_back(lead, thread, interrupt)?;
-                self.conclude(lead, before, search, all, Direction::Backwards, interrupt)
+            (Search::Nothing, direction) => {
+                let (at, reason) = match direction {
+                    Direction::Forwards => (self.seat(lead)?.end(), StopReason::End),
+                    Direction::Backwards => (self.seat(lead)?.beginning(), StopReason::Beginning),
+                };
+                let others: Vec<usize> = crew.iter().copied().filter(|i| *i != lead).collect();
+                self.seat(lead)?.put(at);
+                if direction == Direction::Forwards {
+                    self.follow(lead, at, &others)?;
+                }
+                self.at_hand(lead, reason)
             }
+            (Search::Interrupted(at), _) => self.interrupted(lead, at, &crew),
         }
+    }
+
+    pub fn seat(&mut self, i: usize) -> Result<&mut Seat<'r>, String> {
+        let seat = self.seats.get_mut(i);
+        seat.ok_or_else(|| "there is no such process".to_string())
     }
 
     /// Those that may move, the leader first.
@@ -65,129 +87,79 @@ impl<'r> Program<'r> {
             .collect()
     }
 
-    fn forwards(&mut self, lead: usize, all: bool, interrupt: &Interrupt) -> Result<Stop, String> {
-        let crew = self.crew(lead, all);
-        let before: Vec<Position> = self.seats.iter().map(|seat| seat.at).collect();
-        for i in &crew {
+    fn forwards(&mut self, crew: &[usize], interrupt: &Interrupt) -> Result<Stop, String> {
+        for i in crew {
             match self.next_stop(*i, Position::Event(u64::MAX), interrupt)? {
                 Search::Nothing => {}
-                Search::Found(found) => return self.commit(found, &crew, &before, interrupt),
-                other => return self.broken_off(*i, other, &before),
-            }
-            // It has nothing more: so far it stays where it was.
-            if let (Some(seat), Some(at)) = (self.seats.get_mut(*i), before.get(*i)) {
-                seat.at = *at;
-                seat.moved();
+                Search::Found(found) => return self.commit(found, crew, interrupt),
+                Search::Interrupted(at) => return self.interrupted(*i, at, crew),
             }
         }
         for i in crew {
-            if let Some(seat) = self.seats.get_mut(i) {
-                seat.at = Position::Event(seat.last + 1);
-                seat.moved();
-            }
+            let seat = self.seat(*i)?;
+            seat.put(seat.end());
         }
-        self.at_hand(lead, StopReason::End)
+        self.at_hand(self.lead, StopReason::End)
     }
 
-    fn backwards(&mut self, lead: usize, all: bool, interrupt: &Interrupt) -> Result<Stop, String> {
-        let crew = self.crew(lead, all);
-        let before: Vec<Position> = self.seats.iter().map(|seat| seat.at).collect();
-        for i in &crew {
-            let first = self.seats.get(*i).map_or(0, |seat| seat.first);
-            match self.last_stop(*i, Position::Event(first), interrupt)? {
+    fn backwards(&mut self, crew: &[usize], interrupt: &Interrupt) -> Result<Stop, String> {
+        for i in crew {
+            let floor = self.seat(*i)?.beginning();
+            match self.last_stop(*i, floor, interrupt)? {
                 Search::Nothing => {}
-                Search::Found(found) => return self.commit_back(found, &crew, &before, interrupt),
-                other => return self.broken_off(*i, other, &before),
-            }
-            if let (Some(seat), Some(at)) = (self.seats.get_mut(*i), before.get(*i)) {
-                seat.at = *at;
-                seat.moved();
+                Search::Found(found) => return self.commit_back(found, crew, interrupt),
+                Search::Interrupted(at) => return self.interrupted(*i, at, crew),
             }
         }
         for i in crew {
-            if let Some(seat) = self.seats.get_mut(i) {
-                seat.at = Position::Event(seat.first);
-                seat.moved();
-            }
+            let seat = self.seat(*i)?;
+            seat.put(seat.beginning());
         }
-        self.at_hand(lead, StopReason::Beginning)
+        self.at_hand(self.lead, StopReason::Beginning)
     }
 
     /// A stop of a process where it stands, by the thread that runs there.
     fn at_hand(&mut self, i: usize, reason: StopReason) -> Result<Stop, String> {
+        self.lead = i;
         let number = self.here(i)?.session.thread();
         Ok(stop(self.thread_id(i, number), reason))
     }
 
-    /// Nothing was found because something came in between.
-    fn broken_off(
-        &mut self,
-        i: usize,
-        search: Search,
-        before: &[Position],
-    ) -> Result<Stop, String> {
-        // What was searched for others' sake goes back.
-        for (j, at) in before.iter().enumerate().filter(|(j, _)| *j != i) {
-            if let Some(seat) = self.seats.get_mut(j) {
-                seat.at = *at;
-                seat.moved();
-            }
-        }
-        match search {
-            Search::Diverged(words) => Err(words),
-            _ => self.at_hand(i, StopReason::Interrupted),
-        }
+    /// A process was on its way when the client had enough. What the others
+    /// would have stopped at on theirs is not looked for.
+    fn interrupted(&mut self, i: usize, at: Position, crew: &[usize]) -> Result<Stop, String> {
+        let others: Vec<usize> = crew.iter().copied().filter(|j| *j != i).collect();
+        self.follow(i, at, &others)?;
+        self.seat(i)?.put(at);
+        self.at_hand(i, StopReason::Interrupted)
     }
 
-    /// After a step of the leader.
-    fn conclude(
-        &mut self,
-        lead: usize,
-        before: Option<Position>,
-        search: Search,
-        all: bool,
-        direction: Direction,
-        interrupt: &Interrupt,
-    ) -> Result<Stop, String> {
-        let mut origin: Vec<Position> = self.seats.iter().map(|seat| seat.at).collect();
-        if let (Some(place), Some(before)) = (origin.get_mut(lead), before) {
-            *place = before;
-        }
-        match search {
-            Search::Found(found) => {
-                let same_stretch = before.is_some_and(|b| b.event() == found.at.event());
-                if !all || same_stretch {
-                    // Nobody else has seen anything of it.
-                    return self.settle(found);
-                }
-                let crew = self.crew(lead, all);
-                match direction {
-                    Direction::Forwards => self.commit(found, &crew, &origin, interrupt),
-                    Direction::Backwards => self.commit_back(found, &crew, &origin, interrupt),
-                }
+    /// Others come to where a process must have seen them at a place.
+    fn follow(&mut self, i: usize, at: Position, others: &[usize]) -> Result<(), String> {
+        let cut = self
+            .seats
+            .get(i)
+            .and_then(|seat| self.needed(seat, at.event()));
+        for j in others {
+            let seat = self.seat(*j)?;
+            let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place));
+            let bound = bound.min(seat.last + 1);
+            if bound > seat.at.event() {
+                seat.put(Position::Event(bound));
             }
-            Search::Nothing => self.at_hand(
-                lead,
-                match direction {
-                    Direction::Forwards => StopReason::End,
-                    Direction::Backwards => StopReason::Beginning,
-                },
-            ),
-            other => self.broken_off(lead, other, &origin),
         }
+        Ok(())
     }
 
     /// Somebody stands where it was found.
     fn settle(&mut self, found: Found) -> Result<Stop, String> {
-        if let Some(seat) = self.seats.get_mut(found.seat) {
-            seat.at = found.at;
-            seat.moved();
-            let image = seat.image_at(found.at.event());
-            if image != seat.told {
-                seat.told = image;
-                // Breakpoints are gone with the memory they were in.
-                seat.stops.clear();
-            }
+        let seat = self.seat(found.seat)?;
+        seat.put(found.at);
+        let image = seat.image_at(found.at.event());
+        if image != seat.told {
+            seat.told = image;
+            // Breakpoints are gone with the memory they were in.
+            seat.stops.clear();
         }
         self.lead = found.seat;
         let thread = self.thread_id(found.seat, found.thread);
@@ -200,44 +172,31 @@ impl<'r> Program<'r> {
         &mut self,
         mut found: Found,
         crew: &[usize],
-        before: &[Position],
         interrupt: &Interrupt,
     ) -> Result<Stop, String> {
         'again: loop {
             let seat = self.seats.get(found.seat);
             let cut = seat.and_then(|seat| self.needed(seat, found.at.event()));
-            let mut follow = Vec::new();
-            for i in crew.iter().filter(|i| **i != found.seat) {
-                let (Some(seat), Some(at)) = (self.seats.get_mut(*i), before.get(*i)) else {
-                    continue;
-                };
-                seat.at = *at;
+            let others: Vec<usize> = crew.iter().copied().filter(|i| *i != found.seat).collect();
+            for i in &others {
+                let seat = self.seat(*i)?;
                 let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place));
                 let bound = bound.min(seat.last + 1);
-                if bound <= at.event() {
+                if bound <= seat.at.event() {
                     continue;
                 }
                 match self.next_stop(*i, Position::Event(bound), interrupt)? {
                     Search::Found(earlier) => {
-                        if let (Some(seat), Some(at)) =
-                            (self.seats.get_mut(found.seat), before.get(found.seat))
-                        {
-                            seat.at = *at;
-                            seat.moved();
-                        }
                         found = earlier;
                         continue 'again;
                     }
-                    Search::Nothing => follow.push((*i, bound)),
-                    other => return self.broken_off(*i, other, before),
+                    Search::Nothing => {}
+                    Search::Interrupted(_) => {
+                        return self.interrupted(found.seat, found.at, crew);
+                    }
                 }
             }
-            for (i, bound) in follow {
-                if let Some(seat) = self.seats.get_mut(i) {
-                    seat.at = Position::Event(bound);
-                    seat.moved();
-                }
-            }
+            self.follow(found.seat, found.at, &others)?;
             return self.settle(found);
         }
     }
@@ -247,47 +206,35 @@ impl<'r> Program<'r> {
         &mut self,
         mut found: Found,
         crew: &[usize],
-        before: &[Position],
         interrupt: &Interrupt,
     ) -> Result<Stop, String> {
         'again: loop {
-            let undone = self.seats.get(found.seat).map(|seat| {
-                let event = found.at.event();
-                (event <= seat.last).then(|| self.history.future(EventId::new(seat.place, event)))
-            });
-            let undone = undone.flatten();
-            let mut follow = Vec::new();
+            let event = found.at.event();
+            let undone = self
+                .seats
+                .get(found.seat)
+                .filter(|seat| event <= seat.last)
+                .map(|seat| self.history.future(EventId::new(seat.place, event)))
+                .unwrap_or_default();
+            let mut leave = Vec::new();
             for i in crew.iter().filter(|i| **i != found.seat) {
-                let (Some(seat), Some(at)) = (self.seats.get_mut(*i), before.get(*i)) else {
+                let seat = self.seat(*i)?;
+                let saw = undone.get(seat.place as usize).copied().flatten();
+                let Some(saw) = saw.filter(|saw| *saw < seat.at.event()) else {
                     continue;
                 };
-                seat.at = *at;
-                let saw = undone.as_ref().and_then(|undone| {
-                    let first = undone.get(seat.place as usize)?;
-                    first.filter(|first| *first < at.event())
-                });
-                let Some(saw) = saw else { continue };
-                let saw = saw.max(seat.first);
-                match self.last_stop(*i, Position::Event(saw), interrupt)? {
+                let floor = Position::Event(saw.max(seat.first));
+                match self.last_stop(*i, floor, interrupt)? {
                     Search::Found(later) => {
-                        if let (Some(seat), Some(at)) =
-                            (self.seats.get_mut(found.seat), before.get(found.seat))
-                        {
-                            seat.at = *at;
-                            seat.moved();
-                        }
                         found = later;
                         continue 'again;
                     }
-                    Search::Nothing => follow.push((*i, saw)),
-                    other => return self.broken_off(*i, other, before),
+                    Search::Nothing => leave.push((*i, floor)),
+                    Search::Interrupted(at) => return self.interrupted(*i, at, &[]),
                 }
             }
-            for (i, saw) in follow {
-                if let Some(seat) = self.seats.get_mut(i) {
-                    seat.at = Position::Event(saw);
-                    seat.moved();
-                }
+            for (i, floor) in leave {
+                self.seat(i)?.put(floor);
             }
             return self.settle(found);
         }
@@ -300,56 +247,95 @@ impl<'r> Program<'r> {
         limit: Position,
         interrupt: &Interrupt,
     ) -> Result<Search, String> {
+        let seat = self.seat(i)?;
+        let start = seat.at;
+        if let Some(known) = &seat.ahead
+            && known.stops == seat.stops
+            && known.from <= start
+        {
+            match &known.found {
+                Some(found) if start < found.at && found.at <= limit => {
+                    return Ok(Search::Found(found.clone()));
+                }
+                Some(found) if start < found.at => return Ok(Search::Nothing),
+                None if limit <= known.to => return Ok(Search::Nothing),
+                _ => {}
+            }
+        }
+        let search = self.search(i, limit, interrupt);
+        let seat = self.seat(i)?;
+        seat.put(start);
+        let (to, found) = match &search {
+            Ok(Search::Found(found)) => (found.at, Some(found.clone())),
+            Ok(Search::Nothing) => (limit, None),
+            _ => return search,
+        };
+        seat.ahead = Some(Known {
+            stops: seat.stops.clone(),
+            from: start,
+            to,
+            found,
+        });
+        search
+    }
+
+    fn search(
+        &mut self,
+        i: usize,
+        limit: Position,
+        interrupt: &Interrupt,
+    ) -> Result<Search, String> {
+        let seat = self.here(i)?;
+        let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
+        let next_image = seat.next_image(seat.at.event());
+        let within = next_image.map_or(limit, |first| limit.min(Position::Event(first)));
+        let flag = seat.session.interrupter();
+        self.poker.aim(flag);
         loop {
-            let seat = self.here(i)?;
-            seat.moved();
-            let addresses = seat.breakpoints();
-            let next_image = seat.images.get(seat.image_at(seat.at.event()) + 1);
-            let next_image = next_image.map(|image| image.first);
-            let within = next_image.map_or(limit, |first| limit.min(Position::Event(first)));
-            let flag = seat.session.interrupter();
-            self.poker.aim(flag);
-            let seat = self.here(i)?;
+            let seat = self.seat(i)?;
             let arrival = seat
                 .session
-                .run(&addresses, within)
-                .map_err(|error| error.to_string())?;
-            seat.at = seat.session.position();
-            let arrived = seat.at;
+                .run_watching(&breakpoints, &watches, within)
+                .map_err(words)?;
+            let at = seat.session.position();
             match arrival {
                 Arrival::Breakpoint => {
-                    if let Some(kind) = self.holds(i) {
+                    if let Some(kind) = breakpoint_here(&seat.session, &seat.stops) {
                         return Ok(self.found(i, StopReason::Breakpoint(kind)));
                     }
                 }
-                Arrival::There | Arrival::End => {
-                    if let Some(first) = next_image.filter(|first| arrived.event() >= *first) {
-                        return self.enter_image(i, first);
-                    }
-                    return Ok(Search::Nothing);
+                Arrival::Watch(number) => {
+                    let reason = seat.watch_reason(number);
+                    return Ok(self.found(i, reason));
                 }
-                Arrival::Interrupted => return Ok(Search::Interrupted),
+                Arrival::There | Arrival::End => {
+                    return match next_image.filter(|first| at.event() >= *first) {
+                        Some(first) => self.enter_image(i, first),
+                        None => Ok(Search::Nothing),
+                    };
+                }
+                Arrival::Interrupted => return Ok(Search::Interrupted(at)),
                 Arrival::Stepped => {}
-                Arrival::Diverged(difference) => return Ok(self.diverged(i, &difference)),
+                Arrival::Diverged(difference) => return Err(self.diverged(i, &difference)),
             }
             if interrupt.came() {
-                return Ok(Search::Interrupted);
+                return Ok(Search::Interrupted(at));
             }
         }
     }
 
-    /// The process begins another program.
+    /// The process begins another program, or comes back to the one before.
     fn enter_image(&mut self, i: usize, event: u64) -> Result<Search, String> {
-        let Some(seat) = self.seats.get_mut(i) else {
-            return Ok(Search::Nothing);
-        };
-        seat.session
-            .go_to(event)
-            .map_err(|error| error.to_string())?;
-        seat.at = seat.session.position();
-        seat.moved();
-        let path = self.path_of(i).unwrap_or_default();
-        Ok(self.found(i, StopReason::Executed(path)))
+        let seat = self.seat(i)?;
+        seat.session.go_to(event).map_err(words)?;
+        let (at, thread) = (seat.session.position(), seat.session.thread());
+        let path = self.path_at(i, event).unwrap_or_default();
+        Ok(Search::Found(Found {
+            seat: i,
+            at,
+            thread,
+            reason: StopReason::Executed(path),
+        }))
     }
 
     /// The last thing that stops a process on its way back to `floor`.
@@ -359,93 +345,98 @@ impl<'r> Program<'r> {
         floor: Position,
         interrupt: &Interrupt,
     ) -> Result<Search, String> {
+        let seat = self.seat(i)?;
+        let start = seat.at;
+        if let Some(known) = &seat.behind
+            && known.stops == seat.stops
+            && start <= known.from
+        {
+            match &known.found {
+                Some(found) if found.at < start && floor <= found.at => {
+                    return Ok(Search::Found(found.clone()));
+                }
+                Some(found) if found.at < start => return Ok(Search::Nothing),
+                None if known.to <= floor => return Ok(Search::Nothing),
+                _ => {}
+            }
+        }
+        let search = self.search_back(i, floor, interrupt);
+        let seat = self.seat(i)?;
+        seat.put(start);
+        let (to, found) = match &search {
+            Ok(Search::Found(found)) => (found.at, Some(found.clone())),
+            Ok(Search::Nothing) => (floor, None),
+            _ => return search,
+        };
+        seat.behind = Some(Known {
+            stops: seat.stops.clone(),
+            from: start,
+            to,
+            found,
+        });
+        search
+    }
+
+    fn search_back(
+        &mut self,
+        i: usize,
+        floor: Position,
+        interrupt: &Interrupt,
+    ) -> Result<Search, String> {
         let seat = self.here(i)?;
-        let here = seat.at;
-        let addresses = seat.breakpoints();
-        let image = seat.image_at(here.event());
-        let first = seat.images.get(image).map_or(seat.first, |i| i.first);
+        let start = seat.at;
+        let first = seat.image_begins(start.event());
         let within = floor.max(Position::Event(first));
+        let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
+        let conditions = seat.has_conditions();
         let flag = seat.session.interrupter();
         self.poker.aim(flag);
-        let mut limit = here;
-        while !addresses.is_empty() && within < limit {
-            // From the last checkpoint before the limit to the limit.
-            let seat = self.here(i)?;
-            let before = seat
-                .session
-                .checkpoints()
-                .into_iter()
-                .map(|checkpoint| checkpoint.event)
-                .filter(|event| Position::Event(*event) < limit)
-                .max();
-            let from = before.unwrap_or(first).max(within.event());
-            seat.session
-                .go_to(from)
-                .map_err(|error| error.to_string())?;
-            let start = seat.session.position();
-            let mut last = None;
-            loop {
-                let seat = match self.seats.get_mut(i) {
-                    Some(seat) => seat,
-                    None => return Ok(Search::Nothing),
+        if within < start && !(breakpoints.is_empty() && watches.is_empty()) {
+            let seat = self.seat(i)?;
+            let stops = seat.stops.clone();
+            let mut wanted = |session: &::replay::Session<'_>| {
+                let Position::Inside(inside) = session.position() else {
+                    return true;
                 };
-                let arrival = seat
-                    .session
-                    .run(&addresses, limit)
-                    .map_err(|error| error.to_string())?;
-                seat.at = seat.session.position();
-                seat.moved();
-                let at = seat.at;
-                match arrival {
-                    Arrival::Breakpoint if at < limit => {
-                        if let Some(kind) = self.holds(i)
-                            && let Search::Found(found) =
-                                self.found(i, StopReason::Breakpoint(kind))
-                        {
-                            last = Some(found);
-                        }
-                    }
-                    Arrival::Interrupted => {
-                        self.put(i, here);
-                        return Ok(Search::Interrupted);
-                    }
-                    Arrival::Diverged(difference) => return Ok(self.diverged(i, &difference)),
-                    _ => break,
+                interrupt.came()
+                    || !stops.iter().any(|stop| stop.address == inside.address)
+                    || breakpoint_here(session, &stops).is_some()
+            };
+            let back = seat
+                .session
+                .run_back_watching(
+                    &breakpoints,
+                    &watches,
+                    conditions.then_some(&mut wanted as &mut dyn FnMut(&_) -> bool),
+                )
+                .map_err(words)?;
+            let at = seat.session.position();
+            if interrupt.came() {
+                return Ok(Search::Interrupted(start));
+            }
+            match back {
+                Back::Breakpoint | Back::Watch(_) if at < within => {}
+                Back::Breakpoint => {
+                    let kind = breakpoint_here(&seat.session, &seat.stops);
+                    let kind = kind.unwrap_or(::gdb_remote::StopKind::Software);
+                    return Ok(self.found(i, StopReason::Breakpoint(kind)));
                 }
-                if interrupt.came() {
-                    self.put(i, here);
-                    return Ok(Search::Interrupted);
+                Back::Watch(number) => {
+                    let reason = seat.watch_reason(number);
+                    return Ok(self.found(i, reason));
                 }
+                Back::Interrupted => return Ok(Search::Interrupted(start)),
+                Back::Beginning => {}
             }
-            if let Some(found) = last {
-                self.put(i, found.at);
-                return Ok(Search::Found(found));
-            }
-            if start >= limit || start <= within {
-                break;
-            }
-            limit = start;
         }
-        self.put(i, here);
+        let image = self.seat(i)?.image_at(start.event());
         if floor < Position::Event(first) && image > 0 {
-            // Back into the program that it ran before.
-            let before = first.saturating_sub(1);
-            self.put(i, Position::Event(before));
-            self.here(i)?;
-            let path = self.path_of(i).unwrap_or_default();
-            return Ok(self.found(i, StopReason::Executed(path)));
+            return self.enter_image(i, first.saturating_sub(1));
         }
         Ok(Search::Nothing)
     }
 
-    /// Says where a process is.
-    fn put(&mut self, i: usize, at: Position) {
-        if let Some(seat) = self.seats.get_mut(i) {
-            seat.at = at;
-            seat.moved();
-        }
-    }
-
+    /// The process stands where something stops it.
     fn found(&mut self, i: usize, reason: StopReason) -> Search {
         match self.seats.get(i) {
             Some(seat) => Search::Found(Found {
@@ -458,25 +449,12 @@ impl<'r> Program<'r> {
         }
     }
 
-    fn diverged(&self, i: usize, difference: &::replay::Difference) -> Search {
+    fn diverged(&self, i: usize, difference: &::replay::Difference) -> String {
         let name = self.seats.get(i).map_or("", |seat| seat.name.as_str());
-        Search::Diverged(format!(
+        format!(
             "the replay of {name} came to something else than the recording: expected {}, found {}",
             difference.expected, difference.found
-        ))
-    }
-
-    /// Whether the breakpoint at hand is one to stop at, and of which kind.
-    fn holds(&mut self, i: usize) -> Option<StopKind> {
-        let seat = self.seats.get(i)?;
-        let Position::Inside(inside) = seat.session.position() else {
-            return None;
-        };
-        let stop = seat.stops.iter().find(|stop| {
-            stop.address == inside.address
-                && matches!(stop.kind, StopKind::Software | StopKind::Hardware)
-        })?;
-        Some(stop.kind)
+        )
     }
 
     /// One instruction of a thread, or as many as begin in a range. Meanwhile
@@ -489,25 +467,33 @@ impl<'r> Program<'r> {
         interrupt: &Interrupt,
     ) -> Result<Search, String> {
         let seat = self.here(i)?;
-        let addresses = seat.breakpoints();
-        let inside = addresses.iter().any(|address| range.contains(address));
+        let start = seat.at;
+        let search = self.step_from_here(i, thread, range, interrupt);
+        self.seat(i)?.put(start);
+        search
+    }
+
+    fn step_from_here(
+        &mut self,
+        i: usize,
+        thread: u32,
+        range: std::ops::Range<u64>,
+        interrupt: &Interrupt,
+    ) -> Result<Search, String> {
+        let seat = self.seat(i)?;
+        let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
+        let inside = breakpoints.iter().any(|address| range.contains(address));
         let range = if inside { 0..0 } else { range };
-        let image = seat.image_at(seat.at.event());
+        let next_image = seat.next_image(seat.at.event());
         let flag = seat.session.interrupter();
         self.poker.aim(flag);
         loop {
-            let Some(seat) = self.seats.get_mut(i) else {
-                return Ok(Search::Nothing);
-            };
+            let seat = self.seat(i)?;
             let arrival = if seat.session.thread() == thread {
-                seat.session.step(range.clone())
+                seat.session.step_watching(range.clone(), &watches)
             } else {
-                let next = self.next_turn(i, thread);
-                let Some(seat) = self.seats.get_mut(i) else {
-                    return Ok(Search::Nothing);
-                };
                 let before = seat.session.position();
-                let limit = match next {
+                let limit = match self.next_turn(i, thread, before.event()) {
                     // The first instruction that it executes then.
                     Some(event) => Position::Inside(Inside {
                         event,
@@ -516,52 +502,51 @@ impl<'r> Program<'r> {
                     }),
                     None => Position::Event(u64::MAX),
                 };
-                match seat.session.run(&addresses, limit) {
+                let seat = self.seat(i)?;
+                match seat.session.run_watching(&breakpoints, &watches, limit) {
                     Ok(Arrival::There) if seat.session.position() == before => {
-                        seat.session.step(0..0)
+                        seat.session.step_watching(0..0, &watches)
                     }
                     other => other,
                 }
             };
-            let arrival = arrival.map_err(|error| error.to_string())?;
-            let Some(seat) = self.seats.get_mut(i) else {
-                return Ok(Search::Nothing);
-            };
-            seat.at = seat.session.position();
-            seat.moved();
-            let event = seat.at.event();
-            let entered = seat.image_at(event);
-            if entered != image {
-                let first = seat.images.get(entered).map_or(event, |image| image.first);
+            let arrival = arrival.map_err(words)?;
+            let seat = self.seat(i)?;
+            let at = seat.session.position();
+            if let Some(first) = next_image.filter(|first| at.event() >= *first) {
                 return self.enter_image(i, first);
             }
-            let is_there = seat.session.thread() == thread;
             match arrival {
                 Arrival::Breakpoint => {
-                    if let Some(kind) = self.holds(i) {
+                    if let Some(kind) = breakpoint_here(&seat.session, &seat.stops) {
                         return Ok(self.found(i, StopReason::Breakpoint(kind)));
                     }
                 }
-                Arrival::Stepped if is_there => return Ok(self.found(i, StopReason::Arrived)),
+                Arrival::Watch(number) => {
+                    let reason = seat.watch_reason(number);
+                    return Ok(self.found(i, reason));
+                }
+                Arrival::Stepped if seat.session.thread() == thread => {
+                    return Ok(self.found(i, StopReason::Arrived));
+                }
                 Arrival::Stepped | Arrival::There => {}
                 Arrival::End => return Ok(Search::Nothing),
-                Arrival::Interrupted => return Ok(Search::Interrupted),
-                Arrival::Diverged(difference) => return Ok(self.diverged(i, &difference)),
+                Arrival::Interrupted => return Ok(Search::Interrupted(at)),
+                Arrival::Diverged(difference) => return Err(self.diverged(i, &difference)),
             }
             if interrupt.came() {
-                return Ok(Search::Interrupted);
+                return Ok(Search::Interrupted(at));
             }
         }
     }
 
-    /// The next event of a thread, from where its process stands.
-    fn next_turn(&mut self, i: usize, thread: u32) -> Option<u64> {
-        let now = self.seats.get(i)?.at.event();
+    /// The next event of a thread, from one on.
+    fn next_turn(&mut self, i: usize, thread: u32, from: u64) -> Option<u64> {
         let turns = self.turns(i);
-        let from = turns.partition_point(|(first, _)| *first <= now);
-        let mut rest = turns.get(from.saturating_sub(1)..)?.iter();
+        let at = turns.partition_point(|(first, _)| *first <= from);
+        let mut rest = turns.get(at.saturating_sub(1)..)?.iter();
         rest.find(|(_, whose)| *whose == thread)
-            .map(|(first, _)| (*first).max(now))
+            .map(|(first, _)| (*first).max(from))
     }
 
     /// The last event of a thread before one.
@@ -586,70 +571,56 @@ impl<'r> Program<'r> {
         interrupt: &Interrupt,
     ) -> Result<Search, String> {
         let seat = self.here(i)?;
-        let here = seat.at;
+        let start = seat.at;
+        let search = self.step_back_from_here(i, thread, interrupt);
+        self.seat(i)?.put(start);
+        search
+    }
+
+    fn step_back_from_here(
+        &mut self,
+        i: usize,
+        thread: u32,
+        interrupt: &Interrupt,
+    ) -> Result<Search, String> {
+        let seat = self.seat(i)?;
+        let start = seat.at;
+        let first = seat.image_begins(start.event());
+        let image = seat.image_at(start.event());
         let flag = seat.session.interrupter();
         self.poker.aim(flag);
         loop {
-            let seat = self.here(i)?;
-            let at = seat.at;
-            let image = seat.image_at(at.event());
-            let first = seat.images.get(image).map_or(seat.first, |i| i.first);
-            let moved = if seat.session.thread() == thread {
-                seat.session
-                    .step_back()
-                    .map_err(|error| error.to_string())?
-            } else {
-                false
-            };
-            let seat = self.here_again(i)?;
-            if seat.at.event() <= first && seat.at == at && image > 0 {
-                self.put(i, Position::Event(first.saturating_sub(1)));
-                self.here(i)?;
-                let path = self.path_of(i).unwrap_or_default();
-                return Ok(self.found(i, StopReason::Executed(path)));
-            }
-            let is_own = seat.session.thread() == thread;
-            if !moved || !is_own {
+            let seat = self.seat(i)?;
+            let event = seat.session.position().event();
+            let is_own = seat.session.thread() == thread
+                && seat.session.step_back().map_err(words)?
+                && seat.session.thread() == thread;
+            if !is_own {
                 // What it did last was before others had their turns.
-                let event = at.event();
-                let Some(last) = self.last_turn(i, thread, event).filter(|e| *e >= first) else {
-                    self.put(i, Position::Event(first));
-                    return match at == Position::Event(first) || here == at {
-                        true => Ok(Search::Nothing),
-                        false => {
-                            self.here(i)?;
-                            Ok(self.found(i, StopReason::Arrived))
-                        }
-                    };
-                };
-                self.put(i, Position::Event(last));
-                self.here(i)?;
+                match self.last_turn(i, thread, event).filter(|e| *e >= first) {
+                    Some(last) => {
+                        let seat = self.seat(i)?;
+                        seat.session.go_to(last).map_err(words)?;
+                    }
+                    None if image > 0 => return self.enter_image(i, first.saturating_sub(1)),
+                    None => return Ok(Search::Nothing),
+                }
             }
             // Inside of a call it is between instructions.
-            let in_call = self
-                .states(i)
-                .iter()
-                .any(|state| state.number == thread && state.call.is_some());
-            let at = self.here(i)?.at;
-            if !in_call || !matches!(at, Position::Event(_)) {
+            let seat = self.seat(i)?;
+            let at = seat.session.position();
+            let in_call = matches!(at, Position::Event(_))
+                && seat
+                    .session
+                    .threads()
+                    .iter()
+                    .any(|state| state.number == thread && state.call.is_some());
+            if !in_call {
                 return Ok(self.found(i, StopReason::Arrived));
             }
             if interrupt.came() {
-                self.put(i, here);
-                return Ok(Search::Interrupted);
+                return Ok(Search::Interrupted(start));
             }
-        }
-    }
-
-    /// A process that was moved is said to be where it is.
-    fn here_again(&mut self, i: usize) -> Result<&mut super::program::Seat<'r>, String> {
-        match self.seats.get_mut(i) {
-            Some(seat) => {
-                seat.at = seat.session.position();
-                seat.moved();
-                Ok(seat)
-            }
-            None => Err("there is no such process".to_string()),
         }
     }
 }

@@ -21,83 +21,20 @@ use inspect::{Inspector, Library, Options};
 use recording::{ImageStart, Recording};
 
 use super::poke::Poker;
+use super::seat::{Seat, overlap, registers_of, tid};
 use crate::debug::stopped::Stopped;
 use crate::failure::Failure;
 use crate::verify::explain;
-
-/// So many addresses can be stopped at in one process.
-const BREAKPOINTS: usize = protocol::replay::BREAKPOINTS;
-
-/// One of the programs that a process ran.
-pub struct ImageSpan {
-    /// Its first event.
-    pub first: u64,
-    /// Whose it was, and which: a forked process begins with its parent's.
-    pub process: u32,
-    pub image: u32,
-}
-
-/// A process.
-pub struct Seat<'r> {
-    pub number: u32,
-    pub name: String,
-    pub pid: u32,
-    /// Its place in the history, and its first and last event there.
-    pub place: u32,
-    pub first: u64,
-    pub last: u64,
-    pub session: Session<'r>,
-    /// Where it is said to be.
-    pub at: Position,
-    pub images: Vec<ImageSpan>,
-    /// Which of the images gdb knows.
-    pub told: usize,
-    pub stops: Vec<StopPoint>,
-    /// gdb let go of it.
-    pub is_gone: bool,
-    /// gdb knows where its program and libraries are. It finds that out by
-    /// itself for the process that it sees first; of the others it has to be
-    /// told that they execute a program, and forgets all threads but one then.
-    pub is_introduced: bool,
-    threads: Option<Vec<ThreadState>>,
-    regions: Option<Vec<Region>>,
-    /// Whose events follow each other: the first of each run, and the thread.
-    turns: Option<Vec<(u64, u32)>>,
-}
-
-impl Seat<'_> {
-    /// Forgets what was read where it stood.
-    pub fn moved(&mut self) {
-        self.threads = None;
-        self.regions = None;
-    }
-
-    pub fn image_at(&self, event: u64) -> usize {
-        let after = self.images.partition_point(|image| image.first <= event);
-        after.saturating_sub(1)
-    }
-
-    /// The addresses it is to stop at.
-    pub fn breakpoints(&self) -> Vec<u64> {
-        let mut all: Vec<u64> = self
-            .stops
-            .iter()
-            .filter(|stop| matches!(stop.kind, StopKind::Software | StopKind::Hardware))
-            .map(|stop| stop.address)
-            .collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-}
 
 pub struct Program<'r> {
     pub recording: &'r Recording,
     pub history: History<'r>,
     library: Library,
     pub seats: Vec<Seat<'r>>,
-    /// The process at hand.
+    /// The process at hand: the one that stopped last.
     pub lead: usize,
+    /// The one that was at hand first.
+    eldest: usize,
     /// Stops that gdb is still to be told of before anything moves.
     pub queue: VecDeque<Stop>,
     pub poker: Poker,
@@ -142,26 +79,8 @@ impl<'r> Program<'r> {
             while pid == 0 || !pids.insert(pid) {
                 pid = pid.wrapping_add(1 << 22);
             }
-            let (first, last) = history.span(place);
-            let images = spans(recording, process.number, &session);
-            seats.push(Seat {
-                number: process.number,
-                name: process.name.clone(),
-                pid,
-                place,
-                first,
-                last,
-                at: session.position(),
-                session,
-                images,
-                told: 0,
-                stops: Vec::new(),
-                is_gone: false,
-                is_introduced: false,
-                threads: None,
-                regions: None,
-                turns: None,
-            });
+            let span = history.span(place);
+            seats.push(Seat::new(recording, place, span, pid, session));
         }
         if seats.is_empty() {
             return Err(Failure::new("the recording has no processes"));
@@ -172,6 +91,7 @@ impl<'r> Program<'r> {
             library: Library::new(Options::default()),
             seats,
             lead: 0,
+            eldest: 0,
             queue: VecDeque::new(),
             code: HashMap::new(),
             poker: Poker::new(interrupt)
@@ -201,6 +121,7 @@ impl<'r> Program<'r> {
         for seat in &mut program.seats {
             seat.told = seat.image_at(seat.at.event());
         }
+        program.eldest = program.lead;
         let lead = program.lead;
         if let Some(seat) = program.seats.get_mut(lead) {
             seat.is_introduced = true;
@@ -257,8 +178,7 @@ impl<'r> Program<'r> {
         for (i, seat) in self.seats.iter_mut().enumerate() {
             let bound = bounds.as_ref().map_or(0, |cut| cut.bound(seat.place));
             let event = if i == lead { event } else { bound };
-            seat.at = Position::Event(event.clamp(seat.first, seat.last + 1));
-            seat.moved();
+            seat.put(Position::Event(event.clamp(seat.first, seat.last + 1)));
         }
         self.lead = lead;
     }
@@ -278,8 +198,7 @@ impl<'r> Program<'r> {
             seat.session
                 .go_to_position(seat.at)
                 .map_err(|error| error.to_string())?;
-            seat.at = seat.session.position();
-            seat.moved();
+            seat.put(seat.session.position());
         }
         Ok(seat)
     }
@@ -354,8 +273,12 @@ impl<'r> Program<'r> {
 
     /// What the present image of a process started from.
     fn image(&self, i: usize) -> Option<ImageStart> {
+        self.image_of(i, self.seats.get(i)?.at.event())
+    }
+
+    fn image_of(&self, i: usize, event: u64) -> Option<ImageStart> {
         let seat = self.seats.get(i)?;
-        let span = seat.images.get(seat.image_at(seat.at.event()))?;
+        let span = seat.images.get(seat.image_at(event))?;
         let image = self
             .recording
             .images()
@@ -367,6 +290,11 @@ impl<'r> Program<'r> {
     /// The path of what a process runs.
     pub fn path_of(&self, i: usize) -> Option<Vec<u8>> {
         self.image(i).map(|image| image.exe)
+    }
+
+    /// The same for when it is about to do an event.
+    pub fn path_at(&self, i: usize, event: u64) -> Option<Vec<u8>> {
+        self.image_of(i, event).map(|image| image.exe)
     }
 
     /// Looks into a process.
@@ -466,17 +394,6 @@ impl<'r> Program<'r> {
     }
 }
 
-/// gdb's number for a thread. The first one has its process's, before it has
-/// asked for its own, too; of another one that has none in the recording, one
-/// that no other has.
-pub fn tid(pid: u32, state: &ThreadState) -> u32 {
-    match (state.number, state.tid) {
-        (0, _) => pid,
-        (number, 0) => (1 << 23) + number,
-        (_, tid) => tid,
-    }
-}
-
 /// A line of `/proc/PID/maps`.
 fn map_line(region: &Region) -> String {
     let path = match &region.file {
@@ -503,93 +420,6 @@ fn auxv_of(image: &ImageStart) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Which programs a process ran, and from which event on.
-fn spans(recording: &Recording, number: u32, session: &Session<'_>) -> Vec<ImageSpan> {
-    session
-        .images()
-        .into_iter()
-        .map(|(image, first)| {
-            let (process, image) = whose(recording, number, image);
-            ImageSpan {
-                first,
-                process,
-                image,
-            }
-        })
-        .collect()
-}
-
-/// An image of a process, or of the process that it was forked from.
-fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
-    let (mut process, mut image) = (process, image);
-    for _ in 0..protocol::replay::PATH_STREAMS {
-        let known = |image: u32| {
-            let mut all = recording.images().iter();
-            all.any(|i| i.process == process && i.image == image)
-        };
-        if known(image) {
-            break;
-        }
-        let Some(info) = recording.process(process) else {
-            break;
-        };
-        let (Some(parent), birth) = (info.parent, info.birth) else {
-            break;
-        };
-        // What the parent ran when it forked.
-        let ran = recording
-            .images()
-            .iter()
-            .rfind(|i| i.process == parent && i.time <= birth);
-        process = parent;
-        image = ran.map_or(0, |i| i.image);
-    }
-    (process, image)
-}
-
-/// From the order of `user_regs_struct` to that of gdb.
-fn registers_of(state: &ThreadState) -> Registers {
-    let [
-        r15,
-        r14,
-        r13,
-        r12,
-        rbp,
-        rbx,
-        r11,
-        r10,
-        r9,
-        r8,
-        rax,
-        rcx,
-        rdx,
-        rsi,
-        rdi,
-        orig_rax,
-        rip,
-        cs,
-        eflags,
-        rsp,
-        ss,
-        fs_base,
-        gs_base,
-        ..,
-    ] = state.regs;
-    Registers {
-        general: [
-            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
-        ],
-        rip,
-        eflags,
-        cs: cs as u16,
-        ss: ss as u16,
-        orig_rax,
-        fs_base,
-        gs_base,
-        xmm: state.xmm,
-    }
-}
-
 impl Target for Program<'_> {
     fn current(&mut self) -> ThreadId {
         let lead = self.lead;
@@ -601,8 +431,14 @@ impl Target for Program<'_> {
     }
 
     fn processes(&mut self) -> Vec<u32> {
-        let seats = self.seats.iter().filter(|seat| !seat.is_gone);
-        seats.map(|seat| seat.pid).collect()
+        // gdb numbers them in this order.
+        let first = self.seats.get(self.eldest).into_iter();
+        let rest = (0..).zip(&self.seats).filter(|(i, _)| *i != self.eldest);
+        first
+            .chain(rest.map(|(_, seat)| seat))
+            .filter(|seat| !seat.is_gone)
+            .map(|seat| seat.pid)
+            .collect()
     }
 
     fn threads(&mut self, pid: u32) -> Vec<ThreadInfo> {
@@ -653,19 +489,22 @@ impl Target for Program<'_> {
         let got = seat.session.read_code(address, out);
         // Sites of system calls are patched: the files have the program's own
         // code.
-        let end = address.saturating_add(got as u64);
+        let wanted = address..address.saturating_add(got as u64);
         let code: Vec<(Range<u64>, u64, PathBuf)> = self
             .regions(i)
             .iter()
-            .filter(|r| r.executable && !r.writable)
-            .filter(|r| r.range.start < end && r.range.end > address)
-            .filter_map(|r| Some((r.range.clone(), r.offset, r.file.clone()?.0)))
+            .filter(|region| region.executable && !region.writable)
+            .filter_map(|region| {
+                let part = overlap(region, &wanted)?;
+                let (captured, _) = region.file.clone()?;
+                let at = region.offset + (part.start - region.range.start);
+                Some((part, at, captured))
+            })
             .collect();
-        for (range, offset, file) in code {
-            let from = range.start.max(address);
-            let to = range.end.min(end);
-            let (start, len) = ((from - address) as usize, (to - from) as usize);
-            let Some(part) = out.get_mut(start..start + len) else {
+        for (part, at, file) in code {
+            let start = (part.start - address) as usize;
+            let end = (part.end - address) as usize;
+            let Some(part) = out.get_mut(start..end) else {
                 continue;
             };
             use std::collections::hash_map::Entry;
@@ -676,7 +515,6 @@ impl Target for Program<'_> {
                     Err(_) => continue,
                 },
             };
-            let at = offset + (from - range.start);
             // What is behind the file's end stays.
             let _ = std::os::unix::fs::FileExt::read_at(file, part, at);
         }
@@ -744,20 +582,11 @@ impl Target for Program<'_> {
         let i = self.index(pid).ok_or(Refused::Errno(ESRCH))?;
         let seat = self.seats.get_mut(i).ok_or(Refused::Errno(ESRCH))?;
         match stop.kind {
-            StopKind::Software | StopKind::Hardware => {
-                if seat.breakpoints().len() >= BREAKPOINTS {
-                    return Err(Refused::Errno(ENOSPC));
-                }
-            }
-            StopKind::Write | StopKind::Read | StopKind::Access => {
-                return Err(Refused::Unsupported);
-            }
+            // Only changes can be seen, not who looks.
+            StopKind::Read | StopKind::Access => Err(Refused::Unsupported),
+            _ if seat.add_stop(stop) => Ok(()),
+            _ => Err(Refused::Errno(ENOSPC)),
         }
-        // Set again it replaces what was there.
-        seat.stops
-            .retain(|s| (s.kind, s.address, s.length) != (stop.kind, stop.address, stop.length));
-        seat.stops.push(stop);
-        Ok(())
     }
 
     fn remove_stop(
@@ -768,8 +597,7 @@ impl Target for Program<'_> {
         length: u64,
     ) -> Result<(), Refused> {
         if let Some(seat) = self.index(pid).and_then(|i| self.seats.get_mut(i)) {
-            seat.stops
-                .retain(|s| (s.kind, s.address, s.length) != (kind, address, length));
+            seat.remove_stop(kind, address, length);
         }
         Ok(())
     }
@@ -806,8 +634,7 @@ impl Target for Program<'_> {
         for seat in &mut self.seats {
             seat.is_gone = false;
             seat.stops.clear();
-            seat.at = Position::Event(seat.first);
-            seat.moved();
+            seat.put(seat.beginning());
         }
         let number = self.here(lead)?.session.thread();
         for seat in &mut self.seats {
@@ -816,8 +643,8 @@ impl Target for Program<'_> {
         Ok(self.thread_id(lead, number))
     }
 
-    fn command(&mut self, line: &str, thread: ThreadId) -> String {
-        super::monitor::execute(self, line, thread)
+    fn command(&mut self, line: &str) -> String {
+        super::monitor::execute(self, line)
     }
 }
 
