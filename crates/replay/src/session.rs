@@ -342,6 +342,14 @@ impl<'r> Session<'r> {
         after.saturating_sub(1)
     }
 
+    /// The images of the process, each by its number and its first event. (One
+    /// that was forked begins with an image of its parent's, which has no
+    /// number of its own: 0.)
+    pub fn images(&self) -> Vec<(u32, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|s| (s.image, s.first_event)).collect()
+    }
+
     /// Goes to the place before `event`, forwards or back.
     pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
         let at = self.image_at(event);

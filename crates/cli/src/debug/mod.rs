@@ -6,7 +6,7 @@ mod debugger;
 mod info;
 mod points;
 mod screen;
-mod stopped;
+pub mod stopped;
 mod stops;
 mod table;
 
