@@ -315,7 +315,7 @@ impl<'r> Program<'r> {
                     };
                 }
                 Arrival::Interrupted => return Ok(Search::Interrupted(at)),
-                Arrival::Stepped => {}
+                Arrival::Stepped | Arrival::Mapped => {}
                 Arrival::Diverged(difference) => return Err(self.diverged(i, &difference)),
             }
             if interrupt.came() {
@@ -529,7 +529,7 @@ impl<'r> Program<'r> {
                 Arrival::Stepped if seat.session.thread() == thread => {
                     return Ok(self.found(i, StopReason::Arrived));
                 }
-                Arrival::Stepped | Arrival::There => {}
+                Arrival::Stepped | Arrival::There | Arrival::Mapped => {}
                 Arrival::End => return Ok(Search::Nothing),
                 Arrival::Interrupted => return Ok(Search::Interrupted(at)),
                 Arrival::Diverged(difference) => return Err(self.diverged(i, &difference)),
