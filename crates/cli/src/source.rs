@@ -187,8 +187,9 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Where these calls are in the source, as far as it is wished to know.
-    pub fn lines(&self, history: &History<'_>, calls: &[EventId]) -> Lines {
+    /// Where these calls are in the source, each with the number of its thread,
+    /// as far as it is wished to know.
+    pub fn lines(&self, history: &History<'_>, calls: &[(EventId, u32)]) -> Lines {
         if self.no_source {
             return Lines::default();
         }
@@ -199,18 +200,19 @@ impl Wish {
 
 /// Where these calls are in the source. Looks for what is not known yet for
 /// `time`.
-fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
+fn lines(history: &History<'_>, calls: &[(EventId, u32)], time: Duration) -> Lines {
     let recording = history.recording();
     let mut kept = Kept::load(recording);
     let mut lines = Lines::default();
-    let mut wanted: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut wanted: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
     let number_of = |id: &EventId| history.process(id.process).map(|process| process.number);
-    for id in calls {
+    for (id, thread) in calls {
         let Some(number) = number_of(id) else {
             continue;
         };
         if !kept.lines.contains_key(&(number, id.number)) {
-            wanted.entry(number).or_default().push(id.number);
+            let own = wanted.entry(number).or_default();
+            own.push((id.number, *thread));
         }
     }
     if !wanted.is_empty() && !time.is_zero() {
@@ -226,7 +228,7 @@ fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
             }
             events.sort_unstable();
             events.dedup();
-            let done = replayer.stacks(number, &events, |event, _, _, stack| {
+            let done = replayer.stacks(number, &events, |event, _, stack| {
                 new.push(((number, event), users(stack)));
             });
             if let Err(trouble) = done {
@@ -240,7 +242,7 @@ fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
             kept.save(recording);
         }
     }
-    for id in calls {
+    for (id, _) in calls {
         let Some(number) = number_of(id) else {
             continue;
         };
@@ -280,11 +282,9 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
     for (number, mut threads) in wanted {
         threads.truncate(NAMED_MOST);
         threads.sort_unstable();
-        let events: Vec<u64> = threads.iter().map(|(event, _)| *event).collect();
         // A thread whose function is not found keeps its number.
-        let _ = replayer.stacks(number, &events, |event, thread, _, stack| {
-            let asked = threads.iter().any(|other| *other == (event, thread));
-            if let Some(name) = run_by(stack).filter(|_| asked) {
+        let _ = replayer.stacks(number, &threads, |_, thread, stack| {
+            if let Some(name) = run_by(stack) {
                 found.insert((number, thread), name);
             }
         });
@@ -310,13 +310,14 @@ impl<'r> Replayer<'r> {
         }
     }
 
-    /// Leads a process to these events, which are in order, and shows each
-    /// thread that is about to do one. On failure says why it came no further.
+    /// Leads a process through these calls, which are in order, each with the
+    /// thread that makes it, and shows the stack that the thread has there. On
+    /// failure says why it came no further.
     pub fn stacks(
         &mut self,
         process: u32,
-        events: &[u64],
-        mut look: impl FnMut(u64, u32, &Inspector<'_>, &Stack),
+        events: &[(u64, u32)],
+        mut look: impl FnMut(u64, u32, &Stack),
     ) -> Result<(), String> {
         const FRAMES: usize = 200;
         if Instant::now() >= self.deadline {
@@ -326,10 +327,12 @@ impl<'r> Replayer<'r> {
         let mut session =
             Session::open(self.recording, process).map_err(|error| error.to_string())?;
         let watch = Watch::new(session.interrupter(), self.deadline);
-        for event in events {
-            let arrival = session.go_to(*event).map_err(|error| error.to_string());
+        for (event, thread) in events {
+            // Right behind the event the thread is where it made the call, or
+            // still in it: before it, it may be anywhere on the way there.
+            let arrival = session.go_to(event + 1).map_err(|error| error.to_string());
             match arrival {
-                Ok(Arrival::There) => {}
+                Ok(Arrival::There | Arrival::End) => {}
                 Ok(Arrival::Interrupted) => return Err(LATE.to_string()),
                 Ok(other) => return Err(told(&other).to_string()),
                 // It says so as an error where it stops between two events.
@@ -338,9 +341,8 @@ impl<'r> Replayer<'r> {
             }
             let stopped = Stopped::new(&session);
             let inspector = Inspector::new(&self.library, &stopped);
-            let thread = session.thread();
-            if let Ok(stack) = inspector.stack(ThreadId(thread), FRAMES) {
-                look(*event, thread, &inspector, &stack);
+            if let Ok(stack) = inspector.stack(ThreadId(*thread), FRAMES) {
+                look(*event, *thread, &stack);
             }
         }
         drop(watch);

@@ -61,6 +61,9 @@ impl Cmd {
         let pattern = self.pattern.as_deref().map(causes::pattern).transpose()?;
         let recording = self.recording.open()?;
         let mut history = causes::open(&recording)?;
+        if let Some(pattern) = &pattern {
+            causes::check(&history, pattern)?;
+        }
         let event = causes::event(&history, &self.event)?;
         let limits = if self.all {
             Limits {
@@ -284,6 +287,7 @@ impl Line {
                 event: EventId::new(u32::MAX, 0),
                 name: String::new(),
                 thread: String::new(),
+                thread_number: 0,
                 time_ns: 0,
                 kind: "",
                 call: String::new(),
@@ -309,11 +313,12 @@ impl Line {
     }
 }
 
-/// The events among these that are calls.
-fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<EventId> {
+/// The events among these that are calls, with their threads. (What made an
+/// exec is not there any more behind it.)
+fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventId, u32)> {
     let all = lines.map(|line| &line.shown).chain([head]);
-    all.filter(|shown| shown.phase != Phase::None)
-        .map(|shown| shown.event)
+    all.filter(|shown| shown.phase != Phase::None && shown.kind != "exec")
+        .map(|shown| (shown.event, shown.thread_number))
         .collect()
 }
 
