@@ -13,7 +13,7 @@ use recording::render::{Limits, Renderer};
 use recording::{Event, Phase, Recording, Timeline};
 
 use crate::failure::Failure;
-use crate::source;
+use crate::source::{self, Site};
 
 /// The causes in a recording. Tells how far it is, on a terminal, where that
 /// takes long.
@@ -305,8 +305,8 @@ pub struct Shown {
     pub event: EventId,
     pub name: String,
     pub thread: String,
-    /// The thread's number in its process.
-    pub thread_number: u32,
+    /// The call, if it is one.
+    pub site: Option<Site>,
     pub time_ns: u64,
     pub kind: &'static str,
     /// Name of the call, or of what else it is.
@@ -329,7 +329,7 @@ pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
         event,
         name: name(history, event),
         thread: String::new(),
-        thread_number: 0,
+        site: None,
         time_ns: 0,
         kind: "",
         call: String::new(),
@@ -353,7 +353,7 @@ pub fn show_all(
             event: id,
             name: name(history, id),
             thread: recording.thread_name(event.process, event.thread),
-            thread_number: event.thread,
+            site: event.is_call().then(|| Site::of(event)),
             time_ns: recording.clock().since_start_ns(event.time),
             kind: event.type_().name(),
             call: event.name(),

@@ -11,7 +11,7 @@ use crate::causes::{self, Shown};
 use crate::failure::Failure;
 use crate::output::{Output, Style, cut};
 use crate::select::Chosen;
-use crate::source::{Lines, Wish};
+use crate::source::{Lines, Site, Wish};
 
 /// Tell why something happened: the chain of causes across processes.
 ///
@@ -287,7 +287,7 @@ impl Line {
                 event: EventId::new(u32::MAX, 0),
                 name: String::new(),
                 thread: String::new(),
-                thread_number: 0,
+                site: None,
                 time_ns: 0,
                 kind: "",
                 call: String::new(),
@@ -313,12 +313,10 @@ impl Line {
     }
 }
 
-/// The events among these that are calls, with their threads. (What made an
-/// exec is not there any more behind it.)
-fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventId, u32)> {
+/// The events among these that are calls.
+fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventId, Site)> {
     let all = lines.map(|line| &line.shown).chain([head]);
-    all.filter(|shown| shown.phase != Phase::None && shown.kind != "exec")
-        .map(|shown| (shown.event, shown.thread_number))
+    all.filter_map(|shown| Some((shown.event, shown.site?)))
         .collect()
 }
 
