@@ -17,7 +17,7 @@ use causality::{EventId, History};
 use inspect::frames::{Frame, FrameKind, Stack};
 use inspect::target::ThreadId;
 use inspect::{Inspector, Library, Options};
-use recording::Recording;
+use recording::{Event, Recording};
 use serde_json::{Value, json};
 
 use crate::debug::Stopped;
@@ -59,6 +59,41 @@ impl Call {
             function: value.get("function")?.as_str()?.to_string(),
             file: value.get("file")?.as_str()?.to_string(),
             line: u32::try_from(value.get("line")?.as_u64()?).ok()?,
+        })
+    }
+}
+
+/// A call of which the stack is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    pub event: u64,
+    /// The thread that makes it.
+    pub thread: u32,
+    pub nr: u64,
+    pub args: [u64; 2],
+}
+
+impl Site {
+    pub fn of(event: &Event<'_>) -> Site {
+        Site {
+            event: event.number,
+            thread: event.thread,
+            nr: event.nr,
+            args: [event.args[0], event.args[1]],
+        }
+    }
+
+    /// Whether its thread is in this call, or about to make it. A thread whose
+    /// turn has just come may still be where it was before.
+    fn is_here(&self, session: &Session<'_>) -> bool {
+        // In the order of `user_regs_struct`.
+        const RSI: usize = 13;
+        const RDI: usize = 14;
+        session.threads().iter().any(|thread| {
+            thread.number == self.thread
+                && thread.call == Some(self.nr)
+                && [thread.regs.get(RDI), thread.regs.get(RSI)]
+                    == [Some(&self.args[0]), Some(&self.args[1])]
         })
     }
 }
@@ -188,7 +223,7 @@ pub struct Wish {
 
 impl Wish {
     /// Where these calls are in the source, as far as it is wished to know.
-    pub fn lines(&self, history: &History<'_>, calls: &[EventId]) -> Lines {
+    pub fn lines(&self, history: &History<'_>, calls: &[(EventId, Site)]) -> Lines {
         if self.no_source {
             return Lines::default();
         }
@@ -199,18 +234,19 @@ impl Wish {
 
 /// Where these calls are in the source. Looks for what is not known yet for
 /// `time`.
-fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
+fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Duration) -> Lines {
     let recording = history.recording();
     let mut kept = Kept::load(recording);
     let mut lines = Lines::default();
-    let mut wanted: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    let mut wanted: BTreeMap<u32, Vec<Site>> = BTreeMap::new();
     let number_of = |id: &EventId| history.process(id.process).map(|process| process.number);
-    for id in calls {
+    for (id, site) in calls {
         let Some(number) = number_of(id) else {
             continue;
         };
         if !kept.lines.contains_key(&(number, id.number)) {
-            wanted.entry(number).or_default().push(id.number);
+            let own = wanted.entry(number).or_default();
+            own.push(*site);
         }
     }
     if !wanted.is_empty() && !time.is_zero() {
@@ -226,8 +262,8 @@ fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
             }
             events.sort_unstable();
             events.dedup();
-            let done = replayer.stacks(number, &events, |event, _, _, stack| {
-                new.push(((number, event), users(stack)));
+            let done = replayer.stacks(number, &events, |site, stack| {
+                new.push(((number, site.event), stack.and_then(users)));
             });
             if let Err(trouble) = done {
                 lines.trouble.get_or_insert(trouble);
@@ -240,7 +276,7 @@ fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
             kept.save(recording);
         }
     }
-    for id in calls {
+    for (id, _) in calls {
         let Some(number) = number_of(id) else {
             continue;
         };
@@ -259,33 +295,32 @@ fn lines(history: &History<'_>, calls: &[EventId], time: Duration) -> Lines {
 /// number of the process and of the thread. Looked for once.
 pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
     let recording = history.recording();
-    let mut wanted: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
-    for (place, thread, event) in history.unnamed_threads() {
-        if let Some(process) = history.process(place) {
-            wanted
-                .entry(process.number)
-                .or_default()
-                .push((event, thread));
-        }
-    }
-    if wanted.is_empty() {
+    let unnamed = history.unnamed_threads();
+    if unnamed.is_empty() {
         return BTreeMap::new();
     }
     let mut kept = Kept::load(recording);
     if let Some(known) = kept.threads {
         return known;
     }
+    let mut wanted: BTreeMap<u32, Vec<Site>> = BTreeMap::new();
+    let events: Vec<EventId> = unnamed
+        .into_iter()
+        .map(|(place, _, event)| EventId::new(place, event))
+        .collect();
+    history.look_all(&events, |_, event| {
+        let own = wanted.entry(event.process).or_default();
+        own.push(Site::of(event));
+    });
     let mut found = BTreeMap::new();
     let mut replayer = Replayer::new(recording, NAMING);
     for (number, mut threads) in wanted {
         threads.truncate(NAMED_MOST);
         threads.sort_unstable();
-        let events: Vec<u64> = threads.iter().map(|(event, _)| *event).collect();
         // A thread whose function is not found keeps its number.
-        let _ = replayer.stacks(number, &events, |event, thread, _, stack| {
-            let asked = threads.iter().any(|other| *other == (event, thread));
-            if let Some(name) = run_by(stack).filter(|_| asked) {
-                found.insert((number, thread), name);
+        let _ = replayer.stacks(number, &threads, |site, stack| {
+            if let Some(name) = stack.and_then(run_by) {
+                found.insert((number, site.thread), name);
             }
         });
     }
@@ -310,13 +345,14 @@ impl<'r> Replayer<'r> {
         }
     }
 
-    /// Leads a process to these events, which are in order, and shows each
-    /// thread that is about to do one. On failure says why it came no further.
+    /// Leads a process through these calls, which are in order, and shows the
+    /// stack that each one's thread has there, if it is there. On failure says
+    /// why it came no further.
     pub fn stacks(
         &mut self,
         process: u32,
-        events: &[u64],
-        mut look: impl FnMut(u64, u32, &Inspector<'_>, &Stack),
+        sites: &[Site],
+        mut look: impl FnMut(&Site, Option<&Stack>),
     ) -> Result<(), String> {
         const FRAMES: usize = 200;
         if Instant::now() >= self.deadline {
@@ -326,22 +362,27 @@ impl<'r> Replayer<'r> {
         let mut session =
             Session::open(self.recording, process).map_err(|error| error.to_string())?;
         let watch = Watch::new(session.interrupter(), self.deadline);
-        for event in events {
-            let arrival = session.go_to(*event).map_err(|error| error.to_string());
-            match arrival {
-                Ok(Arrival::There) => {}
-                Ok(Arrival::Interrupted) => return Err(LATE.to_string()),
-                Ok(other) => return Err(told(&other).to_string()),
-                // It says so as an error where it stops between two events.
-                Err(_) if Instant::now() >= self.deadline => return Err(LATE.to_string()),
-                Err(error) => return Err(error),
+        for site in sites {
+            // Before the event, or behind it where its thread waits in it.
+            let mut here = false;
+            for event in [site.event, site.event + 1] {
+                match session.go_to(event).map_err(|error| error.to_string()) {
+                    Ok(Arrival::There | Arrival::End) => {}
+                    Ok(Arrival::Interrupted) => return Err(LATE.to_string()),
+                    Ok(other) => return Err(told(&other).to_string()),
+                    // It says so as an error where it stops between two events.
+                    Err(_) if Instant::now() >= self.deadline => return Err(LATE.to_string()),
+                    Err(error) => return Err(error),
+                }
+                here = site.is_here(&session);
+                if here {
+                    break;
+                }
             }
             let stopped = Stopped::new(&session);
             let inspector = Inspector::new(&self.library, &stopped);
-            let thread = session.thread();
-            if let Ok(stack) = inspector.stack(ThreadId(thread), FRAMES) {
-                look(*event, thread, &inspector, &stack);
-            }
+            let stack = inspector.stack(ThreadId(site.thread), FRAMES).ok();
+            look(site, stack.as_ref().filter(|_| here));
         }
         drop(watch);
         Ok(())

@@ -11,7 +11,7 @@ use crate::causes::{self, Shown};
 use crate::failure::Failure;
 use crate::output::{Output, Style, cut};
 use crate::select::Chosen;
-use crate::source::{Lines, Wish};
+use crate::source::{Lines, Site, Wish};
 
 /// Tell why something happened: the chain of causes across processes.
 ///
@@ -61,6 +61,9 @@ impl Cmd {
         let pattern = self.pattern.as_deref().map(causes::pattern).transpose()?;
         let recording = self.recording.open()?;
         let mut history = causes::open(&recording)?;
+        if let Some(pattern) = &pattern {
+            causes::check(&history, pattern)?;
+        }
         let event = causes::event(&history, &self.event)?;
         let limits = if self.all {
             Limits {
@@ -284,6 +287,7 @@ impl Line {
                 event: EventId::new(u32::MAX, 0),
                 name: String::new(),
                 thread: String::new(),
+                site: None,
                 time_ns: 0,
                 kind: "",
                 call: String::new(),
@@ -310,10 +314,9 @@ impl Line {
 }
 
 /// The events among these that are calls.
-fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<EventId> {
+fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventId, Site)> {
     let all = lines.map(|line| &line.shown).chain([head]);
-    all.filter(|shown| shown.phase != Phase::None)
-        .map(|shown| shown.event)
+    all.filter_map(|shown| Some((shown.event, shown.site?)))
         .collect()
 }
 

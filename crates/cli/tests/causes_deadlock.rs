@@ -42,7 +42,14 @@ fn hang(scratch: &Scratch, which: &str, signal: Signal) -> (std::path::PathBuf, 
         let all = running.program();
         (!all.is_empty() && all.iter().all(waits)).then_some(())
     });
-    for pid in running.program() {
+    // All at one instant: nobody shall see another go.
+    let all = running.program();
+    if signal == Signal::KILL {
+        for pid in &all {
+            let _ = rustix::process::kill_process(*pid, Signal::STOP);
+        }
+    }
+    for pid in all {
         let _ = rustix::process::kill_process(pid, signal);
     }
     let dir = running.dir().to_path_buf();

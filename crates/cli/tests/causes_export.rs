@@ -30,7 +30,9 @@ fn perfetto_reads_it() {
     let all: Value = serde_json::from_str(&text).unwrap();
     let events = all["traceEvents"].as_array().unwrap();
     let place = |event: &Value| (event["pid"].as_u64(), event["tid"].as_u64());
-    let mut slices: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
+    // Microseconds are told to the nanosecond.
+    let ns = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as i64;
+    let mut slices: HashMap<_, Vec<(i64, i64)>> = HashMap::new();
     let mut flows: HashMap<u64, Vec<&Value>> = HashMap::new();
     let mut named = BTreeSet::new();
     for event in events {
@@ -40,11 +42,8 @@ fn perfetto_reads_it() {
                 named.insert(event["pid"].as_u64().unwrap());
             }
             "X" => {
-                let (ts, dur) = (
-                    event["ts"].as_f64().unwrap(),
-                    event["dur"].as_f64().unwrap(),
-                );
-                assert!(ts >= 0.0 && dur >= 0.0, "{event}");
+                let (ts, dur) = (ns(&event["ts"]), ns(&event["dur"]));
+                assert!(ts >= 0 && dur >= 0, "{event}");
                 assert!(event["name"].is_string() && event["args"]["event"].is_string());
                 slices.entry(place(event)).or_default().push((ts, ts + dur));
             }
@@ -58,8 +57,8 @@ fn perfetto_reads_it() {
     assert_eq!(named.len(), recorded.processes().len());
     // Slices of one thread lie inside each other or apart.
     for (thread, list) in &mut slices {
-        list.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        let mut open: Vec<f64> = Vec::new();
+        list.sort_by_key(|(from, to)| (*from, -to));
+        let mut open: Vec<i64> = Vec::new();
         for (from, to) in list.iter() {
             while open.last().is_some_and(|end| *end <= *from) {
                 open.pop();
@@ -80,7 +79,7 @@ fn perfetto_reads_it() {
         assert_eq!(phases, ["s", "f"]);
         assert_eq!(ends[1]["bp"], "e");
         for end in ends {
-            let ts = end["ts"].as_f64().unwrap();
+            let ts = ns(&end["ts"]);
             let inside = slices[&place(end)]
                 .iter()
                 .any(|(from, to)| *from <= ts && ts <= *to);

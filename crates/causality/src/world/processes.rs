@@ -280,8 +280,13 @@ impl World<'_> {
             }
         }
         if time.is_some() {
+            let mut op = op;
             if let Some(process) = self.proc_mut(place) {
                 process.killed = !process.ended;
+            }
+            if self.proc(place).is_some_and(|process| process.killed) {
+                // Behind its last event it still had all that it had.
+                op.last = op.last.saturating_add(1);
             }
             self.process_ends(op);
         }
@@ -634,8 +639,7 @@ impl World<'_> {
     fn lets_go(&mut self, op: Op, key: (u32, bool, LockOwner)) {
         let hold = self.open_holds.remove(&key);
         if let Some(hold) = hold.and_then(|hold| self.lock_holds.get_mut(hold)) {
-            // Who ends gives back when that is over.
-            hold.to = op.first;
+            hold.to = op.last;
         }
     }
 
