@@ -493,6 +493,28 @@ fn holder_of(key: u64, offset: u64) -> Option<(Region, u64)> {
     })
 }
 
+/// Somebody looks at this memory from outside: every address shows what the
+/// program would see there.
+pub fn show() {
+    for region in regions().filter(|r| r.kind != HIDDEN) {
+        // Most objects are mapped once.
+        if !regions().any(|r| r.key == region.key && r.start != region.start) {
+            continue;
+        }
+        let mut page = region.start;
+        while page < region.end {
+            let offset = region.offset + (page - region.start);
+            if state(region.state(page)) == AWAY
+                && let Some((from, there)) = holder_of(region.key, offset)
+            {
+                fetch(page, &from, there);
+                settle(&region, page);
+            }
+            page += PAGE;
+        }
+    }
+}
+
 /// Copies a page from where it is accessible.
 fn fetch(to: u64, from: &Region, there: u64) {
     protect(to, 3);
