@@ -386,7 +386,8 @@ fn lay(region: &Region, start: u64, end: u64) {
     let behind = BEYOND + region.offset + (grown - region.start);
     let all = (end <= grown || replay::map_file(region.file, grown, end - grown, 0, behind)) && all;
     if !all {
-        sys::die_number(b"replay cannot map", start);
+        let thread = crate::state::thread();
+        replay::diverge(thread, difference::MEMORY, 0, start, end - start);
     }
 }
 
@@ -681,7 +682,7 @@ fn apply(head: &[u64; 4], at: u64) {
 pub fn written(key: u64, offset: u64, from: u64, len: u64) {
     let mut done = 0;
     while done < len {
-        let at = offset + done;
+        let at = offset.wrapping_add(done);
         let step = (PAGE - (at & (PAGE - 1))).min(len - done);
         write_page(key, at, from + done, step);
         done += step;
@@ -1088,8 +1089,9 @@ pub fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) ->
 fn move_memory(from: u64, to: u64, len: u64) {
     const MAYMOVE_FIXED: u64 = 3;
     if sys::call(nr::MREMAP, from, len, len, MAYMOVE_FIXED, to, 0) != to as i64 {
-        if len == PAGE {
-            sys::die_number(b"replay cannot move memory to", to);
+        if len <= PAGE {
+            let thread = crate::state::thread();
+            replay::diverge(thread, difference::MEMORY, 0, from, to);
         }
         let half = up(len / 2);
         move_memory(from, to, half);
