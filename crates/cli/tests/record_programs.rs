@@ -168,6 +168,10 @@ programs! {
         r.has_many(10, "preemptions", |e| e.call() == "preempt");
         r.has_many(10, "signals", |e| e.delivers("SIGALRM"));
     },
+    rounding: |r| {
+        assert_eq!(r.info()["threads"], 4);
+        r.has("a signal", |e| e.delivers("SIGUSR1"));
+    },
     threads_many: |r| {
         assert_eq!(r.count(|e| e.child_thread().is_some()), 200);
         assert_eq!(r.info()["threads"], 201);

@@ -68,7 +68,6 @@ fn computation_of_all_shapes() {
 }
 
 #[test]
-#[ignore = "now and then a place in a hot loop is not found in time; scripts/soak finds it"]
 fn computation_of_all_shapes_without_perf() {
     let scratch = Scratch::new("preempt-shapes-bare");
     let recorded = record(&scratch, "interrupted");

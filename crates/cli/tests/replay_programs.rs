@@ -85,6 +85,7 @@ programs! {
     interrupted,
     spinlock,
     threads_many,
+    rounding,
     spam_alloc,
     shared_memory,
     signals_basic,
@@ -124,7 +125,6 @@ languages! {
         // Debian's own: others may be scripts that choose among several.
         vec!["/usr/bin/python3".into(), script("python/threads_subprocess.py")]
     };
-    #[ignore = "differs now and then at a preemption; scripts/soak finds it"]
     node, "http", "node", |node| vec![node, script("node/http.js")];
     shell, "pipeline", "sh", |_| vec![script("sh/pipeline.sh")];
 }

@@ -41,7 +41,7 @@ pub fn format_scalar(
             } else {
                 text::Unit::Raw(u64::from(byte))
             };
-            format!("{number} {}", text::character(unit, ""))
+            format!("{number} {}", text::character(unit, 1, ""))
         }
         'f' => float::show(bytes)
             .filter(|_| is_float || matches!(bytes.len(), 4 | 8 | 10 | 16))

@@ -20,7 +20,7 @@ use protocol::syscall::{Arg, Syscall, Type};
 
 use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
@@ -1212,7 +1212,9 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
 }
 
 /// A thread begins in replay: its stack is set up so that switching to it
-/// starts it.
+/// starts it. As from the kernel, it has the floating-point and vector state of
+/// the thread that makes it, which calls this: rounding modes, and what is left
+/// in registers. The low halves of the vector registers come from its stack.
 pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
     child.tid.set(tid);
     child.fs_base.set(tls.unwrap_or(0));
@@ -1221,11 +1223,7 @@ pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
     let sp = word - 64;
     mem::copy(sp, frame.as_ptr() as u64, 56);
     child.switch_sp.set(sp);
-    mem::copy(
-        child.xstate_area(),
-        (&raw const space().initial_xstate) as u64,
-        core::mem::size_of_val(&space().initial_xstate) as u64,
-    );
+    place::store_vectors(child, &[[0; 2]; 16]);
 }
 
 /// The result of the `clone` that makes a thread.

@@ -155,7 +155,9 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     }
     stretch.look(registers, &place::halves(registers, image));
     stretch.stops += 1;
-    if stretch.stops < STOPS_MAX {
+    // The processor stops before the first round of an instruction that
+    // repeats itself, not between two.
+    if stretch.stops < STOPS_MAX && stretch.repeat.is_none() {
         return rip;
     }
     stretch.go(&mut cache, rip).unwrap_or(rip)

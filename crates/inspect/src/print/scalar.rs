@@ -92,7 +92,7 @@ impl Printer<'_> {
                             .map_or(Unit::Raw(raw), Unit::Char)
                     };
                     out.push(' ');
-                    out.push_str(&text::character(unit, prefix));
+                    out.push_str(&text::character(unit, width, prefix));
                 }
                 let _ = ty;
             }

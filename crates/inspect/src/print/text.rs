@@ -84,6 +84,21 @@ pub fn decode(bytes: &[u8], width: u64) -> Vec<Unit> {
         }
         return units;
     }
+    if width == 2 {
+        let pairs = bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|&pair| u16::from_le_bytes(pair));
+        return char::decode_utf16(pairs)
+            .map(|decoded| {
+                decoded.map_or_else(
+                    |alone| Unit::Raw(u64::from(alone.unpaired_surrogate())),
+                    Unit::Char,
+                )
+            })
+            .collect();
+    }
     for chunk in bytes.chunks_exact((width as usize).max(1)) {
         let value = crate::value::integer_from(chunk, false) as u64;
         let unit = u32::try_from(value)
@@ -95,13 +110,39 @@ pub fn decode(bytes: &[u8], width: u64) -> Vec<Unit> {
     units
 }
 
+/// What gdb takes from the C library's `iswprint`: all that Unicode has assigned, but for controls
+/// and separators of lines and paragraphs.
 fn printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{fff9}'..='\u{ffff}' | '\u{e000}'..='\u{f8ff}')
-        && (c as u32) < 0xe_0000
+    use unicode_general_category::GeneralCategory as Is;
+    !matches!(
+        unicode_general_category::get_general_category(c),
+        Is::Control | Is::Unassigned | Is::Surrogate | Is::LineSeparator | Is::ParagraphSeparator
+    )
 }
 
-fn push_unit(out: &mut String, unit: Unit, quote: char, after_number: &mut bool) {
+/// The numbers that a character is made of in an encoding with units of this many bytes.
+fn code_units(c: char, width: u64) -> Vec<u64> {
+    match width {
+        1 => c.encode_utf8(&mut [0; 4]).bytes().map(u64::from).collect(),
+        2 => c
+            .encode_utf16(&mut [0; 2])
+            .iter()
+            .map(|&unit| u64::from(unit))
+            .collect(),
+        _ => vec![u64::from(u32::from(c))],
+    }
+}
+
+fn push_number(out: &mut String, value: u64, after_number: &mut bool) {
+    if value <= 0o777 {
+        out.push_str(&format!("\\{value:03o}"));
+    } else {
+        out.push_str(&format!("\\x{value:x}"));
+        *after_number = true;
+    }
+}
+
+fn push_unit(out: &mut String, unit: Unit, width: u64, quote: char, after_number: &mut bool) {
     let was = std::mem::take(after_number);
     match unit {
         Unit::Char(c) => match c {
@@ -119,27 +160,19 @@ fn push_unit(out: &mut String, unit: Unit, quote: char, after_number: &mut bool)
             // A digit behind a number would become part of it.
             c if printable(c) && !(was && c.is_ascii_hexdigit()) => out.push(c),
             c => {
-                let mut bytes = [0; 4];
-                for byte in c.encode_utf8(&mut bytes).bytes() {
-                    out.push_str(&format!("\\{byte:03o}"));
+                for value in code_units(c, width) {
+                    push_number(out, value, after_number);
                 }
             }
         },
-        Unit::Raw(value) => {
-            if value <= 0o777 {
-                out.push_str(&format!("\\{value:03o}"));
-            } else {
-                out.push_str(&format!("\\x{value:x}"));
-                *after_number = true;
-            }
-        }
+        Unit::Raw(value) => push_number(out, value, after_number),
     }
 }
 
 /// A single character in quotes.
-pub fn character(unit: Unit, prefix: &str) -> String {
+pub fn character(unit: Unit, width: u64, prefix: &str) -> String {
     let mut out = format!("{prefix}'");
-    push_unit(&mut out, unit, '\'', &mut false);
+    push_unit(&mut out, unit, width, '\'', &mut false);
     out.push('\'');
     out
 }
@@ -176,7 +209,7 @@ pub fn string(
             if !first {
                 out.push_str(", ");
             }
-            out.push_str(&character(unit, prefix));
+            out.push_str(&character(unit, width, prefix));
             out.push_str(&format!(" <repeats {run} times>"));
             shown += run;
             after_number = false;
@@ -193,7 +226,7 @@ pub fn string(
             }
             let run = run.min(elements - shown);
             for _ in 0..run {
-                push_unit(&mut out, unit, '"', &mut after_number);
+                push_unit(&mut out, unit, width, '"', &mut after_number);
             }
             shown += run;
             rest = rest.get(run..).unwrap_or(&[]);
@@ -225,5 +258,23 @@ mod tests {
         );
         assert_eq!(show("☺".as_bytes()), "\"☺\"");
         assert_eq!(show(&[0xff, b'a']), r#""\377a""#);
+        assert_eq!(show("\u{2d73}7b".as_bytes()), r#""\342\265\2637b""#);
+    }
+
+    #[test]
+    fn wide_strings_are_as_gdb_has_them() {
+        let wide = |text: &[u16]| {
+            let bytes: Vec<u8> = text.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+            string(&bytes, 2, "u", 200, 10, false)
+        };
+        // Nothing has been assigned to the first; a digit behind its number would belong to it.
+        assert_eq!(
+            wide(&[0x2d73, 0x37, 1, 0x37, 0x61, 0x2d73, 0x62]),
+            r#"u"\x2d73\067\0017a\x2d73\142""#
+        );
+        assert_eq!(
+            wide(&[0xd83d, 0xde00, 0x61, 0xd800, 0x62]),
+            r#"u"😀a\xd800\142""#
+        );
     }
 }
