@@ -113,6 +113,38 @@ fn for_another_user_in_another_place() {
     }
 }
 
+/// A processor's own number is among what `cpuid` says, and C libraries keep it:
+/// nothing that a program does depends on it.
+#[test]
+fn on_another_processor() {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let taskset = tool!("taskset");
+    let allowed = sched_getaffinity(None).unwrap();
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|c| allowed.is_set(*c))
+        .collect();
+    let [first, .., last] = all[..] else {
+        skip!("there is one processor");
+    };
+    let (first, last) = (first.to_string(), last.to_string());
+    let scratch = Scratch::new("replay-processor");
+    for name in [
+        "rust-std",
+        "exceptions",
+        "threads_future",
+        "static_hello",
+        "fork_exec_wait",
+    ] {
+        let recorded = scratch.record(&[&taskset, "-c", &first, &program(name)]);
+        let output = Command::new(&taskset)
+            .args(["-c", &last, MW, "verify", "--json"])
+            .arg(&recorded.dir)
+            .output()
+            .unwrap();
+        verified(&output).is_equal();
+    }
+}
+
 /// The process that this thread started last and that stands still: a session's.
 fn player() -> i32 {
     let task = rustix::thread::gettid().as_raw_nonzero();

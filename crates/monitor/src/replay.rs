@@ -728,7 +728,7 @@ fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
                 at += len;
             });
         }
-        _ => sharing::written(key, offset, args[1], len),
+        _ => sharing::written(key, offset, args[1], len.min(args[2])),
     }
 }
 
@@ -835,6 +835,10 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
         return None;
     }
     player::stop_if_due(thread);
+    if !(1..=64).contains(&record.values[0]) {
+        // There is no such signal.
+        diverge_call(thread, &record, NO_CALL);
+    }
     let mut info = [0u64; 16];
     if let Some(blob) = record.blob(tag::SIGINFO) {
         let len = blob.bytes.len().min(128) as u64;

@@ -386,7 +386,8 @@ fn lay(region: &Region, start: u64, end: u64) {
     let behind = BEYOND + region.offset + (grown - region.start);
     let all = (end <= grown || replay::map_file(region.file, grown, end - grown, 0, behind)) && all;
     if !all {
-        sys::die_number(b"replay cannot map", start);
+        let thread = crate::state::thread();
+        replay::diverge(thread, difference::MEMORY, 0, start, end - start);
     }
 }
 
@@ -491,6 +492,28 @@ fn holder_of(key: u64, offset: u64) -> Option<(Region, u64)> {
         let page = region.page_of(key, offset)?;
         matches!(state(region.state(page)), CLEAN | DIRTY).then_some((region, page))
     })
+}
+
+/// Somebody looks at this memory from outside: every address shows what the
+/// program would see there.
+pub fn show() {
+    for region in regions().filter(|r| r.kind != HIDDEN) {
+        // Most objects are mapped once.
+        if !regions().any(|r| r.key == region.key && r.start != region.start) {
+            continue;
+        }
+        let mut page = region.start;
+        while page < region.end {
+            let offset = region.offset + (page - region.start);
+            if state(region.state(page)) == AWAY
+                && let Some((from, there)) = holder_of(region.key, offset)
+            {
+                fetch(page, &from, there);
+                settle(&region, page);
+            }
+            page += PAGE;
+        }
+    }
 }
 
 /// Copies a page from where it is accessible.
@@ -659,7 +682,7 @@ fn apply(head: &[u64; 4], at: u64) {
 pub fn written(key: u64, offset: u64, from: u64, len: u64) {
     let mut done = 0;
     while done < len {
-        let at = offset + done;
+        let at = offset.wrapping_add(done);
         let step = (PAGE - (at & (PAGE - 1))).min(len - done);
         write_page(key, at, from + done, step);
         done += step;
@@ -1066,8 +1089,9 @@ pub fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) ->
 fn move_memory(from: u64, to: u64, len: u64) {
     const MAYMOVE_FIXED: u64 = 3;
     if sys::call(nr::MREMAP, from, len, len, MAYMOVE_FIXED, to, 0) != to as i64 {
-        if len == PAGE {
-            sys::die_number(b"replay cannot move memory to", to);
+        if len <= PAGE {
+            let thread = crate::state::thread();
+            replay::diverge(thread, difference::MEMORY, 0, from, to);
         }
         let half = up(len / 2);
         move_memory(from, to, half);
