@@ -258,6 +258,7 @@ fn from_memory<'r>(
         | Arrival::Interrupted
         | Arrival::Breakpoint
         | Arrival::Stepped
+        | Arrival::Mapped
         | Arrival::Watch(_) => {
             return Err(Failure::new(format!(
                 "the replay of {} ends before event {}",

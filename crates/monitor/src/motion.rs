@@ -28,8 +28,9 @@ use crate::stretch::{Code, PAGES, registers_of};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, place, player, replay};
 
-/// More than any stretch takes.
-const NO_LIMIT: u64 = 1 << 62;
+/// So many control transfers are taken in one go: some ten milliseconds, after
+/// which it is seen whether somebody wants it to stop.
+const LIMIT: u64 = 1 << 22;
 
 struct Motion {
     /// The thread is in a stretch that is run from translations.
@@ -122,6 +123,15 @@ pub fn code_changed() {
     }
 }
 
+/// A call about memory was made: what is mapped may be something else now.
+pub fn mapped(number: u64, prot: u64) {
+    const EXECUTABLE: u64 = 4;
+    space().maps.set(space().maps.get() + 1);
+    if matches!(number, nr::MMAP | nr::MPROTECT) && prot & EXECUTABLE != 0 {
+        space().code_mapped.set(1);
+    }
+}
+
 /// The stretch is over: an event comes.
 pub fn end() {
     if space().moves.get() != 0 {
@@ -160,6 +170,12 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
     regs.rip = patcher::to_program(regs.rip);
     // The event may have changed memory: by its result, or while others ran.
     let mut stopped = motion.look(thread);
+    let is_mapped = |player: &Player| {
+        player.stop_mapped.load(Relaxed) != 0 && space().code_mapped.get() != 0
+    };
+    if player::this().is_some_and(is_mapped) {
+        player::stop(thread, reason::MAPPED);
+    }
     if !stopped && player::this().is_some_and(|player| is_step_over(player, regs.rip)) {
         player::stop(thread, reason::STEPPED);
         stopped = true;
@@ -197,6 +213,10 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
             player::stop(thread, reason::STEPPED);
             stopped = true;
         }
+    }
+    let is_halted = |player: &Player| player.halt.swap(0, Relaxed) != 0;
+    if !stopped && matches!(exit, Exit::Counted { .. }) && player::this().is_some_and(is_halted) {
+        player::stop(thread, reason::HALTED);
     }
     motion.go_on(&mut cache, thread, regs, Some(exit), stopped)
 }
@@ -346,12 +366,12 @@ impl Motion {
     /// looked at.
     fn limit(&self, thread: &Thread, player: &Player) -> u64 {
         if player.goal_event.load(Relaxed) != thread.process().log.next_event.get() {
-            return NO_LIMIT;
+            return LIMIT;
         }
         let goal = player.goal_transfers.load(Relaxed);
         goal.checked_sub(space().transfers.get())
             .filter(|left| *left != 0)
-            .unwrap_or(NO_LIMIT)
+            .map_or(LIMIT, |left| left.min(LIMIT))
     }
 
     fn allow(&mut self, cache: &mut Cache<'_>, count: u64) {

@@ -88,6 +88,10 @@ pub mod reason {
     /// Memory that is watched has changed: which piece is in
     /// [`Player::watch_hit`](super::Player::watch_hit).
     pub const WATCH: u32 = 7;
+    /// Other code may be mapped than before.
+    pub const MAPPED: u32 = 8;
+    /// It was told to stop, between two events.
+    pub const HALTED: u32 = 9;
 }
 
 /// A replaying process that is led by somebody: it runs until it shall stop,
@@ -135,6 +139,13 @@ pub struct Player {
     pub skip: AtomicU64,
     pub hits: AtomicU64,
     /// Memory that is watched: how many pieces, and which of them changed.
+    /// 1 = it stops as soon as it can, between events if `motion` is set.
+    /// Anybody may set it while it runs.
+    pub halt: AtomicU32,
+    /// 1 = it stops when `maps` has changed.
+    pub stop_mapped: AtomicU32,
+    /// How often what is mapped was changed, since its image began.
+    pub maps: AtomicU64,
     pub watch_count: AtomicU32,
     pub watch_hit: AtomicU32,
     pub watches: [WatchedPiece; WATCHES],

@@ -55,6 +55,10 @@ pub enum Stop {
     Stepped,
     /// Memory that is watched has changed: the number of the piece.
     Watch(usize),
+    /// Other code may be mapped than before.
+    Mapped,
+    /// Told to stop, between two events.
+    Halted,
 }
 
 /// Memory whose changes are to be seen: `length` bytes from `address` on.
@@ -97,6 +101,8 @@ pub struct Motion {
     pub watches: Vec<(Watch, Option<u64>)>,
     /// So many breakpoints and changes are passed before it stops at one.
     pub skip: u64,
+    /// It stops when other code may be mapped.
+    pub mapped: bool,
 }
 
 /// A place between two events.
@@ -168,12 +174,18 @@ pub fn start(file: &ReplayFile, image: &Image, group: i32, words: Stdio) -> Resu
 
 impl Player {
     /// The first process of a file, which stands before its first event.
-    pub fn start(file: &ReplayFile, image: &Image, place: usize) -> Result<Player, Error> {
+    /// What it says goes to `words`.
+    pub fn start(
+        file: &ReplayFile,
+        image: &Image,
+        place: usize,
+        words: Stdio,
+    ) -> Result<Player, Error> {
         let at = place_in(file, place);
         at.until.store(0, Relaxed);
         at.command.store(command::NONE, Relaxed);
         at.state.store(state::RUNNING, Release);
-        let pid = start(file, image, 0, Stdio::inherit())?;
+        let pid = start(file, image, 0, words)?;
         let player = Player {
             place,
             pid,
@@ -210,6 +222,8 @@ impl Player {
             reason::BREAKPOINT => Stop::Breakpoint,
             reason::GOAL => Stop::Goal,
             reason::STEPPED => Stop::Stepped,
+            reason::MAPPED => Stop::Mapped,
+            reason::HALTED => Stop::Halted,
             reason::WATCH => Stop::Watch(self.at(file).watch_hit.load(Relaxed) as usize),
             _ => Stop::Event,
         }
@@ -252,6 +266,19 @@ impl Player {
             .collect()
     }
 
+    /// How often what is mapped was changed, up to here.
+    pub fn maps_version(&self, file: &ReplayFile) -> u64 {
+        self.at(file).maps.load(Relaxed)
+    }
+
+    /// Has it stop as soon as it can: between events, if it was told how to
+    /// move there.
+    pub fn interrupt(&self, file: &ReplayFile) {
+        let place = self.at(file);
+        place.halt.store(1, Relaxed);
+        place.until.store(0, Relaxed);
+    }
+
     /// Has it stop at the next event it comes to.
     pub fn halt(&self, file: &ReplayFile) {
         self.at(file).until.store(0, Relaxed);
@@ -283,7 +310,10 @@ impl Player {
             }
             futex_wait(word, value, wait);
             if word.load(Acquire) == value && self.has_ended() {
-                return Err(Error::Died { pid: self.pid });
+                return Err(Error::Died {
+                    pid: self.pid,
+                    words: String::new(),
+                });
             }
         }
     }
@@ -396,6 +426,8 @@ fn set_motion(place: &Place, motion: &Motion) {
     }
     place.watch_count.store(watches.len() as u32, Relaxed);
     place.skip.store(motion.skip, Relaxed);
+    place.halt.store(0, Relaxed);
+    place.stop_mapped.store(u32::from(motion.mapped), Relaxed);
     place.hits.store(0, Relaxed);
     let same_breakpoints = place
         .all_breakpoints()
