@@ -524,7 +524,15 @@ impl<W: Write> Server<'_, W> {
     }
 
     fn resume(&mut self, motion: &Motion) -> io::Result<Reply> {
-        let stop = match self.target.resume(motion, self.interrupt) {
+        let mut result = self.target.resume(motion, self.interrupt);
+        // A client that knows one process is not told what others execute.
+        while !self.understands.multiprocess
+            && let Ok(stop) = &result
+            && stop.thread.pid != motion.thread.pid
+        {
+            result = self.target.resume(motion, self.interrupt);
+        }
+        let stop = match result {
             Ok(stop) => stop,
             Err(words) => {
                 self.tell(format!("{words}\n").as_bytes())?;

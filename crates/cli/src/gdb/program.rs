@@ -413,7 +413,13 @@ fn map_line(region: &Region) -> String {
 }
 
 fn auxv_of(image: &ImageStart) -> Option<Vec<u8>> {
-    let words = image.auxv.iter().flat_map(|(kind, value)| [*kind, *value]);
+    // The kernel's vdso is not there: the program has one of the monitor's.
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let kept = image
+        .auxv
+        .iter()
+        .filter(|(kind, _)| *kind != AT_SYSINFO_EHDR);
+    let words = kept.flat_map(|(kind, value)| [*kind, *value]);
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     if image.auxv.last().is_none_or(|(kind, _)| *kind != 0) {
         bytes.extend([0; 16]);
