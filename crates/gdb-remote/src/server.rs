@@ -5,10 +5,10 @@
 //! [`serve`].
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::command::{self, Action, Command, Id, Which};
@@ -32,17 +32,59 @@ const ROOM: usize = LONGEST - 64;
 /// by how many packets came before it, and counts for the last of them only.
 #[derive(Debug, Default)]
 pub struct Interrupt {
+    state: Mutex<State>,
+    flag: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     /// Packets that had come when it did; 0: none.
-    after: AtomicU64,
+    after: u64,
     /// Number of the packet that is answered.
-    now: AtomicU64,
+    now: u64,
+    is_armed: bool,
+}
+
+impl State {
+    fn came(&self) -> bool {
+        self.after != 0 && self.after >= self.now
+    }
 }
 
 impl Interrupt {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether one came for what is being done.
     pub fn came(&self) -> bool {
-        let after = self.after.load(SeqCst);
-        after != 0 && after >= self.now.load(SeqCst)
+        self.state().came()
+    }
+
+    /// True when one has come, while this is armed.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
+    }
+
+    /// Has the flag follow the client's wishes, or be false. Returns what was
+    /// so before.
+    pub fn arm(&self, is_armed: bool) -> bool {
+        let mut state = self.state();
+        self.flag.store(is_armed && state.came(), SeqCst);
+        std::mem::replace(&mut state.is_armed, is_armed)
+    }
+
+    /// So many packets had come when it did.
+    fn comes(&self, after: u64) {
+        let mut state = self.state();
+        state.after = after;
+        if state.is_armed && state.came() {
+            self.flag.store(true, SeqCst);
+        }
+    }
+
+    fn answers(&self, packet: u64) {
+        self.state().now = packet;
     }
 }
 
@@ -64,7 +106,7 @@ fn listen(mut from: impl Read, to: &Sender<(Input, u64)>, interrupt: &Interrupt)
             };
             match input {
                 Input::Packet(_) => packets += 1,
-                Input::Interrupt => interrupt.after.store(packets, SeqCst),
+                Input::Interrupt => interrupt.comes(packets),
                 _ => {}
             }
             if to.send((input, packets)).is_err() {
@@ -73,7 +115,7 @@ fn listen(mut from: impl Read, to: &Sender<(Input, u64)>, interrupt: &Interrupt)
         }
     }
     // Nobody is there to wait for what runs.
-    interrupt.after.store(u64::MAX, SeqCst);
+    interrupt.comes(u64::MAX);
 }
 
 /// Serves a client until it goes away, or `is_over` says so. The thread that
@@ -164,7 +206,7 @@ impl<W: Write> Server<'_, W> {
             };
             match input {
                 Input::Packet(data) => {
-                    self.interrupt.now.store(number, SeqCst);
+                    self.interrupt.answers(number);
                     if self.acknowledges {
                         self.to.write_all(b"+")?;
                         self.to.flush()?;
@@ -482,7 +524,15 @@ impl<W: Write> Server<'_, W> {
     }
 
     fn resume(&mut self, motion: &Motion) -> io::Result<Reply> {
-        let stop = match self.target.resume(motion, self.interrupt) {
+        let mut result = self.target.resume(motion, self.interrupt);
+        // A client that knows one process is not told what others execute.
+        while !self.understands.multiprocess
+            && let Ok(stop) = &result
+            && stop.thread.pid != motion.thread.pid
+        {
+            result = self.target.resume(motion, self.interrupt);
+        }
+        let stop = match result {
             Ok(stop) => stop,
             Err(words) => {
                 self.tell(format!("{words}\n").as_bytes())?;

@@ -8,7 +8,6 @@
 
 mod monitor;
 mod motion;
-mod poke;
 mod program;
 mod seat;
 

@@ -169,7 +169,11 @@ fn arrange(program: &mut Program<'_>, text: &str) -> Result<String, Failure> {
             continue;
         }
         let image = seat.image_at(seat.at.event());
-        let changed = std::mem::replace(&mut seat.told, image) != image && seat.is_introduced;
+        // At the beginning of an image there is no list of libraries yet: gdb
+        // is to look for the dynamic linker as it does then.
+        let afresh = seat.at.event() == seat.image_begins(seat.at.event());
+        let changed = std::mem::replace(&mut seat.told, image) != image || afresh;
+        let changed = changed && seat.is_introduced;
         // The first thread: it is the one that stays when others go.
         let number = program.states(i).first().map_or(0, |state| state.number);
         let id = program.thread_id(i, number);

@@ -10,7 +10,7 @@
 //! committed does.
 
 use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopReason};
-use ::replay::{Arrival, Back, Inside, Position};
+use ::replay::{Arrival, Back, Inside, Position, Stops, Wanted};
 use causality::EventId;
 
 use super::program::{Program, stop};
@@ -120,6 +120,7 @@ impl<'r> Program<'r> {
 
     /// A stop of a process where it stands, by the thread that runs there.
     fn at_hand(&mut self, i: usize, reason: StopReason) -> Result<Stop, String> {
+        self.interrupt.arm(false);
         self.lead = i;
         let number = self.here(i)?.session.thread();
         Ok(stop(self.thread_id(i, number), reason))
@@ -153,6 +154,7 @@ impl<'r> Program<'r> {
 
     /// Somebody stands where it was found.
     fn settle(&mut self, found: Found) -> Result<Stop, String> {
+        self.interrupt.arm(false);
         let seat = self.seat(found.seat)?;
         seat.put(found.at);
         let image = seat.image_at(found.at.event());
@@ -289,8 +291,6 @@ impl<'r> Program<'r> {
         let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
         let next_image = seat.next_image(seat.at.event());
         let within = next_image.map_or(limit, |first| limit.min(Position::Event(first)));
-        let flag = seat.session.interrupter();
-        self.poker.aim(flag);
         loop {
             let seat = self.seat(i)?;
             let arrival = seat
@@ -326,8 +326,11 @@ impl<'r> Program<'r> {
 
     /// The process begins another program, or comes back to the one before.
     fn enter_image(&mut self, i: usize, event: u64) -> Result<Search, String> {
+        let was = self.interrupt.arm(false);
         let seat = self.seat(i)?;
         seat.session.go_to(event).map_err(words)?;
+        self.interrupt.arm(was);
+        let seat = self.seat(i)?;
         let (at, thread) = (seat.session.position(), seat.session.thread());
         let path = self.path_at(i, event).unwrap_or_default();
         Ok(Search::Found(Found {
@@ -389,8 +392,6 @@ impl<'r> Program<'r> {
         let within = floor.max(Position::Event(first));
         let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
         let conditions = seat.has_conditions();
-        let flag = seat.session.interrupter();
-        self.poker.aim(flag);
         if within < start && !(breakpoints.is_empty() && watches.is_empty()) {
             let seat = self.seat(i)?;
             let stops = seat.stops.clone();
@@ -404,10 +405,14 @@ impl<'r> Program<'r> {
             };
             let back = seat
                 .session
-                .run_back_watching(
-                    &breakpoints,
-                    &watches,
-                    conditions.then_some(&mut wanted as &mut dyn FnMut(&_) -> bool),
+                .run_back_to(
+                    &Stops {
+                        breakpoints: &breakpoints,
+                        watches: &watches,
+                        mapped: false,
+                    },
+                    within,
+                    conditions.then_some(&mut wanted as &mut Wanted<'_, '_>),
                 )
                 .map_err(words)?;
             let at = seat.session.position();
@@ -485,8 +490,6 @@ impl<'r> Program<'r> {
         let inside = breakpoints.iter().any(|address| range.contains(address));
         let range = if inside { 0..0 } else { range };
         let next_image = seat.next_image(seat.at.event());
-        let flag = seat.session.interrupter();
-        self.poker.aim(flag);
         loop {
             let seat = self.seat(i)?;
             let arrival = if seat.session.thread() == thread {
@@ -570,8 +573,9 @@ impl<'r> Program<'r> {
         thread: u32,
         interrupt: &Interrupt,
     ) -> Result<Search, String> {
-        let seat = self.here(i)?;
-        let start = seat.at;
+        let start = self.here(i)?.at;
+        // It does not take long.
+        self.interrupt.arm(false);
         let search = self.step_back_from_here(i, thread, interrupt);
         self.seat(i)?.put(start);
         search
@@ -587,8 +591,6 @@ impl<'r> Program<'r> {
         let start = seat.at;
         let first = seat.image_begins(start.event());
         let image = seat.image_at(start.event());
-        let flag = seat.session.interrupter();
-        self.poker.aim(flag);
         loop {
             let seat = self.seat(i)?;
             let event = seat.session.position().event();

@@ -20,7 +20,6 @@ use causality::History;
 use inspect::{Inspector, Library, Options};
 use recording::{ImageStart, Recording};
 
-use super::poke::Poker;
 use super::seat::{Seat, overlap, registers_of, tid};
 use crate::debug::stopped::Stopped;
 use crate::failure::Failure;
@@ -37,7 +36,7 @@ pub struct Program<'r> {
     eldest: usize,
     /// Stops that gdb is still to be told of before anything moves.
     pub queue: VecDeque<Stop>,
-    pub poker: Poker,
+    pub interrupt: Arc<Interrupt>,
     /// Captured files that code was read from.
     code: HashMap<PathBuf, std::fs::File>,
 }
@@ -68,12 +67,13 @@ impl<'r> Program<'r> {
             if beginning.alone && wanted.is_some_and(|wanted| wanted != process.number) {
                 continue;
             }
-            let session = match Session::open(recording, process.number) {
+            let mut session = match Session::open(recording, process.number) {
                 Ok(session) => session,
                 // It did nothing that was recorded.
                 Err(::replay::Error::NoLog { .. }) => continue,
                 Err(error) => return Err(explain(error)),
             };
+            session.set_interrupter(interrupt.flag());
             // Ids come again in long runs, and on other hosts.
             let mut pid = process.pid;
             while pid == 0 || !pids.insert(pid) {
@@ -94,8 +94,7 @@ impl<'r> Program<'r> {
             eldest: 0,
             queue: VecDeque::new(),
             code: HashMap::new(),
-            poker: Poker::new(interrupt)
-                .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?,
+            interrupt,
         };
         let (process, event) = match (beginning.process, beginning.at) {
             (process, Some((of, event))) => {
@@ -195,9 +194,11 @@ impl<'r> Program<'r> {
             return Err("there is no such process".to_string());
         };
         if seat.session.position() != seat.at {
-            seat.session
-                .go_to_position(seat.at)
-                .map_err(|error| error.to_string())?;
+            // It is to get there, whatever the client says meanwhile.
+            let was = self.interrupt.arm(false);
+            let arrival = seat.session.go_to_position(seat.at);
+            self.interrupt.arm(was);
+            arrival.map_err(|error| crate::verify::explain(error).words())?;
             seat.put(seat.session.position());
         }
         Ok(seat)
@@ -412,7 +413,13 @@ fn map_line(region: &Region) -> String {
 }
 
 fn auxv_of(image: &ImageStart) -> Option<Vec<u8>> {
-    let words = image.auxv.iter().flat_map(|(kind, value)| [*kind, *value]);
+    // The kernel's vdso is not there: the program has one of the monitor's.
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let kept = image
+        .auxv
+        .iter()
+        .filter(|(kind, _)| *kind != AT_SYSINFO_EHDR);
+    let words = kept.flat_map(|(kind, value)| [*kind, *value]);
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     if image.auxv.last().is_none_or(|(kind, _)| *kind != 0) {
         bytes.extend([0; 16]);
@@ -603,9 +610,9 @@ impl Target for Program<'_> {
     }
 
     fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
-        self.poker.watch(true);
+        interrupt.arm(true);
         let stop = self.move_by(motion, interrupt);
-        self.poker.watch(false);
+        interrupt.arm(false);
         stop
     }
 
