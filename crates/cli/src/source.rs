@@ -262,7 +262,7 @@ fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Duration) -> Li
             }
             events.sort_unstable();
             events.dedup();
-            let done = replayer.stacks(number, &events, |site, stack| {
+            let done = replayer.stacks(number, &events, false, |site, stack| {
                 new.push(((number, site.event), stack.and_then(users)));
             });
             if let Err(trouble) = done {
@@ -318,7 +318,7 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
         threads.truncate(NAMED_MOST);
         threads.sort_unstable();
         // A thread whose function is not found keeps its number.
-        let _ = replayer.stacks(number, &threads, |site, stack| {
+        let _ = replayer.stacks(number, &threads, true, |site, stack| {
             if let Some(name) = stack.and_then(run_by) {
                 found.insert((number, site.thread), name);
             }
@@ -330,14 +330,14 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
 }
 
 /// Leads processes to events, as long as there is time.
-pub struct Replayer<'r> {
+struct Replayer<'r> {
     recording: &'r Recording,
     library: Library,
     deadline: Instant,
 }
 
 impl<'r> Replayer<'r> {
-    pub fn new(recording: &'r Recording, time: Duration) -> Replayer<'r> {
+    fn new(recording: &'r Recording, time: Duration) -> Replayer<'r> {
         Replayer {
             recording,
             library: Library::new(Options::default()),
@@ -346,12 +346,14 @@ impl<'r> Replayer<'r> {
     }
 
     /// Leads a process through these calls, which are in order, and shows the
-    /// stack that each one's thread has there, if it is there. On failure says
-    /// why it came no further.
-    pub fn stacks(
+    /// stack that each one's thread has there: nothing if the thread is not in
+    /// the call, unless whatever it has then (`any`) will do. On failure says why
+    /// it came no further.
+    fn stacks(
         &mut self,
         process: u32,
         sites: &[Site],
+        any: bool,
         mut look: impl FnMut(&Site, Option<&Stack>),
     ) -> Result<(), String> {
         const FRAMES: usize = 200;
@@ -364,7 +366,6 @@ impl<'r> Replayer<'r> {
         let watch = Watch::new(session.interrupter(), self.deadline);
         for site in sites {
             // Before the event, or behind it where its thread waits in it.
-            let mut here = false;
             for event in [site.event, site.event + 1] {
                 match session.go_to(event).map_err(|error| error.to_string()) {
                     Ok(Arrival::There | Arrival::End) => {}
@@ -374,15 +375,18 @@ impl<'r> Replayer<'r> {
                     Err(_) if Instant::now() >= self.deadline => return Err(LATE.to_string()),
                     Err(error) => return Err(error),
                 }
-                here = site.is_here(&session);
+                let here = site.is_here(&session);
+                if !here && !any && event == site.event {
+                    continue;
+                }
+                let stopped = Stopped::new(&session);
+                let inspector = Inspector::new(&self.library, &stopped);
+                let stack = inspector.stack(ThreadId(site.thread), FRAMES).ok();
+                look(site, stack.as_ref().filter(|_| here || any));
                 if here {
                     break;
                 }
             }
-            let stopped = Stopped::new(&session);
-            let inspector = Inspector::new(&self.library, &stopped);
-            let stack = inspector.stack(ThreadId(site.thread), FRAMES).ok();
-            look(site, stack.as_ref().filter(|_| here));
         }
         drop(watch);
         Ok(())
