@@ -254,7 +254,12 @@ fn from_memory<'r>(
             out.finish()?;
             return Ok(None);
         }
-        Arrival::End | Arrival::Interrupted | Arrival::Breakpoint | Arrival::Stepped => {
+        Arrival::End
+        | Arrival::Interrupted
+        | Arrival::Breakpoint
+        | Arrival::Stepped
+        | Arrival::Mapped
+        | Arrival::Watch(_) => {
             return Err(Failure::new(format!(
                 "the replay of {} ends before event {}",
                 name(),

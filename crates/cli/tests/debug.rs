@@ -194,14 +194,28 @@ fn mistakes_are_answered() {
     let recorded = transfers(&scratch);
     for (line, answer) in [
         ("contineu", "did you mean `continue`?"),
-        ("reverse", "is the beginning of reverse-continue"),
+        ("reverse", "what is to be done backwards?"),
+        ("rev break", "`break` cannot be done backwards"),
+        ("con", "is the beginning of condition, continue"),
+        ("watch 1 + 1", "is not in memory here"),
+        ("rwatch accounts", "only changes"),
+        ("catch syscall wirte", "did you mean `write`?"),
+        ("catch sned", "the pattern is wrong at column 1"),
+        ("catch throw", "cannot be caught"),
+        ("condition 9 1", "there is no breakpoint 9"),
+        ("ignore 1", "how often?"),
+        ("undisplay 4", "there is no display 4"),
+        ("break *0x10", "nothing is mapped at 0x10"),
+        ("until nowhere_at_all", "not defined"),
+        ("back", "there was no motion before"),
+        ("source /nowhere/at/all", "cannot read /nowhere/at/all"),
         ("process transfer-0", "did you mean `transfers-0`?"),
         ("set accounts = 0", "a recording cannot be changed"),
         ("print nonsense", "No symbol \"nonsense\""),
         ("goto transfers-0:99999", "has no event 99999"),
         ("frame 99", "there is no frame 99"),
         ("delete 7", "there is no breakpoint 7"),
-        ("info nothing", "one of locals"),
+        ("info nothing", "one of args, breakpoints"),
         ("restart 3", "there is no checkpoint 3"),
     ] {
         let (text, status) = debug(&recorded, &[line]);
@@ -246,4 +260,242 @@ fn all_of_the_bank() {
             "bank-account-1, ",
         ],
     );
+}
+
+/// What is watched stops both ways, says what it was and becomes, and ends
+/// with its frame.
+#[test]
+fn watched_variables() {
+    let scratch = Scratch::new("debug-watch");
+    let recorded = transfers(&scratch);
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break main",
+            "continue",
+            "watch accounts[1].balance",
+            "continue",
+            "continue",
+            "info breakpoints",
+            "reverse-continue",
+            "reverse-continue",
+            "reverse-continue",
+            "condition 2 accounts[1].balance == 300",
+            "continue",
+            "delete 1",
+            "goto end",
+            "reverse-continue",
+            "condition 2",
+            "disable",
+            "reverse-continue",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            "Watchpoint 2: accounts[1].balance; now 200",
+            // Forwards: behind the change.
+            "Watchpoint 2: accounts[1].balance\nOld value = 200\nNew value = 150",
+            "transfer at",
+            ":18\n",
+            "Old value = 150\nNew value = 300",
+            ":19\n",
+            "2    watch accounts[1].balance, hit 2 times",
+            // Backwards: before it.
+            "about to change\nOld value = 150\nNew value = 300",
+            ":18\n",
+            "about to change\nOld value = 200\nNew value = 150",
+            ":17\n",
+            "Breakpoint 1\n",
+            // If the condition holds.
+            "Old value = 150\nNew value = 300",
+            "has come to its end",
+            "about to change\nOld value = 150\nNew value = 300",
+            "Breakpoint 2 has no condition now.",
+            "This is the beginning of transfers-0",
+        ],
+    );
+
+    // A variable of a frame.
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break transfer if amount == 100",
+            "continue",
+            "delete",
+            "watch amount",
+            "reverse-continue",
+            "continue",
+            "info watchpoints",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            "Watchpoint 2: amount, as long as its frame is there; now 100",
+            // It was given its value by the call.
+            "Watchpoint 2: amount, about to change",
+            "New value = 100",
+            "transfer at",
+        ],
+    );
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break transfer",
+            "continue",
+            "delete",
+            "watch amount",
+            "continue",
+            "info watchpoints",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            "Watchpoint 2: amount: its frame has returned, it is deleted.",
+            "main at",
+            "No watchpoints.",
+        ],
+    );
+}
+
+/// Events are caught by pattern and in gdb's words, both ways.
+#[test]
+fn caught_events() {
+    let scratch = Scratch::new("debug-catch");
+    let recorded = transfers(&scratch);
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "catch syscall write",
+            "catch exit",
+            "continue",
+            "continue",
+            "delete 1",
+            "continue",
+            "catch bytes ~ \"3 150\"",
+            "reverse-continue",
+            "goto start",
+            "run-to call = write",
+            "step --message",
+            "reverse-step --message",
+            "rev run-to mmap",
+            "back",
+            "forward",
+            "info b",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    let writes = recorded
+        .events()
+        .iter()
+        .filter(|e| e.call() == "write")
+        .map(|e| e.number())
+        .collect::<Vec<_>>();
+    let at = |number: u64| format!("about to do transfers-0:{number}\n");
+    has_in_order(
+        &text,
+        &[
+            &format!(
+                "Catchpoint 1: syscall write; {} events in all",
+                writes.len()
+            ),
+            "Catchpoint 1\n",
+            "write \"0 0",
+            &at(writes[0]),
+            "Catchpoint 1\n",
+            &at(writes[1]),
+            "Catchpoint 2\n",
+            "exit_group",
+            "Catchpoint 3\n",
+            "write \"3 150",
+            &at(writes[3]),
+            &at(writes[0]),
+            &at(writes[1]),
+            &at(writes[0]),
+            "2    catch exit, hit 1 times",
+        ],
+    );
+}
+
+/// What is done at breakpoints, shown at stops, passed over, and only said.
+#[test]
+fn what_stops_do() {
+    let scratch = Scratch::new("debug-commands");
+    let recorded = transfers(&scratch);
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break transfer",
+            "commands",
+            "silent",
+            "print amount",
+            "continue",
+            "end",
+            "break transfers.c:31",
+            "continue",
+            "info b",
+            "delete 1",
+            "goto start",
+            "trace transfer",
+            "continue",
+            "delete 3",
+            "goto start",
+            "tbreak transfer",
+            "ignore 4 2",
+            "c",
+            "display amount",
+            "display/x to->balance",
+            "next",
+            "info display",
+            "undisplay 1",
+            "n",
+            "finish",
+            "whatis accounts",
+            "info line",
+            "info symbol transfer",
+            "info source",
+            "info sharedlibrary",
+            "info registers rip",
+            "rev next",
+            "reverse-finish",
+            "nexti",
+            "echo done\\n",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            "$1 = 0\n$2 = 50\n$3 = 100\n$4 = 150\n$5 = 200\nBreakpoint 2\n",
+            "transfers.c:32\n",
+            "1    transfer, hit 5 times\n        silent\n        print amount\n        continue\n",
+            "Tracepoint 3 at",
+            "Tracepoint 3, transfers-0 before transfers-0:",
+            "transfer (from=",
+            "amount=200)",
+            "Breakpoint 2\n",
+            "The next 2 times that 4 is come to are passed over.",
+            "Breakpoint 4\n",
+            "1: amount = 100\n",
+            "2: to->balance = 0x",
+            ":17\n",
+            "1: amount = 100\n2: to->balance = 0x",
+            "1: amount\n2: to->balance\n",
+            ":18\n",
+            "main at",
+            "type = struct account [3]",
+            "Line 26 of ",
+            "transfer of ",
+            "its text is at hand",
+            "lines and variables",
+            "rip ",
+            "done\n",
+        ],
+    );
+    assert_eq!(text.matches("Tracepoint 3, ").count(), 5, "{text}");
 }

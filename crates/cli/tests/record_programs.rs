@@ -441,7 +441,7 @@ fn every_program_has_a_test() {
             )
         })
         // It has tests of its own.
-        .filter(|name| name != "ground_truth")
+        .filter(|name| !name.starts_with("ground_truth"))
         .collect();
     expected.sort();
     let mut tested = [PROGRAMS, LANGUAGES].concat();

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Budget, Position, Session};
+use replay::{Arrival, Back, Budget, Position, Session, Watch};
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
@@ -281,4 +281,136 @@ fn steps_beside_threads_and_preemption() {
         programs::built().join("threads_mutex").to_str().unwrap(),
         "threads_mutex-0",
     );
+}
+
+/// Makes a program whose addresses are known before it runs.
+fn build(scratch: &Scratch, source: &str, flags: &[&str]) -> String {
+    let program = scratch.path().join("program");
+    let made = std::process::Command::new("cc")
+        .args(["-g", "-no-pie", "-pthread", "-o"])
+        .args([&program, &programs::sources().join("debug").join(source)])
+        .args(flags)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    program.to_str().unwrap().to_string()
+}
+
+/// Where `nm` says a symbol is.
+fn symbol(program: &str, name: &str) -> u64 {
+    let output = std::process::Command::new("nm")
+        .arg(program)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.ends_with(&format!(" {name}")))
+        .unwrap();
+    u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+}
+
+fn word(session: &Session, address: u64) -> i64 {
+    let mut bytes = [0; 8];
+    assert_eq!(session.read(address, &mut bytes), 8);
+    i64::from_le_bytes(bytes)
+}
+
+/// Whatever changes a variable is stopped at, once each, forwards and back.
+fn watch_all_ways(name: &str, flags: &[&str]) {
+    let scratch = Scratch::new(name);
+    let program = build(&scratch, "watched.c", flags);
+    let recorded = scratch.record(&[&program]);
+    assert!(recorded.outcome.status.success());
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let number = recording.processes()[0].number;
+    let mut session = Session::open(&recording, number).unwrap();
+    let address = symbol(&program, "watched");
+    let watch = [Watch { address, length: 8 }];
+
+    // What it printed, and what it counted up and down in between.
+    let printed: Vec<i64> = recorded
+        .outcome
+        .stdout
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    assert_eq!(printed.len(), 8, "{printed:?}");
+    let mut expected = printed[..6].to_vec();
+    let mut value = 6;
+    for i in (1..=500).chain((1..=500).rev().map(|i| -i)) {
+        value += i;
+        expected.push(value);
+    }
+    expected.extend(&printed[6..]);
+
+    session.go_to(session.event() + 1).unwrap();
+    let mut places = Vec::new();
+    let mut found = Vec::new();
+    loop {
+        match session
+            .run_watching(&[], &watch, Position::Event(u64::MAX))
+            .unwrap()
+        {
+            Arrival::Watch(0) => {
+                found.push(word(&session, address));
+                places.push(session.position());
+            }
+            Arrival::End => break,
+            other => panic!("{other:?} after {found:?}"),
+        }
+    }
+    // The loader clears what has no value in the file; that is no change.
+    assert_eq!(found, expected);
+    assert!(places.is_sorted(), "{places:?}");
+
+    // Back: each time the value is the one before, and one step on the later
+    // one is there.
+    for at in (expected.len() - 5..expected.len())
+        .rev()
+        .chain((0..6).rev())
+    {
+        if at == 5 {
+            session.go_to_position(places[6]).unwrap();
+            let back = session.run_back_watching(&[], &watch, None).unwrap();
+            assert_eq!(back, Back::Watch(0));
+        }
+        let back = session.run_back_watching(&[], &watch, None).unwrap();
+        assert_eq!(back, Back::Watch(0), "{at}");
+        let before = if at == 0 { 0 } else { expected[at - 1] };
+        assert_eq!(word(&session, address), before, "{at}");
+        let here = session.position();
+        assert!(here < places[at]);
+        let arrival = session
+            .run_watching(&[], &watch, Position::Event(u64::MAX))
+            .unwrap();
+        assert_eq!(arrival, Arrival::Watch(0));
+        assert_eq!(session.position(), places[at], "{at}");
+        session.go_to_position(here).unwrap();
+    }
+    let here = session.position();
+    assert_eq!(
+        session.run_back_watching(&[], &watch, None).unwrap(),
+        Back::Beginning
+    );
+    assert_eq!(session.position(), here);
+
+    // With something that says which: the last time that it was 2.
+    session.go_to_end().unwrap();
+    let mut is_two = |session: &Session<'_>| word(session, address) == 2;
+    let back = session
+        .run_back_watching(&[], &watch, Some(&mut is_two))
+        .unwrap();
+    assert_eq!(back, Back::Watch(0));
+    assert_eq!(word(&session, address), 1);
+}
+
+#[test]
+fn watched_memory() {
+    watch_all_ways("session-watch", &["-O0"]);
+}
+
+#[test]
+fn watched_memory_in_optimized_code() {
+    watch_all_ways("session-watch-o2", &["-O2"]);
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::dwarf::blocks::Function;
 use crate::dwarf::info::DebugInfo;
@@ -65,14 +66,21 @@ pub(crate) struct CodePlace {
     pub function: Option<&'static Function>,
 }
 
+/// What a process has mapped, and the modules in it. It takes longer to learn
+/// than most questions take to answer, and seldom changes.
+#[derive(Debug, Default)]
+pub struct Layout {
+    modules: Vec<Loaded>,
+    mappings: Vec<Mapping>,
+}
+
 /// A stopped process with its symbols: where every question starts.
 pub struct Inspector<'p> {
     /// The process.
     pub process: &'p dyn Process,
     /// The files.
     pub library: &'p Library,
-    modules: Vec<Loaded>,
-    mappings: Vec<Mapping>,
+    layout: Arc<Layout>,
     pub(crate) link_map: RefCell<Option<HashMap<u64, LinkMapEntry>>>,
 }
 
@@ -87,22 +95,40 @@ impl<'p> Inspector<'p> {
         let mut inspector = Self {
             process,
             library,
-            modules: Vec::new(),
-            mappings: Vec::new(),
+            layout: Arc::default(),
             link_map: RefCell::new(None),
         };
         inspector.refresh();
         inspector
     }
 
+    /// Looks at a process that has the same mapped as when this was learnt.
+    pub fn with_layout(
+        library: &'p Library,
+        process: &'p dyn Process,
+        layout: Arc<Layout>,
+    ) -> Self {
+        Self {
+            process,
+            library,
+            layout,
+            link_map: RefCell::new(None),
+        }
+    }
+
+    /// What is mapped, to be used again.
+    pub fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
+    }
+
     /// Learns the mappings again, after the process has moved.
     pub fn refresh(&mut self) {
-        self.mappings = self.process.mappings();
-        self.modules.clear();
+        let mappings = self.process.mappings();
+        let mut modules: Vec<Loaded> = Vec::new();
         self.link_map.replace(None);
-        for mapping in &self.mappings {
+        for mapping in &mappings {
             // Code is what makes a mapped file a module.
-            if !mapping.executable || self.modules.iter().any(|m| m.covers(mapping.start)) {
+            if !mapping.executable || modules.iter().any(|m| m.covers(mapping.start)) {
                 continue;
             }
             if matches!(mapping.content, Content::Memory) && !mapping.name.starts_with('[') {
@@ -118,30 +144,31 @@ impl<'p> Inspector<'p> {
                 continue;
             };
             if let Some(loaded) = place(module, mapping) {
-                self.modules.push(loaded);
+                modules.push(loaded);
             }
         }
+        self.layout = Arc::new(Layout { modules, mappings });
     }
 
     /// The modules in order of address.
     pub fn modules(&self) -> &[Loaded] {
-        &self.modules
+        &self.layout.modules
     }
 
     /// The mappings.
     pub fn mappings(&self) -> &[Mapping] {
-        &self.mappings
+        &self.layout.mappings
     }
 
     /// The module of an address.
     pub fn module_at(&self, address: u64) -> Option<Loaded> {
-        self.modules.iter().copied().find(|m| m.covers(address))
+        self.modules().iter().copied().find(|m| m.covers(address))
     }
 
     /// The program itself: the first module that has an entry point and is no
     /// library of the loader's.
     pub fn main_module(&self) -> Option<Loaded> {
-        self.modules
+        self.modules()
             .iter()
             .copied()
             .find(|m| {
@@ -152,7 +179,7 @@ impl<'p> Inspector<'p> {
                     .any(|s| s.kind == object::elf::PT_INTERP)
                     && !m.module.name.contains(".so")
             })
-            .or_else(|| self.modules.first().copied())
+            .or_else(|| self.modules().first().copied())
     }
 
     pub(crate) fn code_at(&self, address: u64) -> Option<CodePlace> {

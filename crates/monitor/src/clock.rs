@@ -7,7 +7,7 @@ use protocol::record::clock;
 
 use crate::state::{Thread, domain, space, thread};
 use crate::sys::nr;
-use crate::{log, mem, replay, signal, stretch, turn};
+use crate::{log, mem, motion, replay, signal, stretch, turn};
 
 /// What `fast` returns when the call has to go the long way.
 pub const NOT_HERE: i64 = i64::MIN;
@@ -22,7 +22,10 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     let thread = thread();
     thread.busy.store(1, Relaxed);
     let turns = space().turns.get() != 0;
-    let result = if thread.pending.load(Acquire) != 0 || (turns && turn::is_wanted(domain())) {
+    let is_long = thread.pending.load(Acquire) != 0
+        || (turns && turn::is_wanted(domain()))
+        || (replay::is_on() && motion::is_wanted(thread));
+    let result = if is_long {
         None
     } else {
         read(thread, number, first, second)

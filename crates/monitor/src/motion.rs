@@ -7,22 +7,30 @@
 //! be come back to. Breakpoints are addresses that are not translated: the
 //! thread comes back here instead of passing them. No byte of the program
 //! changes.
+//!
+//! Memory that is watched is looked at after each instruction that may write,
+//! by translated code, and here whenever a thread goes on after an event. So
+//! the instruction that changed it is known exactly, without debug registers
+//! (which a virtual machine or a container may refuse, and of which there are
+//! four); a change that a call's result, a signal's frame or another process
+//! made shows at the first instruction behind it.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use protocol::layout::{MOTION_BASE, MOTION_SIZE};
-use protocol::replay::{Player, reason};
-use translate::{Cache, Exit, Flow, Options, Source};
+use protocol::replay::{Player, WatchedPiece, reason};
+use translate::{Cache, Exit, Flow, Options, Piece, Source};
 
 use crate::arch::{self, Regs};
 use crate::place::{Place, RIP};
 use crate::state::{Thread, space};
 use crate::stretch::{Code, PAGES, registers_of};
 use crate::sys::{self, nr};
-use crate::{patcher, place, player, replay};
+use crate::{mem, patcher, place, player, replay};
 
-/// More than any stretch takes.
-const NO_LIMIT: u64 = 1 << 62;
+/// So many control transfers are taken in one go: some ten milliseconds, after
+/// which it is seen whether somebody wants it to stop.
+const LIMIT: u64 = 1 << 22;
 
 struct Motion {
     /// The thread is in a stretch that is run from translations.
@@ -42,6 +50,8 @@ struct Motion {
     goal_rip: u64,
     /// Translations may be run no more.
     stale: bool,
+    /// They look at memory that is watched.
+    watches: bool,
     /// One instruction is under way, and that is all that was asked for.
     one: bool,
     pages: [u64; PAGES],
@@ -73,6 +83,7 @@ fn map() {
         place_rip: 0,
         goal_rip: 0,
         stale: true,
+        watches: false,
         one: false,
         pages: [0; PAGES],
         patched: [0; PAGES],
@@ -112,6 +123,15 @@ pub fn code_changed() {
     }
 }
 
+/// A call about memory was made: what is mapped may be something else now.
+pub fn mapped(number: u64, prot: u64) {
+    const EXECUTABLE: u64 = 4;
+    space().maps.set(space().maps.get() + 1);
+    if matches!(number, nr::MMAP | nr::MPROTECT) && prot & EXECUTABLE != 0 {
+        space().code_mapped.set(1);
+    }
+}
+
 /// The stretch is over: an event comes.
 pub fn end() {
     if space().moves.get() != 0 {
@@ -119,14 +139,18 @@ pub fn end() {
     }
 }
 
+/// Whether somebody wants to stop the thread between events.
+pub fn is_wanted(thread: &Thread) -> bool {
+    player::this().is_some_and(|player| {
+        player.motion.load(Relaxed) != 0 && replay::is_watched(thread.process())
+    })
+}
+
 /// A thread is about to go on in the program: if somebody wants to stop it
 /// before its next event, sees to that. Returns whether that is so; then
 /// `regs` say where it goes on.
 pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
-    let wanted = player::this().is_some_and(|player| {
-        player.motion.load(Relaxed) != 0 && replay::is_watched(thread.process())
-    });
-    if !wanted {
+    if !is_wanted(thread) {
         return false;
     }
     map();
@@ -144,11 +168,18 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
     thread.call.set(0);
     // The program's own code is run, as it was before sites were patched.
     regs.rip = patcher::to_program(regs.rip);
-    let stepped = player::this().is_some_and(|player| is_step_over(player, regs.rip));
-    if stepped {
-        player::stop(thread, reason::STEPPED);
+    // The event may have changed memory: by its result, or while others ran.
+    let mut stopped = motion.look(thread);
+    let is_mapped =
+        |player: &Player| player.stop_mapped.load(Relaxed) != 0 && space().code_mapped.get() != 0;
+    if player::this().is_some_and(is_mapped) {
+        player::stop(thread, reason::MAPPED);
     }
-    if motion.go_on(&mut cache, thread, regs, None, stepped) {
+    if !stopped && player::this().is_some_and(|player| is_step_over(player, regs.rip)) {
+        player::stop(thread, reason::STEPPED);
+        stopped = true;
+    }
+    if motion.go_on(&mut cache, thread, regs, None, stopped) {
         thread.slow_return.set(regs.rip);
         thread.saved_rcx.set(regs.rcx);
         regs.rip = arch::mw_entry_interrupted as *const () as u64;
@@ -165,19 +196,27 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
     space().transfers.set(space().transfers.get() + taken);
     motion.allowed = cache.count();
     let target = match exit {
-        Exit::Open { target, .. } | Exit::Counted { target } | Exit::Stepped { target } => target,
+        Exit::Open { target, .. }
+        | Exit::Counted { target }
+        | Exit::Stepped { target }
+        | Exit::Stale { target }
+        | Exit::Changed { target } => target,
         Exit::Goal { resume } => resume,
     };
     regs.rip = target;
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
-    let mut stopped = false;
+    let mut stopped = motion.look(thread);
     if core::mem::take(&mut motion.one) {
-        let asked = player::this().is_some_and(|p| is_step_over(p, target));
+        let asked = !stopped && player::this().is_some_and(|p| is_step_over(p, target));
         if asked {
             player::stop(thread, reason::STEPPED);
             stopped = true;
         }
+    }
+    let is_halted = |player: &Player| player.halt.swap(0, Relaxed) != 0;
+    if !stopped && matches!(exit, Exit::Counted { .. }) && player::this().is_some_and(is_halted) {
+        player::stop(thread, reason::HALTED);
     }
     motion.go_on(&mut cache, thread, regs, Some(exit), stopped)
 }
@@ -188,7 +227,59 @@ fn is_step_over(player: &Player, pc: u64) -> bool {
     player.step.load(Relaxed) != 0 && !(from.load(Relaxed)..to.load(Relaxed)).contains(&pc)
 }
 
+/// A stop was come to: whether it is to be made.
+fn is_hit(player: &Player) -> bool {
+    player.hits.store(player.hits.load(Relaxed) + 1, Relaxed);
+    let skip = player.skip.load(Relaxed);
+    player.skip.store(skip.saturating_sub(1), Relaxed);
+    skip == 0
+}
+
+/// What a piece of watched memory holds, if it can be read.
+fn held(piece: &WatchedPiece) -> Option<u64> {
+    let address = piece.address.load(Relaxed);
+    match piece.length.load(Relaxed) {
+        1 => mem::read::<u8>(address).map(u64::from),
+        2 => mem::read::<u16>(address).map(u64::from),
+        4 => mem::read::<u32>(address).map(u64::from),
+        _ => mem::read(address),
+    }
+}
+
 impl Motion {
+    /// Looks whether watched memory has changed, and stops if it has. Returns
+    /// whether it stopped. Memory that cannot be read is not known to have
+    /// changed until it can be read again.
+    fn look(&mut self, thread: &Thread) -> bool {
+        let Some(player) = player::this() else {
+            return false;
+        };
+        let mut changed = None;
+        for (number, piece) in (0u32..).zip(player.all_watches()) {
+            let Some(now) = held(piece) else {
+                continue;
+            };
+            let known = piece.is_known.swap(1, Relaxed) != 0;
+            if piece.value.swap(now, Relaxed) != now && known && changed.is_none() {
+                changed = Some(number);
+            }
+        }
+        let stops = changed.is_some() && is_hit(player);
+        if let Some(number) = changed.filter(|_| stops) {
+            player.watch_hit.store(number, Relaxed);
+            player::stop(thread, reason::WATCH);
+        }
+        stops
+    }
+
+    /// Tells translated code what is watched, and what it holds.
+    fn show_watches(&mut self, cache: &mut Cache<'_>, player: &Player) {
+        if player.watch_count.load(Relaxed) == 0 {
+            return;
+        }
+        cache.set_watches(player.all_watches().map(piece_of));
+    }
+
     /// Finds out what is next for a thread at `regs.rip`, an address of the
     /// program; `passed`: what stops there has been seen to. Returns whether
     /// this is where it was interrupted.
@@ -233,10 +324,13 @@ impl Motion {
                 continue;
             }
             if !passed && player.has_breakpoint(pc) {
-                player::stop(thread, reason::BREAKPOINT);
+                if is_hit(player) {
+                    player::stop(thread, reason::BREAKPOINT);
+                }
                 passed = true;
                 continue;
             }
+            self.show_watches(cache, player);
             let steps = player.step.load(Relaxed) != 0;
             let held = self.is_refused(pc);
             let way = if steps || held {
@@ -272,12 +366,12 @@ impl Motion {
     /// looked at.
     fn limit(&self, thread: &Thread, player: &Player) -> u64 {
         if player.goal_event.load(Relaxed) != thread.process().log.next_event.get() {
-            return NO_LIMIT;
+            return LIMIT;
         }
         let goal = player.goal_transfers.load(Relaxed);
         goal.checked_sub(space().transfers.get())
             .filter(|left| *left != 0)
-            .unwrap_or(NO_LIMIT)
+            .map_or(LIMIT, |left| left.min(LIMIT))
     }
 
     fn allow(&mut self, cache: &mut Cache<'_>, count: u64) {
@@ -308,7 +402,9 @@ impl Motion {
                     self.refused_len += 1;
                 }
             }
+            cache.set_watches(player.all_watches().map(piece_of));
             cache.clear(arch::mw_entry_translated as *const () as u64);
+            self.watches = player.watch_count.load(Relaxed) != 0;
         }
     }
 
@@ -329,6 +425,7 @@ impl Motion {
         let options = Options {
             goal: None,
             count: true,
+            watch: self.watches,
         };
         cache.resume(exit, &mut source, &options)
     }
@@ -359,11 +456,22 @@ impl Motion {
         let options = Options {
             goal: None,
             count: true,
+            watch: self.watches,
         };
         let way = cache.enter(pc, &mut source, &options);
         self.stale = true;
         self.allow(cache, 1);
         way
+    }
+}
+
+fn piece_of(piece: &WatchedPiece) -> Piece {
+    let readable = held(piece).is_some();
+    let address = piece.address.load(Relaxed);
+    Piece {
+        address: if readable { address } else { Piece::UNKNOWN },
+        length: piece.length.load(Relaxed) as u8,
+        value: piece.value.load(Relaxed),
     }
 }
 
@@ -404,5 +512,9 @@ impl Source for Guarded<'_> {
             patcher::show_original(address, &mut into[..len]);
         }
         len
+    }
+
+    fn changing(&mut self, address: u64) -> Option<u64> {
+        self.code.changing(address)
     }
 }

@@ -54,6 +54,8 @@ pub fn stop(thread: &Thread, why: u32) {
         player.rip.store(patcher::to_program(rip), Relaxed);
         player.thread.store(thread.number.get(), Relaxed);
         player.views.store(views, Relaxed);
+        player.maps.store(space().maps.get(), Relaxed);
+        space().code_mapped.set(0);
         player.reason.store(why, Relaxed);
         player.state.store(state::STOPPED, Release);
         sys::futex_wake(&player.state, 1);

@@ -1034,6 +1034,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     }
     crate::memory::forget_code(number, args, result);
     motion::code_changed();
+    motion::mapped(number, args[2]);
     counter::replace_again(thread);
     result
 }

@@ -149,6 +149,10 @@ pub struct Space {
     pub moves: Cell<u32>,
     /// And how many control transfers were taken since the last event.
     pub transfers: Cell<u64>,
+    /// How often what is mapped was changed; and whether code was mapped since
+    /// the one who leads was last told.
+    pub maps: Cell<u64>,
+    pub code_mapped: Cell<u64>,
     /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
     pub player: Cell<u32>,
     /// The table of instructions that read the counter is mapped.

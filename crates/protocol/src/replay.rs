@@ -85,6 +85,13 @@ pub mod reason {
     pub const GOAL: u32 = 5;
     /// The instruction, or the range of them, has been executed.
     pub const STEPPED: u32 = 6;
+    /// Memory that is watched has changed: which piece is in
+    /// [`Player::watch_hit`](super::Player::watch_hit).
+    pub const WATCH: u32 = 7;
+    /// Other code may be mapped than before.
+    pub const MAPPED: u32 = 8;
+    /// It was told to stop, between two events.
+    pub const HALTED: u32 = 9;
 }
 
 /// A replaying process that is led by somebody: it runs until it shall stop,
@@ -127,9 +134,43 @@ pub struct Player {
     pub version: AtomicU32,
     pub breakpoint_count: AtomicU32,
     pub breakpoints: [AtomicU64; BREAKPOINTS],
+    /// So many stops at breakpoints and at watched memory are passed before
+    /// one is made; and how many were come to since that was set.
+    pub skip: AtomicU64,
+    pub hits: AtomicU64,
+    /// Memory that is watched: how many pieces, and which of them changed.
+    /// 1 = it stops as soon as it can, between events if `motion` is set.
+    /// Anybody may set it while it runs.
+    pub halt: AtomicU32,
+    /// 1 = it stops when `maps` has changed.
+    pub stop_mapped: AtomicU32,
+    /// How often what is mapped was changed, since its image began.
+    pub maps: AtomicU64,
+    pub watch_count: AtomicU32,
+    pub watch_hit: AtomicU32,
+    pub watches: [WatchedPiece; WATCHES],
+}
+
+/// A piece of memory that is watched, and what it held when it was last looked
+/// at.
+#[repr(C)]
+pub struct WatchedPiece {
+    pub address: AtomicU64,
+    pub value: AtomicU64,
+    /// 1, 2, 4 or 8.
+    pub length: AtomicU32,
+    /// 1 = it could be read then.
+    pub is_known: AtomicU32,
 }
 
 impl Player {
+    /// The pieces of memory it watches.
+    pub fn all_watches(&self) -> impl Iterator<Item = &WatchedPiece> {
+        use core::sync::atomic::Ordering::Relaxed;
+        let count = self.watch_count.load(Relaxed) as usize;
+        self.watches.iter().take(count)
+    }
+
     /// The addresses it has breakpoints at.
     pub fn all_breakpoints(&self) -> impl Iterator<Item = u64> {
         use core::sync::atomic::Ordering::Relaxed;
@@ -146,6 +187,8 @@ impl Player {
 }
 
 pub const BREAKPOINTS: usize = 256;
+/// Of at most eight bytes each.
+pub const WATCHES: usize = 64;
 pub const PLAYERS: usize = 512;
 
 /// Where a player shows its threads, in its own memory.

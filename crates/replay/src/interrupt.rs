@@ -16,14 +16,23 @@ impl Interrupts {
     /// From here on. To be called while the process has one thread: those
     /// that follow inherit that the signals are for one of them only.
     pub fn catch() -> Interrupts {
+        Interrupts::catch_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])
+    }
+
+    /// The same for Ctrl-C alone.
+    pub fn catch_ctrl_c() -> Interrupts {
+        Interrupts::catch_these(&[libc::SIGINT])
+    }
+
+    fn catch_these(signals: &[i32]) -> Interrupts {
         let came = Arc::new(AtomicBool::new(false));
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: the set is made before it is used; plain calls otherwise.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             let mut set = set.assume_init();
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-                libc::sigaddset(&raw mut set, signal);
+            for signal in signals {
+                libc::sigaddset(&raw mut set, *signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             set
@@ -55,5 +64,10 @@ impl Interrupts {
     /// The flag itself.
     pub fn flag(&self) -> &AtomicBool {
         &self.came
+    }
+
+    /// The flag, to keep: whoever has seen it may set it back.
+    pub fn shared_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.came)
     }
 }

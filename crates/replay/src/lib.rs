@@ -17,9 +17,11 @@ mod verdict;
 mod watch;
 
 pub use interrupt::Interrupts;
-pub use player::{Inside, ThreadState};
+pub use player::{Inside, ThreadState, Watch};
 pub use run::{Course, Settings, check, verify};
-pub use session::{Arrival, Budget, CheckpointId, CheckpointInfo, Position, Region, Session};
+pub use session::{
+    Arrival, Back, Budget, CheckpointId, CheckpointInfo, Position, Region, Session, Stops, Wanted,
+};
 pub use verdict::{Difference, Ending, Outcome, Verdict};
 
 /// Why nothing could be replayed.
@@ -57,14 +59,19 @@ pub enum Error {
     Pipe(#[source] std::io::Error),
     #[error("stopped")]
     Interrupted,
-    #[error("the replaying process {pid} ended of itself")]
-    Died { pid: i32 },
+    #[error("the replaying process {pid} ended of itself{words}")]
+    Died { pid: i32, words: String },
     #[error("processes that share memory wrote more than replay has room for")]
     JournalFull,
     #[error("a checkpoint can be taken at an event, not between two")]
     NotAtAnEvent,
-    #[error("the replaying process {pid} gets nowhere: it came to no further event")]
-    Stuck { pid: i32 },
+    #[error(
+        "the replaying process {pid} gets nowhere: it came to no further event in {patience} s of \
+         processor time"
+    )]
+    Stuck { pid: i32, patience: u64 },
+    #[error("more memory is watched than can be: {0} pieces of up to eight bytes")]
+    TooMuchWatched(usize),
     #[error("there is no checkpoint {0}")]
     NoCheckpoint(CheckpointId),
     #[error(transparent)]

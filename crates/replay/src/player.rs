@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use inject::{Image, Injection};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
-    FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, command, reason, state,
+    FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, WATCHES, command,
+    reason, state,
 };
 
 use crate::Error;
@@ -52,6 +53,36 @@ pub enum Stop {
     Goal,
     /// What was to be stepped over has been executed.
     Stepped,
+    /// Memory that is watched has changed: the number of the piece.
+    Watch(usize),
+    /// Other code may be mapped than before.
+    Mapped,
+    /// Told to stop, between two events.
+    Halted,
+}
+
+/// Memory whose changes are to be seen: `length` bytes from `address` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Watch {
+    pub address: u64,
+    pub length: u8,
+}
+
+impl Watch {
+    /// As pieces that can be looked at in one go.
+    pub(crate) fn pieces(self) -> impl Iterator<Item = Watch> {
+        let (mut at, mut left) = (self.address, self.length);
+        std::iter::from_fn(move || {
+            let length = [8, 4, 2, 1].into_iter().find(|size| *size <= left)?;
+            let piece = Watch {
+                address: at,
+                length,
+            };
+            at = at.wrapping_add(u64::from(length));
+            left -= length;
+            Some(piece)
+        })
+    }
 }
 
 /// How a player is to move between events. By default it cannot be stopped
@@ -64,6 +95,14 @@ pub struct Motion {
     pub goal: Option<Inside>,
     /// It stops after one instruction, or as many as begin in the range.
     pub step: Option<std::ops::Range<u64>>,
+    /// It stops behind an instruction that changed one of these pieces (as
+    /// [`Watch::pieces`] makes them), or behind the event that did, if it does
+    /// not hold what it held at first any more (nothing: it could not be read).
+    pub watches: Vec<(Watch, Option<u64>)>,
+    /// So many breakpoints and changes are passed before it stops at one.
+    pub skip: u64,
+    /// It stops when other code may be mapped.
+    pub mapped: bool,
 }
 
 /// A place between two events.
@@ -135,12 +174,18 @@ pub fn start(file: &ReplayFile, image: &Image, group: i32, words: Stdio) -> Resu
 
 impl Player {
     /// The first process of a file, which stands before its first event.
-    pub fn start(file: &ReplayFile, image: &Image, place: usize) -> Result<Player, Error> {
+    /// What it says goes to `words`.
+    pub fn start(
+        file: &ReplayFile,
+        image: &Image,
+        place: usize,
+        words: Stdio,
+    ) -> Result<Player, Error> {
         let at = place_in(file, place);
         at.until.store(0, Relaxed);
         at.command.store(command::NONE, Relaxed);
         at.state.store(state::RUNNING, Release);
-        let pid = start(file, image, 0, Stdio::inherit())?;
+        let pid = start(file, image, 0, words)?;
         let player = Player {
             place,
             pid,
@@ -177,6 +222,9 @@ impl Player {
             reason::BREAKPOINT => Stop::Breakpoint,
             reason::GOAL => Stop::Goal,
             reason::STEPPED => Stop::Stepped,
+            reason::MAPPED => Stop::Mapped,
+            reason::HALTED => Stop::Halted,
+            reason::WATCH => Stop::Watch(self.at(file).watch_hit.load(Relaxed) as usize),
             _ => Stop::Event,
         }
     }
@@ -202,6 +250,33 @@ impl Player {
     /// Says how it is to move from now on.
     pub fn set_motion(&self, file: &ReplayFile, motion: &Motion) {
         set_motion(self.at(file), motion);
+    }
+
+    /// How many breakpoints and changes of watched memory it came to since it
+    /// was told how to move.
+    pub fn hits(&self, file: &ReplayFile) -> u64 {
+        self.at(file).hits.load(Relaxed)
+    }
+
+    /// What the pieces of watched memory held when they were last looked at.
+    pub fn watched(&self, file: &ReplayFile) -> Vec<Option<u64>> {
+        self.at(file)
+            .all_watches()
+            .map(|piece| (piece.is_known.load(Relaxed) != 0).then(|| piece.value.load(Relaxed)))
+            .collect()
+    }
+
+    /// How often what is mapped was changed, up to here.
+    pub fn maps_version(&self, file: &ReplayFile) -> u64 {
+        self.at(file).maps.load(Relaxed)
+    }
+
+    /// Has it stop as soon as it can: between events, if it was told how to
+    /// move there.
+    pub fn interrupt(&self, file: &ReplayFile) {
+        let place = self.at(file);
+        place.halt.store(1, Relaxed);
+        place.until.store(0, Relaxed);
     }
 
     /// Has it stop at the next event it comes to.
@@ -235,7 +310,10 @@ impl Player {
             }
             futex_wait(word, value, wait);
             if word.load(Acquire) == value && self.has_ended() {
-                return Err(Error::Died { pid: self.pid });
+                return Err(Error::Died {
+                    pid: self.pid,
+                    words: String::new(),
+                });
             }
         }
     }
@@ -333,10 +411,28 @@ impl Drop for Player {
 fn set_motion(place: &Place, motion: &Motion) {
     /// So that no two lists of breakpoints are taken for the same.
     static VERSION: AtomicU32 = AtomicU32::new(0);
-    if !place
+    let watches = motion.watches.iter().take(WATCHES);
+    let same_watches = place
+        .all_watches()
+        .map(|piece| (piece.address.load(Relaxed), piece.length.load(Relaxed)))
+        .eq(watches
+            .clone()
+            .map(|(w, _)| (w.address, u32::from(w.length))));
+    for (to, (watch, value)) in place.watches.iter().zip(watches.clone()) {
+        to.address.store(watch.address, Relaxed);
+        to.length.store(u32::from(watch.length), Relaxed);
+        to.value.store(value.unwrap_or(0), Relaxed);
+        to.is_known.store(u32::from(value.is_some()), Relaxed);
+    }
+    place.watch_count.store(watches.len() as u32, Relaxed);
+    place.skip.store(motion.skip, Relaxed);
+    place.halt.store(0, Relaxed);
+    place.stop_mapped.store(u32::from(motion.mapped), Relaxed);
+    place.hits.store(0, Relaxed);
+    let same_breakpoints = place
         .all_breakpoints()
-        .eq(motion.breakpoints.iter().copied())
-    {
+        .eq(motion.breakpoints.iter().copied());
+    if !same_breakpoints || !same_watches {
         for (to, address) in place.breakpoints.iter().zip(&motion.breakpoints) {
             to.store(*address, Relaxed);
         }

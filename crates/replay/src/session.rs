@@ -7,6 +7,7 @@
 //! one before.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +25,18 @@ use recording::process::Began;
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{self, Shared, image_start};
-use crate::player::{Inside, Motion, Player, Stop, ThreadState};
+use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
 
 /// How long a replay runs before it leaves a copy behind.
 const STRIDE: Duration = Duration::from_millis(200);
+
+/// How often it is seen whether it is to stop, and how long it may take to do
+/// so.
+const LOOK: Duration = Duration::from_millis(40);
+const GRACE: Duration = Duration::from_millis(150);
 
 /// How much processor time it may use without coming to an event.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -122,12 +128,68 @@ pub enum Arrival {
     Breakpoint,
     /// What was to be stepped over has been executed.
     Stepped,
+    /// Behind the instruction, or the event, that changed watched memory: the
+    /// place of the [`Watch`] in the list that was given.
+    Watch(usize),
     /// Its log ends before.
     End,
     /// Somebody asked for it to stop (see [`Session::interrupter`]).
     Interrupted,
+    /// Behind a call that mapped code ([`Stops::mapped`]).
+    Mapped,
     /// It came to something else than the recording.
     Diverged(Difference),
+}
+
+/// What a motion stops at, besides its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stops<'a> {
+    /// Before the instructions at these addresses.
+    pub breakpoints: &'a [u64],
+    /// Behind what changes this memory.
+    pub watches: &'a [Watch],
+    /// Behind each call that maps code.
+    pub mapped: bool,
+}
+
+/// Where going back led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// Before the instruction at a breakpoint.
+    Breakpoint,
+    /// Before what changed watched memory: the place of the [`Watch`] in the
+    /// list that was given.
+    Watch(usize),
+    /// Nowhere: there is nothing of the kind before, and it stands where it
+    /// stood.
+    Beginning,
+    /// Nowhere: somebody asked for it to stop.
+    Interrupted,
+}
+
+/// Says whether a stop is one.
+pub type Wanted<'w, 'r> = dyn FnMut(&Session<'r>) -> bool + 'w;
+
+/// The last stop on a way.
+enum Last {
+    At(Position, Arrival),
+    Nowhere,
+    Interrupted,
+}
+
+/// Says which watch it was, not which piece of it.
+fn named(arrival: Arrival, watches: &[Watch]) -> Arrival {
+    let Arrival::Watch(mut piece) = arrival else {
+        return arrival;
+    };
+    for (number, watch) in watches.iter().enumerate() {
+        let count = watch.pieces().count();
+        if piece < count {
+            return Arrival::Watch(number);
+        }
+        piece -= count;
+    }
+    arrival
 }
 
 /// A piece of a process's memory.
@@ -154,6 +216,8 @@ struct Checkpoint {
 /// One image of a process, led.
 struct Track {
     file: ReplayFile,
+    /// What its players say before they end of themselves.
+    words: File,
     current: Player,
     cost: Duration,
     /// In order of their events; the first stands before the first event.
@@ -176,7 +240,16 @@ pub struct Session<'r> {
     at: usize,
     next_id: u32,
     budget: Budget,
+    patience: Duration,
     interrupt: Arc<AtomicBool>,
+    watch_hit: Option<usize>,
+}
+
+/// What goes for all motions of a track.
+struct Terms<'s> {
+    budget: Budget,
+    patience: Duration,
+    interrupt: &'s AtomicBool,
 }
 
 impl<'r> Session<'r> {
@@ -197,7 +270,9 @@ impl<'r> Session<'r> {
             at: 0,
             next_id: 1,
             budget: Budget::default(),
+            patience: PATIENCE,
             interrupt: Arc::new(AtomicBool::new(false)),
+            watch_hit: None,
         };
         session.track(0)?;
         Ok(session)
@@ -208,9 +283,29 @@ impl<'r> Session<'r> {
         self.budget = budget;
     }
 
-    /// Set to true, it stops whatever the session does at the next event.
+    /// Set to true, it stops whatever the session does, soon. It stays so
+    /// until it is set to false again.
     pub fn interrupter(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)
+    }
+
+    /// Uses another flag for that: one for several sessions, say.
+    pub fn set_interrupter(&mut self, flag: Arc<AtomicBool>) {
+        self.interrupt = flag;
+    }
+
+    /// How much processor time it may use without coming to an event.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Changes when what is mapped does: the same at the same place, whichever
+    /// way led there.
+    pub fn maps_version(&self) -> (usize, u64) {
+        let version = self
+            .here()
+            .map_or(0, |track| track.current.maps_version(&track.file));
+        (self.at, version)
     }
 
     /// Number of the process.
@@ -247,16 +342,27 @@ impl<'r> Session<'r> {
         after.saturating_sub(1)
     }
 
+    /// The images of the process, each by its number and its first event. (One
+    /// that was forked begins with an image of its parent's, which has no
+    /// number of its own: 0.)
+    pub fn images(&self) -> Vec<(u32, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|s| (s.image, s.first_event)).collect()
+    }
+
     /// Goes to the place before `event`, forwards or back.
     pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
         let at = self.image_at(event);
         self.track(at)?;
         self.at = at;
-        let (budget, interrupt) = (self.budget, Arc::clone(&self.interrupt));
-        interrupt.store(false, Relaxed);
+        let terms = Terms {
+            budget: self.budget,
+            patience: self.patience,
+            interrupt: &self.interrupt,
+        };
         let next_id = &mut self.next_id;
         match self.tracks.get_mut(&at) {
-            Some(track) => track.go_to(event, budget, &interrupt, next_id),
+            Some(track) => track.go_to(event, &terms, next_id),
             None => Err(Error::NoLog {
                 process: self.process,
             }),
@@ -300,30 +406,109 @@ impl<'r> Session<'r> {
 
     /// Runs on until it comes to one of the addresses, or to `limit`.
     pub fn run(&mut self, breakpoints: &[u64], limit: Position) -> Result<Arrival, Error> {
+        self.run_watching(breakpoints, &[], limit)
+    }
+
+    /// The same; it also stops when one of the pieces of memory no longer
+    /// holds what it holds now: behind the instruction that changed it, or
+    /// behind the event that did, whichever thread that was.
+    pub fn run_watching(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Arrival, Error> {
+        let stops = Stops {
+            breakpoints,
+            watches,
+            mapped: false,
+        };
+        self.run_to(&stops, limit)
+    }
+
+    /// Runs on until something says to stop, or to `limit`.
+    pub fn run_to(&mut self, stops: &Stops<'_>, limit: Position) -> Result<Arrival, Error> {
         let motion = Motion {
+            mapped: stops.mapped,
+            ..self.motion(stops.breakpoints, stops.watches, limit)?
+        };
+        let arrival = named(self.advance(&motion, limit)?, stops.watches);
+        self.watch_hit = match arrival {
+            Arrival::Watch(number) => Some(number),
+            _ => None,
+        };
+        Ok(arrival)
+    }
+
+    /// Which of the pieces of memory the last motion stopped for.
+    pub fn watch_hit(&self) -> Option<usize> {
+        self.watch_hit
+    }
+
+    fn motion(
+        &self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Motion, Error> {
+        let watches = self.pieces(watches);
+        if watches.len() > protocol::replay::WATCHES {
+            return Err(Error::TooMuchWatched(watches.len()));
+        }
+        Ok(Motion {
             breakpoints: breakpoints.to_vec(),
             goal: match limit {
                 Position::Inside(goal) => Some(goal),
                 Position::Event(_) => None,
             },
-            step: None,
+            watches,
+            ..Motion::default()
+        })
+    }
+
+    /// Pieces of memory, and what each holds.
+    fn pieces(&self, watches: &[Watch]) -> Vec<(Watch, Option<u64>)> {
+        let held = |piece: Watch| {
+            let mut bytes = [0; 8];
+            let length = usize::from(piece.length);
+            let got = bytes
+                .get_mut(..length)
+                .map(|out| self.read(piece.address, out));
+            (got == Some(length)).then(|| u64::from_le_bytes(bytes))
         };
-        self.advance(&motion, limit)
+        let pieces = watches.iter().flat_map(|watch| watch.pieces());
+        pieces.map(|piece| (piece, held(piece))).collect()
     }
 
     /// Executes one instruction, or as many as begin in `range`. An event may
     /// be part of it.
     pub fn step(&mut self, range: std::ops::Range<u64>) -> Result<Arrival, Error> {
+        self.step_watching(range, &[])
+    }
+
+    /// The same; it stops earlier if watched memory changes.
+    pub fn step_watching(
+        &mut self,
+        range: std::ops::Range<u64>,
+        watches: &[Watch],
+    ) -> Result<Arrival, Error> {
+        let end = Position::Event(u64::MAX);
         let motion = Motion {
             step: Some(range),
-            ..Motion::default()
+            ..self.motion(&[], watches, end)?
         };
-        self.advance(&motion, Position::Event(u64::MAX))
+        let arrival = self.advance(&motion, end)?;
+        Ok(named(arrival, watches))
     }
 
     fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
-        let (budget, interrupt) = (self.budget, Arc::clone(&self.interrupt));
-        interrupt.store(false, Relaxed);
+        let interrupt = Arc::clone(&self.interrupt);
+        let terms = Terms {
+            budget: self.budget,
+            patience: self.patience,
+            interrupt: &interrupt,
+        };
+        let mut motion = motion.clone();
         loop {
             let next_id = &mut self.next_id;
             let Some(track) = self.tracks.get_mut(&self.at) else {
@@ -331,24 +516,38 @@ impl<'r> Session<'r> {
                     process: self.process,
                 });
             };
-            let arrival = track.advance(motion, limit, budget, &interrupt, next_id)?;
+            let arrival = track.advance(&motion, limit, &terms, next_id)?;
             // An exec leads to the next image.
             let more = self.at + 1 < self.streams.len();
             let event = track.event();
             if arrival != Arrival::End || !more || event >= limit.event() {
                 return Ok(arrival);
             }
+            motion.skip = motion.skip.saturating_sub(self.hits());
             self.track(self.at + 1)?;
             self.at += 1;
-            let (budget, next_id) = (self.budget, &mut self.next_id);
+            let next_id = &mut self.next_id;
             if let Some(track) = self.tracks.get_mut(&self.at) {
                 let first = track.first_event;
-                track.go_to(first, budget, &interrupt, next_id)?;
+                track.go_to(first, &terms, next_id)?;
             }
             if motion.step.is_some() {
                 return Ok(Arrival::Stepped);
             }
+            if motion.mapped {
+                return Ok(Arrival::Mapped);
+            }
+            // Nothing of the memory is left: what is there now is not a change.
+            for (_, value) in &mut motion.watches {
+                *value = None;
+            }
         }
+    }
+
+    /// How many stops the last motion came to, those that were passed too.
+    fn hits(&self) -> u64 {
+        self.here()
+            .map_or(0, |track| track.current.hits(&track.file))
     }
 
     /// Goes back to the last place before here at which the process came to
@@ -359,8 +558,55 @@ impl<'r> Session<'r> {
         breakpoints: &[u64],
         mut wanted: impl FnMut(&Session<'r>) -> bool,
     ) -> Result<bool, Error> {
+        let back = self.run_back_watching(breakpoints, &[], Some(&mut wanted))?;
+        Ok(back == Back::Breakpoint)
+    }
+
+    /// Goes back to the last place before here at which the process came to
+    /// one of the addresses, or did something that changed one of the pieces
+    /// of memory: it then stands before that instruction or event, and the
+    /// memory holds what it held before. If `wanted` is given, it is asked at
+    /// each such place (behind the change, for memory), which takes longer.
+    pub fn run_back_watching(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        wanted: Option<&mut Wanted<'_, 'r>>,
+    ) -> Result<Back, Error> {
+        let stops = Stops {
+            breakpoints,
+            watches,
+            mapped: false,
+        };
+        self.run_back_to(&stops, Position::Event(0), wanted)
+    }
+
+    /// The same, but not to before `floor`.
+    pub fn run_back_to(
+        &mut self,
+        stops: &Stops<'_>,
+        floor: Position,
+        wanted: Option<&mut Wanted<'_, 'r>>,
+    ) -> Result<Back, Error> {
         let here = self.position();
-        let mut limit = here;
+        let back = self.search_back(stops, floor, wanted)?;
+        if matches!(back, Back::Beginning | Back::Interrupted) {
+            // Also if it is to stop: here is where it stops.
+            let asked = self.interrupt.swap(false, Relaxed);
+            self.go_to_position(here)?;
+            self.interrupt.store(asked, Relaxed);
+        }
+        Ok(back)
+    }
+
+    fn search_back(
+        &mut self,
+        stops: &Stops<'_>,
+        floor: Position,
+        mut wanted: Option<&mut Wanted<'_, 'r>>,
+    ) -> Result<Back, Error> {
+        let (breakpoints, watches) = (stops.breakpoints, stops.watches);
+        let mut limit = self.position();
         loop {
             // From the last checkpoint before the limit to the limit.
             let before = self
@@ -370,33 +616,122 @@ impl<'r> Session<'r> {
                 .filter(|event| Position::Event(*event) < limit)
                 .max();
             let from = before.unwrap_or(self.first_event());
-            self.go_to(from)?;
+            if self.go_to(from)? == Arrival::Interrupted {
+                return Ok(Back::Interrupted);
+            }
             let start = self.position();
-            let mut last = None;
-            while self.position() < limit {
-                match self.run(breakpoints, limit)? {
-                    Arrival::Breakpoint if self.position() < limit => {
-                        if wanted(self) {
-                            last = Some(self.position());
-                        }
-                    }
-                    Arrival::Interrupted => {
-                        self.go_to_position(here)?;
-                        return Ok(false);
-                    }
-                    _ => break,
+            let last = match &mut wanted {
+                Some(wanted) => self.last_wanted(breakpoints, watches, limit, *wanted)?,
+                None => self.last_of_all(breakpoints, watches, from, limit)?,
+            };
+            match last {
+                Last::At(found, Arrival::Watch(number)) if found > floor => {
+                    self.before_change(found, watches.get(number))?;
+                    return Ok(Back::Watch(number));
                 }
+                Last::At(found, _) if found > floor => {
+                    self.go_to_position(found)?;
+                    return Ok(Back::Breakpoint);
+                }
+                Last::Interrupted => return Ok(Back::Interrupted),
+                Last::Nowhere | Last::At(..) => {}
             }
-            if let Some(found) = last {
-                self.go_to_position(found)?;
-                return Ok(true);
-            }
-            if from <= self.first_event() || start >= limit {
-                self.go_to_position(here)?;
-                return Ok(false);
+            if from <= self.first_event() || start >= limit || start <= floor {
+                return Ok(Back::Beginning);
             }
             limit = start;
         }
+    }
+
+    /// From here to `limit`: the last stop that is wanted.
+    fn last_wanted(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+        wanted: &mut Wanted<'_, 'r>,
+    ) -> Result<Last, Error> {
+        let mut last = Last::Nowhere;
+        while self.position() < limit {
+            let arrival = self.run_watching(breakpoints, watches, limit)?;
+            let now = self.position();
+            match arrival {
+                Arrival::Breakpoint if now < limit => {}
+                Arrival::Watch(_) if now <= limit => {}
+                Arrival::Interrupted => return Ok(Last::Interrupted),
+                _ => {
+                    self.watch_hit = self.changed_unseen(watches);
+                    if let Some(number) = self.watch_hit
+                        && wanted(self)
+                    {
+                        last = Last::At(now, Arrival::Watch(number));
+                    }
+                    break;
+                }
+            }
+            if wanted(self) {
+                last = Last::At(now, arrival);
+            }
+        }
+        Ok(last)
+    }
+
+    /// The same if all are: they are counted on the way, and the last one is
+    /// gone to.
+    fn last_of_all(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        from: u64,
+        limit: Position,
+    ) -> Result<Last, Error> {
+        let mut motion = self.motion(breakpoints, watches, limit)?;
+        motion.skip = u64::MAX;
+        if self.advance(&motion, limit)? == Arrival::Interrupted {
+            return Ok(Last::Interrupted);
+        }
+        if let Some(number) = self.changed_unseen(watches) {
+            return Ok(Last::At(self.position(), Arrival::Watch(number)));
+        }
+        let Some(skip) = self.hits().checked_sub(1) else {
+            return Ok(Last::Nowhere);
+        };
+        self.go_to(from)?;
+        let mut motion = self.motion(breakpoints, watches, limit)?;
+        motion.skip = skip;
+        let arrival = self.advance(&motion, limit)?;
+        if arrival == Arrival::Interrupted {
+            return Ok(Last::Interrupted);
+        }
+        Ok(match named(arrival, watches) {
+            found @ (Arrival::Breakpoint | Arrival::Watch(_)) => Last::At(self.position(), found),
+            _ => Last::Nowhere,
+        })
+    }
+
+    /// After a motion: which of the pieces of memory has changed and no thread
+    /// has gone on since, which is where changes are seen.
+    fn changed_unseen(&self, watches: &[Watch]) -> Option<usize> {
+        let track = self.here()?;
+        let known = track.current.watched(&track.file);
+        let now = self.pieces(watches);
+        let piece = now
+            .iter()
+            .zip(&known)
+            .position(|((_, now), then)| now.is_some() && then.is_some() && now != then)?;
+        match named(Arrival::Watch(piece), watches) {
+            Arrival::Watch(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Goes to before what changed a piece of memory, which shows at `found`.
+    fn before_change(&mut self, found: Position, watch: Option<&Watch>) -> Result<(), Error> {
+        self.go_to_position(found)?;
+        let watches: Vec<Watch> = watch.copied().into_iter().collect();
+        let changed = self.pieces(&watches);
+        while self.step_back()? && self.pieces(&watches) == changed {}
+        Ok(())
     }
 
     /// Goes back by one instruction. False: this is the beginning.
@@ -677,9 +1012,18 @@ impl Track {
                 })?;
         }
         file.set_path(&path, 0)?;
-        let current = Player::start(&file, image, 0)?;
+        let words = place_for_words()?;
+        let said = words.try_clone().map_err(Error::Pipe)?;
+        let current = Player::start(&file, image, 0, said.into()).map_err(|error| match error {
+            Error::Died { pid, .. } => Error::Died {
+                pid,
+                words: last_words(&words),
+            },
+            other => other,
+        })?;
         let mut track = Track {
             file,
+            words,
             current,
             cost: Duration::ZERO,
             checkpoints: Vec::new(),
@@ -698,9 +1042,27 @@ impl Track {
     fn position(&self) -> Position {
         let inside = self.current.inside(&self.file);
         match self.current.stop(&self.file) {
-            Stop::Breakpoint | Stop::Goal | Stop::Stepped => Position::Inside(inside),
+            Stop::Breakpoint
+            | Stop::Goal
+            | Stop::Stepped
+            | Stop::Watch(_)
+            | Stop::Mapped
+            | Stop::Halted => Position::Inside(inside),
             Stop::Event | Stop::End | Stop::Diverged => Position::Event(inside.event),
         }
+    }
+
+    /// Waits until it stands still, or the time is over.
+    fn wait(&self, limit: Instant) -> Result<bool, Error> {
+        self.current
+            .wait(&self.file, Some(limit))
+            .map_err(|error| match error {
+                Error::Died { pid, .. } => Error::Died {
+                    pid,
+                    words: last_words(&self.words),
+                },
+                other => other,
+            })
     }
 
     /// The event that comes next, while it runs.
@@ -786,8 +1148,7 @@ impl Track {
     fn go_to(
         &mut self,
         event: u64,
-        budget: Budget,
-        interrupt: &AtomicBool,
+        terms: &Terms<'_>,
         next_id: &mut u32,
     ) -> Result<Arrival, Error> {
         let now = self.event();
@@ -797,15 +1158,35 @@ impl Track {
         if let Some(from) = from
             && (now > event || from.event > now)
         {
-            let cost = from.cost;
-            let place = self.free.pop().ok_or(Error::TooMany(PLAYERS))?;
-            let fresh = from.player.fork(&self.file, place)?;
-            let old = std::mem::replace(&mut self.current, fresh);
-            self.free.push(old.place);
-            self.cost = cost;
+            let at = nearest.unwrap_or(0);
+            self.take_copy(at)?;
         }
         let limit = Position::Event(event);
-        self.advance(&Motion::default(), limit, budget, interrupt, next_id)
+        self.advance(&Motion::default(), limit, terms, next_id)
+    }
+
+    /// Goes on from a copy of a checkpoint instead.
+    fn take_copy(&mut self, at: usize) -> Result<(), Error> {
+        let place = self.free.pop().ok_or(Error::TooMany(PLAYERS))?;
+        let Some(from) = self.checkpoints.get(at) else {
+            self.free.push(place);
+            return Ok(());
+        };
+        let cost = from.cost;
+        let fresh = from.player.fork(&self.file, place)?;
+        let old = std::mem::replace(&mut self.current, fresh);
+        self.free.push(old.place);
+        self.cost = cost;
+        Ok(())
+    }
+
+    /// It is to stop and has not come to an event since it was told: it goes
+    /// back to where it can be stopped.
+    fn give_up(&mut self) -> Result<Arrival, Error> {
+        let event = self.next_event();
+        let nearest = self.checkpoints.partition_point(|c| c.event <= event);
+        self.take_copy(nearest.saturating_sub(1))?;
+        Ok(Arrival::Interrupted)
     }
 
     /// Runs on to `limit` at most, or until the motion says to stop.
@@ -813,29 +1194,45 @@ impl Track {
         &mut self,
         motion: &Motion,
         limit: Position,
-        budget: Budget,
-        interrupt: &AtomicBool,
+        terms: &Terms<'_>,
         next_id: &mut u32,
     ) -> Result<Arrival, Error> {
+        let asked = || terms.interrupt.load(Relaxed);
+        self.current.set_motion(&self.file, motion);
         loop {
             match self.current.stop(&self.file) {
                 Stop::End => return Ok(Arrival::End),
                 Stop::Diverged => return Ok(Arrival::Diverged(self.difference())),
                 _ if self.position() >= limit => return Ok(Arrival::There),
-                _ if interrupt.load(Relaxed) => return Ok(Arrival::Interrupted),
+                _ if asked() => return Ok(Arrival::Interrupted),
                 _ => {}
             }
             let begun = Instant::now();
-            self.current.set_motion(&self.file, motion);
             self.current.run(&self.file, limit.event())?;
             let mut next = begun + STRIDE;
             let mut headway = Headway::new(self.next_event());
-            while !self.current.wait(&self.file, Some(next))? {
+            let mut told = None;
+            loop {
+                let look = next.min(Instant::now() + LOOK);
+                if self.wait(look)? {
+                    break;
+                }
+                if asked() {
+                    let since = *told.get_or_insert_with(Instant::now);
+                    if since.elapsed() > GRACE {
+                        return self.give_up();
+                    }
+                    self.current.interrupt(&self.file);
+                }
+                if Instant::now() < next {
+                    continue;
+                }
                 // Time for a copy, or to look up: at the next event.
                 self.current.halt(&self.file);
                 let pid = self.current.pid();
-                if headway.is_lost(self.next_event(), pid, PATIENCE) {
-                    return Err(Error::Stuck { pid });
+                if headway.is_lost(self.next_event(), pid, terms.patience) {
+                    let patience = terms.patience.as_secs();
+                    return Err(Error::Stuck { pid, patience });
                 }
                 next = Instant::now() + STRIDE;
             }
@@ -844,9 +1241,12 @@ impl Track {
                 Stop::Breakpoint => return Ok(Arrival::Breakpoint),
                 Stop::Goal => return Ok(Arrival::There),
                 Stop::Stepped => return Ok(Arrival::Stepped),
-                Stop::Event if self.event() < limit.event() && !interrupt.load(Relaxed) => {
+                Stop::Watch(piece) => return Ok(Arrival::Watch(piece)),
+                Stop::Mapped => return Ok(Arrival::Mapped),
+                Stop::Halted => return Ok(Arrival::Interrupted),
+                Stop::Event if self.event() < limit.event() && !asked() => {
                     self.leave_copy(false, next_id)?;
-                    self.thin(budget);
+                    self.thin(terms.budget);
                 }
                 _ => {}
             }
@@ -855,6 +1255,31 @@ impl Track {
 
     fn difference(&self) -> Difference {
         difference_of(&self.file, self.watched)
+    }
+}
+
+/// A file that nobody sees, for what players say.
+fn place_for_words() -> Result<File, Error> {
+    use rustix::fs::{MemfdFlags, OFlags};
+    let file = rustix::fs::memfd_create("words", MemfdFlags::CLOEXEC)
+        .map_err(|error| Error::Pipe(error.into()))?;
+    // All of them write to its end.
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND).map_err(|error| Error::Pipe(error.into()))?;
+    Ok(file.into())
+}
+
+/// The last line that was said, as the end of a sentence.
+fn last_words(words: &File) -> String {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; 4096];
+    let length = words.metadata().map_or(0, |meta| meta.len());
+    let from = length.saturating_sub(bytes.len() as u64);
+    let got = words.read_at(&mut bytes, from).unwrap_or(0);
+    bytes.truncate(got);
+    let text = String::from_utf8_lossy(&bytes);
+    match text.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(line) => format!(": {}", line.trim().trim_start_matches("mw: ")),
+        None => String::new(),
     }
 }
 

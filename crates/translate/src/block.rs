@@ -1,9 +1,11 @@
 //! Translation of one block: from an address on, past conditional jumps that
 //! are not taken, to the first instruction that never leads to the next.
 
+use core::ops::Range;
+
 use crate::cache::{
-    BLOCK_ROOM, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX, SPILL,
-    TARGET, VECTOR, kind, write_exit, write_exit_through,
+    BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX,
+    SPILL, TARGET, VECTOR, kind, restore, save, write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
 use crate::writer::{RAX, RCX, Writer};
@@ -13,6 +15,15 @@ pub trait Source {
     /// Reads code at `address`: how many bytes there are, up to the whole of
     /// `into`. None, if it must not be run from a translation.
     fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize;
+
+    /// The word at `address` as it is in memory, if what is there may be
+    /// written to while its translation is in use: code that is made at run
+    /// time. Its blocks compare themselves with memory whenever they are
+    /// entered. (A block that changes its own end is seen the next time.)
+    fn changing(&mut self, address: u64) -> Option<u64> {
+        let _ = address;
+        None
+    }
 }
 
 /// Something that holds when the goal is reached. Conditions are tried in
@@ -52,6 +63,9 @@ pub struct Options<'a> {
     /// ([`Cache::set_count`]): every jump, conditional if it is taken, every
     /// call and every return.
     pub count: bool,
+    /// Whether memory is watched ([`Cache::set_watches`]): each instruction
+    /// that may write is followed by a look at it.
+    pub watch: bool,
 }
 
 const INSTS_MAX: usize = 96;
@@ -59,15 +73,22 @@ const EDGES_MAX: usize = INSTS_MAX;
 
 // What one instruction, one edge and the goal take at most.
 const INST_ROOM: usize = 96;
-const EDGE_ROOM: usize = 128;
+const EDGE_ROOM: usize = 160;
 const CONDITION_ROOM: usize = 64;
 const _: () = assert!(
     INSTS_MAX * INST_ROOM
         + EDGES_MAX * EDGE_ROOM
         + (Goal::CONDITIONS_MAX + 2) * CONDITION_ROOM
+        + GUARD_ROOM
         + 2 * EXIT_DATA
         < BLOCK_ROOM
 );
+
+/// How many instructions a block has that compares itself with memory, and how
+/// many words that are at most.
+const GUARDED_INSTS: usize = 24;
+const GUARD_WORDS: usize = GUARDED_INSTS * 15 / 8 + 1;
+const GUARD_ROOM: usize = GUARD_WORDS * 32 + 128;
 
 /// A jump out of the block to an address of the program.
 #[derive(Clone, Copy)]
@@ -76,6 +97,16 @@ struct Edge {
     target: u64,
     /// Whether it counts as a control transfer that was taken.
     taken: bool,
+    /// Whether something was written just before: a call.
+    writes: bool,
+}
+
+/// How the instructions of a block are written.
+#[derive(Clone, Copy)]
+struct How {
+    count: bool,
+    /// Where watched memory is looked at, if any is.
+    check: Option<usize>,
 }
 
 impl Cache<'_> {
@@ -102,7 +133,18 @@ impl Cache<'_> {
         let (target, site) = match exit {
             Exit::Goal { resume } => return Some(resume),
             Exit::Open { target, site } => (target, site),
-            Exit::Counted { target } | Exit::Stepped { target } => (target, None),
+            Exit::Stale { target } => {
+                let old = self.find(target).map(|offset| self.site(offset, 1));
+                let offset = self.translate(target, source, options)?;
+                // Whatever leads to the old one leads to the new one.
+                if let Some(site) = old {
+                    self.link(site, offset);
+                }
+                return Some(self.base.wrapping_add(offset as u64));
+            }
+            Exit::Counted { target } | Exit::Stepped { target } | Exit::Changed { target } => {
+                (target, None)
+            }
         };
         let offset = self.block(target, source, options)?;
         match site {
@@ -137,38 +179,62 @@ impl Cache<'_> {
         source: &mut impl Source,
         options: &Options<'_>,
     ) -> Option<usize> {
-        if let Some(offset) = self.find(address) {
-            return Some(offset);
+        match self.find(address) {
+            Some(offset) => Some(offset),
+            None => self.translate(address, source, options),
         }
+    }
+
+    fn translate(
+        &mut self,
+        address: u64,
+        source: &mut impl Source,
+        options: &Options<'_>,
+    ) -> Option<usize> {
         let mut bytes = [0; 15];
         let len = source.fetch(address, &mut bytes);
-        inst(bytes.get(..len)?, address)?;
+        let first = inst(bytes.get(..len)?, address)?;
+        let guarded = may_change(source, address, first.len);
 
         let start = self.begin_block(address);
+        let how = How {
+            count: options.count,
+            check: options.watch.then(|| self.check()),
+        };
         let mut edges = Edges {
             list: [Edge {
                 site: 0,
                 target: 0,
                 taken: false,
+                writes: false,
             }; EDGES_MAX],
             used: 0,
         };
         let mut at = address;
         let mut end = start;
+        let guard = guarded.then(|| {
+            let mut w = self.writer(end);
+            let site = w.jump_later(&[0xe9]);
+            end = w.at;
+            site
+        });
         let mut falls_through = true;
-        for number in 0..INSTS_MAX {
+        for number in 0..if guarded { GUARDED_INSTS } else { INSTS_MAX } {
             if number != 0 && self.find(at).is_some() {
                 break;
             }
             let len = source.fetch(at, &mut bytes);
             let Some(code) = bytes.get(..len) else { break };
             let Some(found) = inst(code, at) else { break };
+            if may_change(source, at, found.len) != guarded {
+                break;
+            }
             let mut w = self.writer(end);
             if let Some(goal) = options.goal.filter(|goal| goal.address == at) {
                 write_goal(&mut w, &goal);
             }
             let next = at.wrapping_add(found.len as u64);
-            falls_through = write(&mut w, code, &found, next, options, &mut edges);
+            falls_through = write(&mut w, code, &found, next, how, &mut edges);
             end = w.at;
             at = next;
             if !falls_through {
@@ -177,13 +243,19 @@ impl Cache<'_> {
         }
         if falls_through {
             let site = self.writer(end).jump_later(&[0xe9]);
-            edges.add(site, at, false);
+            edges.add(site, at, false, false);
             end = end.wrapping_add(5);
         }
         for edge in edges.list.iter().take(edges.used) {
             let known = self.find(edge.target);
             let mut w = self.writer(end);
-            write_edge(&mut w, edge, known, options.count);
+            write_edge(&mut w, edge, known, how);
+            end = w.at;
+        }
+        if let Some(site) = guard {
+            let mut w = self.writer(end);
+            w.settle(site, end);
+            write_guard(&mut w, address..at, start.wrapping_add(5), source);
             end = w.at;
         }
         let mut w = self.writer(end);
@@ -194,18 +266,61 @@ impl Cache<'_> {
     }
 }
 
+/// Whether an instruction may be written to.
+fn may_change(source: &mut impl Source, at: u64, len: usize) -> bool {
+    let last = at.wrapping_add(len as u64).wrapping_sub(1);
+    source.changing(at).is_some() || source.changing(last).is_some()
+}
+
+/// Goes to `body` if the code that a block was made of is still there.
+fn write_guard(w: &mut Writer<'_>, code: Range<u64>, body: usize, source: &mut impl Source) {
+    let len = code.end.wrapping_sub(code.start);
+    // The last word ends where the code ends. If there is less than one: it
+    // must not reach into a page that the code does not.
+    let page_end = code.start | 4095;
+    let last = match len {
+        8.. => code.end.wrapping_sub(8),
+        _ if code.end.wrapping_sub(1) > page_end => code.start,
+        _ => code.start.min(page_end.wrapping_sub(7)),
+    };
+    save(w);
+    w.value(RAX, code.start);
+    let mut fails = [0; GUARD_WORDS];
+    let mut used = 0;
+    for (i, fail) in (0u64..len.div_ceil(8)).zip(&mut fails) {
+        let address = code.start.wrapping_add(8 * i).min(last);
+        let word = source.changing(address).unwrap_or(0);
+        w.value(RCX, word.wrapping_neg());
+        w.bytes(&[0x48, 0x8b, 0x90]); // mov rdx, [rax + displacement]
+        w.u32(address.wrapping_sub(code.start) as u32);
+        w.bytes(&[0x48, 0x8d, 0x0c, 0x11]); // lea rcx, [rcx + rdx]
+        w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
+        *fail = w.jump_later(&[0xe9]);
+        used += 1;
+    }
+    restore(w);
+    w.jump(body);
+    let stale = w.at;
+    for fail in fails.iter().take(used) {
+        w.settle(*fail, stale);
+    }
+    restore(w);
+    write_exit(w, code.start, 0, kind::STALE);
+}
+
 struct Edges {
     list: [Edge; EDGES_MAX],
     used: usize,
 }
 
 impl Edges {
-    fn add(&mut self, site: usize, target: u64, taken: bool) {
+    fn add(&mut self, site: usize, target: u64, taken: bool, writes: bool) {
         if let Some(place) = self.list.get_mut(self.used) {
             *place = Edge {
                 site,
                 target,
                 taken,
+                writes,
             };
             self.used = self.used.wrapping_add(1);
         }
@@ -218,14 +333,20 @@ fn write(
     code: &[u8],
     inst: &Inst,
     next: u64,
-    options: &Options<'_>,
+    how: How,
     edges: &mut Edges,
 ) -> bool {
     match inst.flow {
-        Flow::Next => copy(w, code, inst),
+        Flow::Next => {
+            copy(w, code, inst);
+            if let Some(check) = how.check.filter(|_| inst.may_write(code)) {
+                w.store(SAVED_RCX, RCX);
+                write_look(w, next, check);
+            }
+        }
         Flow::Branch(condition, target) => {
             let site = w.jump_later(&[0x0f, 0x80 | condition]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Loop(op, target) => {
             if inst.address_size {
@@ -233,27 +354,27 @@ fn write(
             }
             w.bytes(&[op, 0x02, 0xeb, 0x05]);
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Jump(target) => {
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, false);
         }
         Flow::Call(target) => {
             push(w, next);
             let site = w.jump_later(&[0xe9]);
-            edges.add(site, target, true);
+            edges.add(site, target, true, true);
         }
         Flow::JumpThrough => {
             w.store(SAVED_RCX, RCX);
             load_target(w, code, inst);
-            go_through(w, options);
+            go_through(w, how, false);
         }
         Flow::CallThrough => {
             w.store(SAVED_RCX, RCX);
             load_target(w, code, inst);
             push(w, next);
-            go_through(w, options);
+            go_through(w, how, true);
         }
         Flow::Return(more) => {
             w.store(SAVED_RCX, RCX);
@@ -262,7 +383,7 @@ fn write(
                 w.bytes(&[0x48, 0x8d, 0xa4, 0x24]); // lea rsp, [rsp + more]
                 w.u32(u32::from(more));
             }
-            go_through(w, options);
+            go_through(w, how, false);
         }
     }
     matches!(inst.flow, Flow::Next | Flow::Branch(..) | Flow::Loop(..))
@@ -300,19 +421,35 @@ fn load_target(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
     w.bytes(code.get(modrm.wrapping_add(1)..inst.len).unwrap_or(&[]));
 }
 
-/// Goes to the program's address in rcx.
-fn go_through(w: &mut Writer<'_>, options: &Options<'_>) {
-    if options.count {
-        w.store(TARGET, RCX);
-        let last = count(w);
-        w.load(RCX, TARGET);
+/// Goes to the program's address in rcx. `writes`: memory was written for it.
+fn go_through(w: &mut Writer<'_>, how: How, writes: bool) {
+    if !how.count && how.check.is_none() {
         w.jump(Cache::LOOKUP);
+        return;
+    }
+    w.store(TARGET, RCX);
+    let last = how.count.then(|| count(w));
+    if let Some(check) = how.check.filter(|_| writes) {
+        write_look(w, 0, check);
+    }
+    w.load(RCX, TARGET);
+    w.jump(Cache::LOOKUP);
+    if let Some(last) = last {
         w.settle_short(last);
         w.load(RCX, SAVED_RCX);
         write_exit_through(w, COUNTED_THROUGH);
-    } else {
-        w.jump(Cache::LOOKUP);
     }
+}
+
+/// Has watched memory looked at before it goes on at `next`; the program's rcx
+/// is in its slot and comes back from there.
+fn write_look(w: &mut Writer<'_>, next: u64, check: usize) {
+    // Past the store and the jump.
+    let data = w.at.wrapping_add(7 + 7 + 5);
+    w.address_of(RCX, data);
+    w.store(CHECKED, RCX);
+    w.jump(check);
+    w.u64(next);
 }
 
 /// Counts a control transfer: a jump to settle for the last one. Changes rcx.
@@ -323,17 +460,24 @@ fn count(w: &mut Writer<'_>) -> usize {
     w.jump_if_rcx_is_zero()
 }
 
-fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, counts: bool) {
+fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, how: How) {
     let mut site = edge.site;
-    if counts && edge.taken {
+    let counts = how.count && edge.taken;
+    let check = how.check.filter(|_| edge.writes);
+    if counts || check.is_some() {
         w.settle(site, w.at);
         w.store(SAVED_RCX, RCX);
-        let last = count(w);
-        w.load(RCX, SAVED_RCX);
+        let last = counts.then(|| count(w));
+        match check {
+            Some(check) => write_look(w, edge.target, check),
+            None => w.load(RCX, SAVED_RCX),
+        }
         site = w.jump_later(&[0xe9]);
-        w.settle_short(last);
-        w.load(RCX, SAVED_RCX);
-        write_exit(w, edge.target, 0, kind::COUNTED);
+        if let Some(last) = last {
+            w.settle_short(last);
+            w.load(RCX, SAVED_RCX);
+            write_exit(w, edge.target, 0, kind::COUNTED);
+        }
     }
     match known {
         Some(offset) => w.settle(site, offset),

@@ -28,14 +28,34 @@ const USED: usize = 0x48;
 const BLOCKS: usize = 0x50;
 /// How often the cache was cleared.
 const GENERATION: usize = 0x58;
+/// Where the code is that looks at watched memory.
+const CHECK: usize = 0x60;
+/// The data of the place that has it looked at: the program's address that
+/// comes next, or 0 if that is in `TARGET`. Behind it the code goes on.
+pub const CHECKED: usize = 0x68;
+/// How many pieces are watched.
+const WATCHES: usize = 0x70;
+/// What stands in for watched memory that cannot be read: always zero.
+const NOTHING: usize = 0x78;
 
 /// A vector register that is looked at.
 pub const VECTOR: usize = 0x80;
+
+/// Watched memory, piece by piece: its address, the negative of what it held,
+/// and its length.
+const PIECES: usize = 0x100;
+const PIECE: usize = 24;
+const _: () = assert!(PIECES + WATCHES_MAX * PIECE <= KEYS);
+
+/// How many pieces of memory can be watched.
+pub const WATCHES_MAX: usize = 64;
 
 /// A jump's target is not in the table.
 const MISSED: u32 = 1;
 /// The last control transfer to be taken was such a jump.
 pub const COUNTED_THROUGH: u32 = 2;
+/// Watched memory has changed.
+const CHANGED: u32 = 3;
 
 /// Kinds of exits that have data: target, site, kind.
 pub mod kind {
@@ -47,6 +67,8 @@ pub mod kind {
     pub const COUNTED: u32 = 2;
     /// One instruction was executed.
     pub const STEPPED: u32 = 3;
+    /// The block is not of the code that is there now.
+    pub const STALE: u32 = 4;
 }
 pub const EXIT_DATA: usize = 16;
 
@@ -96,6 +118,32 @@ pub enum Exit {
         /// The program's address.
         target: u64,
     },
+    /// The code at this address has changed since it was translated.
+    Stale {
+        /// The program's address.
+        target: u64,
+    },
+    /// An instruction changed memory that is watched; this is the next.
+    Changed {
+        /// The program's address.
+        target: u64,
+    },
+}
+
+/// A piece of memory that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it is. It must be readable, or [`Piece::UNKNOWN`].
+    pub address: u64,
+    /// 1, 2, 4 or 8.
+    pub length: u8,
+    /// What it holds.
+    pub value: u64,
+}
+
+impl Piece {
+    /// An address for memory that cannot be read now: nothing is looked at.
+    pub const UNKNOWN: u64 = 0;
 }
 
 /// A jump in the cache whose target can be filled in.
@@ -142,6 +190,27 @@ impl<'a> Cache<'a> {
         self.write_lookup();
     }
 
+    /// Says what is watched by code that is translated for it
+    /// ([`Options::watch`](crate::Options::watch)). As long as the number of
+    /// pieces and their lengths stay the same, translations stay, too;
+    /// otherwise it comes before [`Cache::clear`].
+    pub fn set_watches(&mut self, pieces: impl Iterator<Item = Piece>) {
+        let mut count = 0;
+        for (piece, number) in pieces.zip(0..WATCHES_MAX) {
+            let at = PIECES.wrapping_add(number.wrapping_mul(PIECE));
+            let nothing = self.base.wrapping_add(NOTHING as u64);
+            let (address, value) = match piece.address {
+                Piece::UNKNOWN => (nothing, 0),
+                address => (address, piece.value),
+            };
+            self.put(at, address);
+            self.put(at.wrapping_add(8), value.wrapping_neg());
+            self.put(at.wrapping_add(16), u64::from(piece.length));
+            count = number.wrapping_add(1);
+        }
+        self.put(WATCHES, count as u64);
+    }
+
     /// How many bytes of code there are.
     #[must_use]
     pub fn used(&self) -> usize {
@@ -166,10 +235,16 @@ impl<'a> Cache<'a> {
         let exit = self.get(EXIT) as u32;
         if exit == MISSED || (exit as usize) < CODE {
             let target = self.get(TARGET);
-            return if exit == COUNTED_THROUGH {
-                Exit::Counted { target }
-            } else {
-                Exit::Open { target, site: None }
+            return match exit {
+                COUNTED_THROUGH => Exit::Counted { target },
+                CHANGED => {
+                    let data = self.get(CHECKED).wrapping_sub(self.base);
+                    match self.get(data as usize) {
+                        0 => Exit::Changed { target },
+                        target => Exit::Changed { target },
+                    }
+                }
+                _ => Exit::Open { target, site: None },
             };
         }
         let data = exit as usize;
@@ -179,12 +254,10 @@ impl<'a> Cache<'a> {
             kind::GOAL => Exit::Goal { resume: target },
             kind::COUNTED => Exit::Counted { target },
             kind::STEPPED => Exit::Stepped { target },
+            kind::STALE => Exit::Stale { target },
             _ => Exit::Open {
                 target,
-                site: Some(Site {
-                    offset: word as u32 as usize,
-                    generation: self.get(GENERATION),
-                }),
+                site: Some(self.site(word as u32 as usize, 0)),
             },
         }
     }
@@ -207,6 +280,14 @@ impl<'a> Cache<'a> {
             }
         }
         Some(self.get(LIST + low.checked_sub(1)? * 16))
+    }
+
+    /// The jump whose target is so many bytes behind an offset.
+    pub(crate) fn site(&self, offset: usize, behind: usize) -> Site {
+        Site {
+            offset: offset.wrapping_add(behind),
+            generation: self.get(GENERATION),
+        }
     }
 
     /// Lets a jump lead to a translation, if both are still there.
@@ -234,7 +315,13 @@ impl<'a> Cache<'a> {
     /// Begins a block for the code at `address`: its offset. Everything may be
     /// forgotten for it.
     pub(crate) fn begin_block(&mut self, address: u64) -> usize {
-        let free = |cache: &Self| places(address).find(|p| cache.get(KEYS + p * 8) == 0);
+        // The one that it has, if it was translated before.
+        let free = |cache: &Self| {
+            places(address).find(|p| {
+                let key = cache.get(KEYS + p * 8);
+                key == 0 || key == address.wrapping_neg()
+            })
+        };
         let room = self.memory.len().saturating_sub(self.get(USED) as usize);
         if room < 2 * BLOCK_ROOM || self.get(BLOCKS) as usize == BLOCKS_MAX || free(self).is_none()
         {
@@ -315,6 +402,60 @@ impl<'a> Cache<'a> {
         w.jump_through(GO);
         w.align();
         let end = w.at;
+        self.put(CHECK, end as u64);
+        self.write_check(end);
+    }
+
+    /// Where the code is that looks at watched memory.
+    pub(crate) fn check(&self) -> usize {
+        self.get(CHECK) as usize
+    }
+
+    /// Comes back to behind the data that `CHECKED` leads to, or leaves if
+    /// something has changed. rcx is in its slot.
+    fn write_check(&mut self, at: usize) {
+        let count = (self.get(WATCHES) as usize).min(WATCHES_MAX);
+        let mut end = at;
+        if count != 0 {
+            let mut w = self.writer(end);
+            w.store(SAVED_RAX, RAX);
+            end = w.at;
+        }
+        let mut changed = [0; WATCHES_MAX];
+        for (number, changed) in (0..count).zip(&mut changed) {
+            let place = PIECES.wrapping_add(number.wrapping_mul(PIECE));
+            let length = self.get(place.wrapping_add(16));
+            let mut w = self.writer(end);
+            w.load(RCX, place);
+            match length {
+                1 => w.bytes(&[0x0f, 0xb6, 0x09]), // movzx ecx, byte ptr [rcx]
+                2 => w.bytes(&[0x0f, 0xb7, 0x09]), // movzx ecx, word ptr [rcx]
+                4 => w.bytes(&[0x8b, 0x09]),       // mov ecx, [rcx]
+                _ => w.bytes(&[0x48, 0x8b, 0x09]), // mov rcx, [rcx]
+            }
+            w.load(RAX, place.wrapping_add(8));
+            w.bytes(&[0x48, 0x8d, 0x0c, 0x01]); // lea rcx, [rcx + rax]
+            w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
+            *changed = w.jump_later(&[0xe9]);
+            end = w.at;
+        }
+        let mut w = self.writer(end);
+        w.load(RCX, CHECKED);
+        w.bytes(&[0x48, 0x8d, 0x49, 0x08]); // lea rcx, [rcx + 8]
+        w.store(GO, RCX);
+        if count != 0 {
+            w.load(RAX, SAVED_RAX);
+        }
+        w.load(RCX, SAVED_RCX);
+        w.jump_through(GO);
+        for site in changed.iter().take(count) {
+            w.settle(*site, w.at);
+        }
+        w.load(RAX, SAVED_RAX);
+        w.load(RCX, SAVED_RCX);
+        write_exit_through(&mut w, CHANGED);
+        w.align();
+        let end = w.at;
         self.put(USED, end as u64);
     }
 
@@ -349,7 +490,14 @@ pub fn write_exit_through(w: &mut Writer<'_>, value: u32) {
     w.jump_through(COMMON);
 }
 
-fn restore(w: &mut Writer<'_>) {
+/// Puts rax, rcx and rdx aside.
+pub fn save(w: &mut Writer<'_>) {
+    w.store(SAVED_RCX, RCX);
+    w.store(SAVED_RDX, RDX);
+    w.store(SAVED_RAX, RAX);
+}
+
+pub fn restore(w: &mut Writer<'_>) {
     w.load(RAX, SAVED_RAX);
     w.load(RDX, SAVED_RDX);
     w.load(RCX, SAVED_RCX);

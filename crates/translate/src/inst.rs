@@ -213,6 +213,53 @@ impl Inst {
 }
 
 impl Inst {
+    /// Whether it may write to memory: no only if that is certain. (Calls are
+    /// not among those that are asked about.)
+    #[must_use]
+    pub fn may_write(&self, code: &[u8]) -> bool {
+        let byte = |i: usize| code.get(self.opcode.wrapping_add(i)).copied().unwrap_or(0);
+        let modrm = self.modrm.and_then(|at| code.get(at)).copied();
+        let in_memory = modrm.is_some_and(|modrm| modrm < 0xc0);
+        let reg = modrm.unwrap_or(0) >> 3 & 7;
+        match byte(0) {
+            0x0f => match byte(1) {
+                // Loads, prefetches, comparisons, conditional moves.
+                0x10 | 0x12 | 0x14..=0x16 | 0x18 | 0x1e | 0x1f | 0x28 | 0x2a | 0x2c..=0x2f => false,
+                0x40..=0x76 | 0xa3 | 0xaf | 0xb6..=0xb9 | 0xbc..=0xbf => false,
+                0xc2 | 0xc4..=0xc6 | 0xc8..=0xd5 | 0xd7..=0xe6 | 0xe8..=0xf6 | 0xf8..=0xff => false,
+                // setcc, movd, movq, movdqa, stores of vectors
+                0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7e | 0x7f | 0x90..=0x9f => in_memory,
+                0xc3 | 0xd6 | 0xe7 => in_memory,
+                0x38 => byte(2) >= 0xf0,
+                0x3a => in_memory && matches!(byte(2), 0x14..=0x17),
+                _ => true,
+            },
+            // add, or, adc, sbb, and, sub, xor: to the operand, or from it.
+            op @ 0x00..=0x37 => op & 7 < 2 && in_memory,
+            // cmp, cdq and its kin, test, mov to registers
+            0x38..=0x3f | 0x90 | 0x98 | 0x99 | 0xa8 | 0xa9 | 0xb0..=0xbf => false,
+            // pop, movsxd, imul, test, mov, lea, leave
+            0x58..=0x5f | 0x63 | 0x69 | 0x6b | 0x84 | 0x85 | 0x8a | 0x8b | 0x8d | 0xc9 => false,
+            // To an operand that may be a register.
+            0x80..=0x83 => in_memory && reg != 7,
+            0x86..=0x89 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xd8..=0xdf => in_memory,
+            0xf6 | 0xf7 => in_memory && matches!(reg, 2 | 3),
+            0xfe => in_memory,
+            0xff => in_memory || reg > 1,
+            // VEX: the common loads and sums.
+            0xc5 | 0xc4 => {
+                let (map, op) = match byte(0) {
+                    0xc5 => (1, byte(2)),
+                    _ => (byte(1) & 31, byte(3)),
+                };
+                !(map == 1
+                    && matches!(op, 0x10 | 0x12 | 0x14..=0x16 | 0x28 | 0x2e | 0x2f | 0x50..=0x76
+                        | 0xd0..=0xd5 | 0xd7..=0xe6 | 0xe8..=0xf6 | 0xf8..=0xfe))
+            }
+            _ => true,
+        }
+    }
+
     /// What it does to a general register, if it is one of the moves that
     /// pointers are followed with.
     #[must_use]

@@ -10,7 +10,7 @@
 //!
 //! Code is copied, block by block, into a [`Cache`], a piece of memory that
 //! can be written and executed. Instructions are copied as they are, with
-//! three exceptions:
+//! four exceptions:
 //!
 //! - Operands relative to `rip` go through a register that the instruction
 //!   does not use, which is put aside for that.
@@ -18,6 +18,9 @@
 //!   the *program's* return address; returns and jumps through registers and
 //!   memory look up where they go in a table.
 //! - Before the instruction at the [`Goal`]'s address come its conditions.
+//! - If memory is watched, each instruction that may write is followed by a
+//!   look at it. So a change is seen at once, whatever made it: no debug
+//!   register is needed, and no trap.
 //!
 //! What is not translated yet leads out of the cache ([`Exit`]), and the one
 //! who runs it translates on and goes back. Exits are overwritten with direct
@@ -32,7 +35,8 @@
 //!
 //! - One thread at a time runs code from a cache.
 //! - The translation is of the code as it was. Who cannot tell that code has
-//!   stayed the same calls [`Cache::clear`].
+//!   stayed the same calls [`Cache::clear`], or says so
+//!   ([`Source::changing`]): then blocks look for themselves.
 //! - System calls, faults, far transfers and whatever else is not here end a
 //!   block: [`Cache::enter`] refuses them, and they are run where they are.
 //!
@@ -55,5 +59,5 @@ mod inst;
 mod writer;
 
 pub use block::{Condition, Goal, Options, Source};
-pub use cache::{CACHE_MIN, Cache, Exit};
+pub use cache::{CACHE_MIN, Cache, Exit, Piece, WATCHES_MAX};
 pub use inst::{Effect, Flow, Inst, Repeat, inst};

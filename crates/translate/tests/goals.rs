@@ -38,6 +38,7 @@ fn goal(address: u64, conditions: &[Condition]) -> Options<'_> {
             conditions,
         }),
         count: false,
+        watch: false,
     }
 }
 
@@ -144,6 +145,7 @@ fn counts_control_transfers() {
     let options = Options {
         goal: None,
         count: true,
+        watch: false,
     };
     for count in [1, 5, 999] {
         let mut state = begin(&mut machine);
@@ -172,6 +174,7 @@ fn stops_at_a_count_and_an_address() {
     let counting = Options {
         goal: None,
         count: true,
+        watch: false,
     };
     let mut state = begin(&mut machine);
     state.gpr[RDI] = 1000;
@@ -186,6 +189,7 @@ fn stops_at_a_count_and_an_address() {
             conditions: &[],
         }),
         count: true,
+        watch: false,
     };
     machine.cache().set_count(1);
     let exit = machine.translated(&mut state, target, &there);
@@ -198,6 +202,7 @@ fn stops_at_a_count_and_an_address() {
             conditions: &[],
         }),
         count: true,
+        watch: false,
     };
     machine.cache().set_count(1);
     let exit = machine.translated(&mut state, memory.address() + 8, &nowhere);
@@ -220,6 +225,7 @@ fn counting_can_be_interrupted() {
     let options = Options {
         goal: None,
         count: true,
+        watch: false,
     };
     let mut run = |step: u64| {
         let mut state = begin(&mut machine);

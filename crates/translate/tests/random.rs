@@ -13,6 +13,7 @@ use translate::{Exit, Options};
 const PLAIN: Options<'static> = Options {
     goal: None,
     count: false,
+    watch: false,
 };
 /// Where in the memory the data is that operands lead to.
 const DATA: usize = 8192;

@@ -1,4 +1,7 @@
-//! What can be typed at the prompt. The names are gdb's where gdb has them.
+//! What the commands of the prompt do.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ::replay::Position;
 use inspect::examine::Format;
@@ -6,7 +9,9 @@ use inspect::frames::Frame;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::{Inspector, types};
 
-use super::debugger::{Debugger, Mode, Why};
+use super::debugger::{Debugger, Mode, Place, Why};
+use super::screen::{Part, paint, say};
+use super::table::{COMMANDS, find};
 use crate::causes;
 use crate::failure::Failure;
 
@@ -17,231 +22,25 @@ pub enum Next {
     Quit,
 }
 
-/// A command: its name, shorter ones, what it does, and an example.
-pub struct Command {
-    pub name: &'static str,
-    short: &'static [&'static str],
-    help: &'static str,
-    example: &'static str,
-}
-
-const fn command(
-    name: &'static str,
-    short: &'static [&'static str],
-    help: &'static str,
-    example: &'static str,
-) -> Command {
-    Command {
-        name,
-        short,
-        help,
-        example,
-    }
-}
-
-/// All commands.
-pub const COMMANDS: &[Command] = &[
-    command(
-        "processes",
-        &["ps"],
-        "list the processes and where each stands in the cut",
-        "processes",
-    ),
-    command(
-        "process",
-        &[],
-        "take a process at hand",
-        "process bank-coordinator-0",
-    ),
-    command(
-        "threads",
-        &[],
-        "list the threads of the process at hand",
-        "threads",
-    ),
-    command(
-        "thread",
-        &["t"],
-        "look at a thread of the process at hand",
-        "thread 2",
-    ),
-    command(
-        "where",
-        &[],
-        "show the cut: each process, its position and line",
-        "where",
-    ),
-    command(
-        "bt",
-        &["backtrace"],
-        "show the stack; `bt all` of all threads",
-        "bt",
-    ),
-    command("up", &[], "look at the caller's frame", "up"),
-    command("down", &[], "look at the called frame", "down"),
-    command("frame", &["f"], "look at a frame by number", "frame 2"),
-    command(
-        "list",
-        &["l"],
-        "show the source around the current line",
-        "list",
-    ),
-    command(
-        "info",
-        &["i"],
-        "show locals, args, registers, breakpoints or checkpoints",
-        "info locals",
-    ),
-    command("locals", &[], "show the variables of the frame", "locals"),
-    command("args", &[], "show the arguments of the frame", "args"),
-    command(
-        "print",
-        &["p"],
-        "show the value of an expression",
-        "print balance + 1",
-    ),
-    command(
-        "ptype",
-        &[],
-        "show the type of an expression",
-        "ptype account",
-    ),
-    command("x", &[], "show memory", "x/4xg $rsp"),
-    command(
-        "disassemble",
-        &[],
-        "show the instructions from here on",
-        "disassemble",
-    ),
-    command(
-        "break",
-        &["b"],
-        "stop at function, file:line or *address; `in NAME`, `if EXPR`",
-        "break main.rs:42 in bank-client-1 if amount > 10",
-    ),
-    command("tbreak", &["tb"], "the same, once", "tbreak main"),
-    command("delete", &["d"], "delete a breakpoint, or all", "delete 1"),
-    command("disable", &[], "do not stop at a breakpoint", "disable 1"),
-    command("enable", &[], "stop at it again", "enable 1"),
-    command(
-        "continue",
-        &["c"],
-        "run to the next breakpoint or to the end",
-        "continue",
-    ),
-    command(
-        "reverse-continue",
-        &["rc"],
-        "run back to the last breakpoint or to the beginning",
-        "reverse-continue",
-    ),
-    command(
-        "step",
-        &["s"],
-        "to the next line, into functions; `--message` to the next send or receive",
-        "step",
-    ),
-    command("next", &["n"], "to the next line, over functions", "next"),
-    command("stepi", &["si"], "one instruction", "stepi"),
-    command("finish", &["fin"], "until the frame returns", "finish"),
-    command(
-        "until",
-        &["u", "advance"],
-        "run to a place",
-        "until main.rs:50",
-    ),
-    command(
-        "reverse-step",
-        &["rs"],
-        "back to the line before, into functions",
-        "reverse-step",
-    ),
-    command(
-        "reverse-next",
-        &["rn"],
-        "back to the line before, over functions",
-        "reverse-next",
-    ),
-    command(
-        "reverse-stepi",
-        &["rsi"],
-        "back by one instruction",
-        "reverse-stepi",
-    ),
-    command(
-        "goto",
-        &["run-to"],
-        "to an event (NAME:NUMBER, a number, or a pattern), `start` or `end`",
-        "goto bank-client-1:196",
-    ),
-    command("why", &[], "explain the event at hand", "why"),
-    command(
-        "mode",
-        &[],
-        "how other processes follow: causal or consistent",
-        "mode consistent",
-    ),
-    command(
-        "checkpoint",
-        &[],
-        "name this place, to come back to",
-        "checkpoint",
-    ),
-    command("restart", &[], "come back to a checkpoint", "restart 1"),
-    command(
-        "set",
-        &[],
-        "refused: what happened cannot be changed",
-        "set x = 1",
-    ),
-    command(
-        "help",
-        &["h"],
-        "this list, or what one command does",
-        "help break",
-    ),
-    command("quit", &["q", "exit"], "leave", "quit"),
-];
-
 pub struct Prompt<'r> {
-    debugger: Debugger<'r>,
+    pub(super) debugger: Debugger<'r>,
     values: u32,
     format: Format,
     /// The line that `list` goes on from.
     listed: Option<u32>,
     checkpoints: u32,
-}
-
-fn find(word: &str) -> Result<&'static Command, Failure> {
-    let exact = COMMANDS
-        .iter()
-        .find(|c| c.name == word || c.short.contains(&word));
-    if let Some(found) = exact {
-        return Ok(found);
-    }
-    let begun: Vec<&Command> = COMMANDS
-        .iter()
-        .filter(|c| c.name.starts_with(word))
-        .collect();
-    match begun.as_slice() {
-        [one] => Ok(one),
-        [] => {
-            let failure = Failure::new(format!("there is no command `{word}`"));
-            Err(
-                match events::nearest(word, COMMANDS.iter().map(|c| c.name)) {
-                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                    None => failure.hint("`help` lists them"),
-                },
-            )
-        }
-        many => {
-            let names: Vec<&str> = many.iter().map(|c| c.name).collect();
-            Err(Failure::new(format!(
-                "`{word}` is the beginning of {}",
-                names.join(", ")
-            )))
-        }
-    }
+    /// Where it was before each motion, and what was undone.
+    behind: Vec<Place>,
+    ahead: Vec<Place>,
+    /// What is to be done before the next line is read.
+    queue: VecDeque<String>,
+    /// Lines for the commands of a point are being read.
+    pub(super) collecting: Option<(u32, Vec<String>)>,
+    /// What is shown at each stop: number, expression, format.
+    pub(super) displays: Vec<(u32, String, Option<char>)>,
+    pub(super) next_display: u32,
+    /// The point that was stopped at last.
+    pub(super) last_hit: Option<u32>,
 }
 
 impl<'r> Prompt<'r> {
@@ -252,6 +51,13 @@ impl<'r> Prompt<'r> {
             format: Format::default(),
             listed: None,
             checkpoints: 0,
+            behind: Vec::new(),
+            ahead: Vec::new(),
+            queue: VecDeque::new(),
+            collecting: None,
+            displays: Vec::new(),
+            next_display: 1,
+            last_hit: None,
         }
     }
 
@@ -268,9 +74,32 @@ impl<'r> Prompt<'r> {
         )
     }
 
+    /// Runs a line, and what breakpoints have to be done for it.
     pub fn execute(&mut self, line: &str) -> Result<Next, Failure> {
+        self.debugger.interrupt.store(false, Relaxed);
+        let mut next = self.one(line);
+        // What a breakpoint has to do may lead to the next.
+        while let Some(line) = self.queue.pop_front() {
+            if !matches!(next, Ok(Next::More)) || self.debugger.interrupt.load(Relaxed) {
+                self.queue.clear();
+                break;
+            }
+            next = self.one(&line);
+        }
+        next
+    }
+
+    /// What it waits for: the lines of `commands`, or a command.
+    pub fn prompt(&self) -> &'static str {
+        match self.collecting {
+            Some(_) => "> ",
+            None => "(mw) ",
+        }
+    }
+
+    fn one(&mut self, line: &str) -> Result<Next, Failure> {
         let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+        if self.collect(line)? || line.is_empty() || line.starts_with('#') {
             return Ok(Next::More);
         }
         let (word, rest) = match line.split_once(char::is_whitespace) {
@@ -293,6 +122,7 @@ impl<'r> Prompt<'r> {
             "process" => self.process(rest)?,
             "threads" => self.threads()?,
             "thread" => self.thread(rest)?,
+            "when" => self.when()?,
             "bt" => self.backtrace(rest)?,
             "up" => self.move_frame(1)?,
             "down" => self.move_frame(-1)?,
@@ -302,30 +132,58 @@ impl<'r> Prompt<'r> {
             "args" => self.variables(true)?,
             "info" => self.info(rest)?,
             "print" => self.print(rest, format)?,
+            "display" => self.display(rest, format)?,
+            "undisplay" => self.undisplay(rest)?,
             "ptype" => self.ptype(rest)?,
+            "whatis" => self.whatis(rest)?,
             "x" => self.examine(rest, format)?,
             "disassemble" => self.disassemble()?,
-            "break" => self.add_breakpoint(rest, false)?,
-            "tbreak" => self.add_breakpoint(rest, true)?,
-            "delete" | "disable" | "enable" => self.change_breakpoints(name, rest)?,
-            "continue" => self.go(|d| d.go_on())?,
-            "reverse-continue" => self.go(|d| d.go_back())?,
-            "step" if rest == "--message" => self.step_message()?,
+            "break" | "tbreak" | "trace" => self.add_breakpoint(name, rest)?,
+            "watch" => self.watch(rest)?,
+            "rwatch" | "awatch" => {
+                return Err(
+                    Failure::new("reads of memory cannot be watched, only changes")
+                        .hint("`watch EXPR` stops at what changes it, forwards and back"),
+                );
+            }
+            "catch" => self.catch(rest)?,
+            "condition" => self.condition(rest)?,
+            "ignore" => self.ignore(rest)?,
+            "commands" => self.commands(rest)?,
+            "delete" | "disable" | "enable" => self.change_points(name, rest)?,
+            "continue" => {
+                self.pass_over(rest)?;
+                self.go(|d| d.go_on())?;
+            }
+            "reverse-continue" => {
+                self.pass_over(rest)?;
+                self.go(|d| d.go_back())?;
+            }
+            "step" if rest == "--message" => self.step_message(false)?,
+            "reverse-step" if rest == "--message" => self.step_message(true)?,
             "step" => self.repeat(rest, |d| d.step_line(true))?,
             "next" => self.repeat(rest, |d| d.step_line(false))?,
             "stepi" => self.repeat(rest, |d| d.step_instruction())?,
+            "nexti" => self.repeat(rest, |d| d.next_instruction())?,
             "finish" => self.go(|d| d.finish())?,
-            "until" => {
-                if rest.is_empty() {
-                    return Err(Failure::new("until where?").hint("`until main.rs:50`"));
+            "until" | "reverse-until" => {
+                let addresses = self.addresses_of(name, rest)?;
+                if name == "until" {
+                    self.go(|d| d.go_on_until(&addresses))?;
+                } else {
+                    self.go(|d| d.go_back_to(None, &addresses))?;
                 }
-                self.debugger.add_breakpoint(rest, None, None, true);
-                self.go(|d| d.go_on())?;
             }
             "reverse-step" => self.repeat(rest, |d| d.step_line_back(true))?,
             "reverse-next" => self.repeat(rest, |d| d.step_line_back(false))?,
-            "reverse-stepi" => self.repeat(rest, |d| d.step_instruction_back())?,
+            "reverse-stepi" | "reverse-nexti" => {
+                self.repeat(rest, |d| d.step_instruction_back())?;
+            }
+            "reverse-finish" => self.go(|d| d.finish_back())?,
+            "reverse" => return self.reverse(rest),
             "goto" => self.goto(rest)?,
+            "run-to" => self.run_to(rest, false)?,
+            "back" | "forward" => self.travel_history(name == "back")?,
             "why" => self.why()?,
             "mode" => self.mode(rest)?,
             "checkpoint" => self.checkpoint()?,
@@ -339,9 +197,57 @@ impl<'r> Prompt<'r> {
                         .hint("to try what would happen, change the program and record again"),
                 );
             }
+            "echo" => {
+                let text = rest.replace("\\n", "\n");
+                say!("{}", text.trim_end_matches('\n'))?;
+            }
+            "source" => self.source(rest)?,
             _ => {}
         }
         Ok(Next::More)
+    }
+
+    /// The command that follows, backwards.
+    fn reverse(&mut self, line: &str) -> Result<Next, Failure> {
+        let (word, rest) = match line.split_once(char::is_whitespace) {
+            Some((word, rest)) => (word, rest.trim()),
+            None => (line, ""),
+        };
+        if word.is_empty() {
+            return Err(Failure::new("what is to be done backwards?")
+                .hint("`rev step`, `rev next`, `rev continue` ..."));
+        }
+        let name = find(word)?.name;
+        if name == "run-to" {
+            self.run_to(rest, true)?;
+            return Ok(Next::More);
+        }
+        let back = format!("reverse-{name}");
+        if !COMMANDS.iter().any(|c| c.name == back) {
+            return Err(Failure::new(format!("`{name}` cannot be done backwards"))
+                .hint("step, next, stepi, nexti, finish, until, run-to and continue can"));
+        }
+        self.one(&format!("{back} {rest}"))
+    }
+
+    /// Lines from a file.
+    fn source(&mut self, path: &str) -> Result<(), Failure> {
+        if path.is_empty() {
+            return Err(Failure::new("which file?").hint("`source setup.mw`"));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+        // One that reads itself never ends.
+        const LINES_MAX: usize = 100_000;
+        if self.queue.len() > LINES_MAX {
+            return Err(Failure::new(format!(
+                "{path}: too many lines wait to be run"
+            )));
+        }
+        for line in text.lines().rev() {
+            self.queue.push_front(line.to_string());
+        }
+        Ok(())
     }
 
     fn help(&self, about: &str) -> Result<(), Failure> {
@@ -349,13 +255,13 @@ impl<'r> Prompt<'r> {
             for command in COMMANDS {
                 let names = std::iter::once(command.name).chain(command.short.iter().copied());
                 let names: Vec<&str> = names.collect();
-                println!("{:<28} {}", names.join(", "), command.help);
+                say!("{:<28} {}", names.join(", "), command.help)?;
             }
             return Ok(());
         }
         let command = find(about)?;
-        println!("{}: {}", command.name, command.help);
-        println!("    (mw) {}", command.example);
+        say!("{}: {}", command.name, command.help)?;
+        say!("    (mw) {}", command.example)?;
         Ok(())
     }
 
@@ -364,8 +270,10 @@ impl<'r> Prompt<'r> {
         &mut self,
         motion: impl FnOnce(&mut Debugger<'r>) -> Result<Why, Failure>,
     ) -> Result<(), Failure> {
-        let why = motion(&mut self.debugger)?;
-        self.say_where(&why)
+        let from = (self.debugger.process, self.debugger.position()?);
+        let why = motion(&mut self.debugger);
+        self.moved(from)?;
+        self.say_where(&why?)
     }
 
     fn repeat(
@@ -374,28 +282,112 @@ impl<'r> Prompt<'r> {
         motion: impl Fn(&mut Debugger<'r>) -> Result<Why, Failure>,
     ) -> Result<(), Failure> {
         let count = if count.is_empty() { 1 } else { number(count)? };
-        let mut why = Why::Step;
+        let from = (self.debugger.process, self.debugger.position()?);
+        let mut why = Ok(Why::Step);
         for _ in 0..count {
-            why = motion(&mut self.debugger)?;
-            if why != Why::Step {
+            why = motion(&mut self.debugger);
+            if !matches!(why, Ok(Why::Step)) {
                 break;
             }
         }
+        self.moved(from)?;
+        self.say_where(&why?)
+    }
+
+    /// Remembers where it was.
+    fn moved(&mut self, from: Place) -> Result<(), Failure> {
+        for line in std::mem::take(&mut self.debugger.traced) {
+            say!("{line}")?;
+        }
+        let now = (self.debugger.process, self.debugger.position()?);
+        if now != from {
+            self.behind.push(from);
+            self.ahead.clear();
+        }
+        Ok(())
+    }
+
+    /// To where it was before the last motion, or undoes that.
+    fn travel_history(&mut self, back: bool) -> Result<(), Failure> {
+        let (from, to) = match back {
+            true => (&mut self.behind, &mut self.ahead),
+            false => (&mut self.ahead, &mut self.behind),
+        };
+        let Some(place) = from.pop() else {
+            return Err(Failure::new(match back {
+                true => "there was no motion before",
+                false => "nothing was undone",
+            }));
+        };
+        to.push((self.debugger.process, self.debugger.position()?));
+        let why = self.debugger.go_to_place(place)?;
         self.say_where(&why)
     }
 
-    /// Who, why, where and when.
+    /// Who, why, where and when; then what breakpoints have to be done.
     fn say_where(&mut self, why: &Why) -> Result<(), Failure> {
         let name = self.debugger.name(self.debugger.process);
-        let position = self.debugger.position()?;
+        let point = match why {
+            Why::Breakpoint(number) | Why::Caught(number) | Why::Watch { number, .. } => {
+                self.debugger.points.iter().find(|p| p.number == *number)
+            }
+            _ => None,
+        };
+        self.last_hit = point.map(|p| p.number);
+        let commands = point.map_or(Vec::new(), |p| p.commands.clone());
+        let silent = commands.first().is_some_and(|c| c == "silent");
+        let rest = commands.into_iter().filter(|c| c != "silent");
+        if !self.queue.is_empty() && point.is_some() {
+            self.queue.clear();
+        }
+        self.queue.extend(rest);
+        if silent {
+            return Ok(());
+        }
+        let bold = |text: String| paint(Part::Why, &text);
         match why {
-            Why::Breakpoint(number) => println!("Breakpoint {number}"),
-            Why::End => println!("{name} has come to its end."),
-            Why::Start => println!("This is the beginning of {name}."),
-            Why::Interrupted => println!("Interrupted."),
-            Why::Diverged(how) => println!("{name} does not do what it did: {how}."),
+            Why::Breakpoint(number) => say!("{}", bold(format!("Breakpoint {number}")))?,
+            Why::Caught(number) => {
+                say!("{}", bold(format!("Catchpoint {number}")))?;
+                self.say_event()?;
+            }
+            Why::Watch {
+                number,
+                text,
+                old,
+                new,
+                back,
+            } => {
+                let about = if *back { ", about to change" } else { "" };
+                say!("{}", bold(format!("Watchpoint {number}: {text}{about}")))?;
+                say!("Old value = {old}")?;
+                say!("New value = {new}")?;
+            }
+            Why::OutOfScope { number, text, back } => match back {
+                false => say!(
+                    "{}: its frame has returned, it is deleted.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                )?,
+                true => say!(
+                    "{}: its frame begins here, there is nothing of it before.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                )?,
+            },
+            Why::End => say!("{name} has come to its end.")?,
+            Why::Start => say!("This is the beginning of {name}.")?,
+            Why::Interrupted => say!("Interrupted.")?,
+            Why::Diverged(how) => say!("{name} does not do what it did: {how}.")?,
             Why::Step | Why::Event => {}
         }
+        self.when()?;
+        self.show_line()?;
+        self.show_displays()
+    }
+
+    /// Who and when.
+    fn when(&mut self) -> Result<(), Failure> {
+        let name = self.debugger.name(self.debugger.process);
+        let position = self.debugger.position()?;
         let thread = self.debugger.session()?.thread();
         let recording = self.debugger.recording;
         let thread = recording.thread_name(self.debugger.process, thread);
@@ -403,8 +395,16 @@ impl<'r> Prompt<'r> {
             Position::Event(event) => format!("about to do {name}:{event}"),
             Position::Inside(inside) => format!("before {name}:{}", inside.event),
         };
-        println!("{name}, {thread}, {when}");
-        self.show_line()
+        say!("{}, {thread}, {when}", paint(Part::Process, &name))
+    }
+
+    /// The event that comes next, in words.
+    fn say_event(&mut self) -> Result<(), Failure> {
+        let event = self.debugger.position()?.event();
+        let place = self.debugger.history.place_of(self.debugger.process);
+        let event = causality::EventId::new(place.unwrap_or(0), event);
+        let shown = causes::show(&self.debugger.history, event, causes::DATA);
+        say!("{}  {}", shown.name, shown.text)
     }
 
     /// The chosen frame's place and line.
@@ -414,11 +414,10 @@ impl<'r> Prompt<'r> {
             let frame = stack?.frames.get(frame)?;
             Some(line_of(inspector, frame))
         })?;
-        println!("{}", text.unwrap_or_else(|| "no frame".to_string()));
-        Ok(())
+        say!("{}", text.unwrap_or_else(|| "no frame".to_string()))
     }
 
-    fn show_cut(&mut self, with_lines: bool) -> Result<(), Failure> {
+    pub(super) fn show_cut(&mut self, with_lines: bool) -> Result<(), Failure> {
         let cut = self.debugger.cut()?;
         let at_hand = self.debugger.process;
         let all: Vec<(u32, String)> = self
@@ -444,10 +443,10 @@ impl<'r> Prompt<'r> {
             } else {
                 format!("about to do {name}:{event}")
             };
-            println!("{mark} {name:<24} {state}");
+            say!("{mark} {name:<24} {state}")?;
             if with_lines && event > first && event <= last {
                 let line = self.line_in(*number)?;
-                println!("      {line}");
+                say!("      {line}")?;
             }
         }
         Ok(())
@@ -492,7 +491,7 @@ impl<'r> Prompt<'r> {
         self.say_where(&Why::Event)
     }
 
-    fn threads(&mut self) -> Result<(), Failure> {
+    pub(super) fn threads(&mut self) -> Result<(), Failure> {
         let process = self.debugger.process;
         let recording = self.debugger.recording;
         let chosen = self.debugger.thread;
@@ -520,7 +519,7 @@ impl<'r> Prompt<'r> {
             };
             let name = recording.thread_name(process, number);
             let top = top.lines().next().unwrap_or("").to_string();
-            println!("{mark} {number:<4} {name:<16} {doing:<28} {top}");
+            say!("{mark} {number:<4} {name:<16} {doing:<28} {top}")?;
         }
         Ok(())
     }
@@ -541,7 +540,7 @@ impl<'r> Prompt<'r> {
         self.show_line()
     }
 
-    fn backtrace(&mut self, which: &str) -> Result<(), Failure> {
+    pub(super) fn backtrace(&mut self, which: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
         let recording = self.debugger.recording;
         let all = which == "all";
@@ -562,7 +561,7 @@ impl<'r> Prompt<'r> {
             }
             text
         })?;
-        println!("{}", text.trim_end());
+        say!("{}", text.trim_end())?;
         Ok(())
     }
 
@@ -604,7 +603,7 @@ impl<'r> Prompt<'r> {
         let line = self
             .debugger
             .in_frame(|_, _, scope| Ok(backtrace::frame_line(scope, &PrintOptions::default())))?;
-        println!("{}", line.trim_end());
+        say!("{}", line.trim_end())?;
         self.show_line()
     }
 
@@ -636,11 +635,11 @@ impl<'r> Prompt<'r> {
             Ok((first + LINES, lines.join("\n")))
         })??;
         self.listed = Some(text.0);
-        println!("{}", text.1);
+        say!("{}", text.1)?;
         Ok(())
     }
 
-    fn variables(&mut self, arguments: bool) -> Result<(), Failure> {
+    pub(super) fn variables(&mut self, arguments: bool) -> Result<(), Failure> {
         let lines = self.debugger.in_frame(|_, _, scope| {
             let variables = if arguments {
                 scope.arguments()
@@ -654,81 +653,12 @@ impl<'r> Prompt<'r> {
             ))
         })?;
         if lines.is_empty() {
-            println!("No {}.", if arguments { "arguments" } else { "locals" });
+            say!("No {}.", if arguments { "arguments" } else { "locals" })?;
         }
         for line in lines {
-            println!("{line}");
+            say!("{line}")?;
         }
         Ok(())
-    }
-
-    fn info(&mut self, about: &str) -> Result<(), Failure> {
-        const TOPICS: [&str; 7] = [
-            "locals",
-            "args",
-            "registers",
-            "breakpoints",
-            "checkpoints",
-            "threads",
-            "processes",
-        ];
-        let found = TOPICS
-            .iter()
-            .find(|topic| !about.is_empty() && topic.starts_with(about));
-        match found.copied() {
-            Some("locals") => self.variables(false),
-            Some("args") => self.variables(true),
-            Some("threads") => self.threads(),
-            Some("processes") => self.show_cut(false),
-            Some("registers") => {
-                let frame = self.debugger.frame;
-                let lines = self.debugger.look(|inspector, _, stack| {
-                    stack
-                        .and_then(|s| s.frames.get(frame))
-                        .map(|f| inspector.register_lines(f))
-                })?;
-                for line in lines.unwrap_or_default() {
-                    println!("{line}");
-                }
-                Ok(())
-            }
-            Some("breakpoints") => {
-                if self.debugger.breakpoints.is_empty() {
-                    println!("No breakpoints.");
-                }
-                for b in &self.debugger.breakpoints {
-                    let state = if b.enabled { "" } else { " (disabled)" };
-                    let program = b
-                        .program
-                        .as_ref()
-                        .map_or(String::new(), |p| format!(" in {p}"));
-                    let condition = b
-                        .condition
-                        .as_ref()
-                        .map_or(String::new(), |c| format!(" if {c}"));
-                    println!(
-                        "{:<4} {}{program}{condition}{state}, hit {} times",
-                        b.number, b.place, b.hits
-                    );
-                }
-                Ok(())
-            }
-            Some("checkpoints") => {
-                if self.debugger.named.is_empty() {
-                    println!("No checkpoints.");
-                }
-                for (number, process, position) in &self.debugger.named {
-                    println!(
-                        "{number:<4} {}:{}",
-                        self.debugger.name(*process),
-                        position.event()
-                    );
-                }
-                Ok(())
-            }
-            _ => Err(Failure::new(format!("info about what? (`{about}`)"))
-                .hint(format!("one of {}", TOPICS.join(", ")))),
-        }
     }
 
     fn print(&mut self, expression: &str, format: Option<&str>) -> Result<(), Failure> {
@@ -736,17 +666,33 @@ impl<'r> Prompt<'r> {
             return Err(Failure::new("print what?").hint("`print balance`"));
         }
         let letter = format.and_then(|format| format.chars().last());
-        let shown = self.debugger.in_frame(|_, _, scope| {
+        let shown = self.value_of(expression, letter)?;
+        self.values += 1;
+        say!("${} = {shown}", self.values)
+    }
+
+    /// The value of an expression in the chosen frame.
+    pub(super) fn value_of(
+        &mut self,
+        expression: &str,
+        format: Option<char>,
+    ) -> Result<String, Failure> {
+        self.debugger.in_frame(|_, _, scope| {
             let value = scope.evaluate(expression)?;
             let options = PrintOptions {
-                format: letter,
+                format,
                 ..PrintOptions::default()
             };
             Ok(Printer::in_scope(scope, options).top(&value))
+        })
+    }
+
+    fn whatis(&mut self, expression: &str) -> Result<(), Failure> {
+        let text = self.debugger.in_frame(|_, _, scope| {
+            let value = inspect::expr::Expression::parse(&scope, expression)?;
+            Ok(types::name_of(&value.type_of(&scope)?))
         })?;
-        self.values += 1;
-        println!("${} = {shown}", self.values);
-        Ok(())
+        say!("type = {text}")
     }
 
     fn ptype(&mut self, expression: &str) -> Result<(), Failure> {
@@ -754,7 +700,7 @@ impl<'r> Prompt<'r> {
             let value = inspect::expr::Expression::parse(&scope, expression)?;
             Ok(types::describe(&value.type_of(&scope)?))
         })?;
-        println!("type = {text}");
+        say!("type = {text}")?;
         Ok(())
     }
 
@@ -775,7 +721,7 @@ impl<'r> Prompt<'r> {
         })?;
         self.format = format;
         for line in lines {
-            println!("{line}");
+            say!("{line}")?;
         }
         Ok(())
     }
@@ -797,80 +743,7 @@ impl<'r> Prompt<'r> {
                 .collect()
         })?;
         for line in lines {
-            println!("{line}");
-        }
-        Ok(())
-    }
-
-    fn add_breakpoint(&mut self, text: &str, temporary: bool) -> Result<(), Failure> {
-        if text.is_empty() {
-            return Err(Failure::new("break where?")
-                .hint("at a function, FILE:LINE or *ADDRESS: `break main.rs:42`"));
-        }
-        let (text, condition) = match text.split_once(" if ") {
-            Some((text, condition)) => (text.trim(), Some(condition.trim().to_string())),
-            None => (text, None),
-        };
-        let (place, program) = match text.split_once(" in ") {
-            Some((place, program)) => (place.trim(), Some(program.trim().to_string())),
-            None => (text, None),
-        };
-        // Known now, or in code that is mapped later.
-        let found = self.debugger.look(|inspector, _, _| {
-            inspector
-                .resolve(place, None)
-                .map(|all| all.first().map(|l| (l.address, l.place.clone())))
-                .map_err(|error| error.to_string())
-        })?;
-        let elsewhere = match &found {
-            Ok(Some(_)) => None,
-            Ok(None) => Some(String::new()),
-            Err(why) => Some(format!(" ({why})")),
-        };
-        let number = self
-            .debugger
-            .add_breakpoint(place, program, condition, temporary);
-        match (found, elsewhere) {
-            (Ok(Some((address, place))), _) => {
-                let line = place.map_or(String::new(), |p| {
-                    format!(": {}, line {}", p.file.name, p.line)
-                });
-                println!("Breakpoint {number} at {address:#x}{line}");
-            }
-            (_, why) => println!(
-                "Breakpoint {number}: not in the code that {} has mapped yet{}",
-                self.debugger.name(self.debugger.process),
-                why.unwrap_or_default()
-            ),
-        }
-        Ok(())
-    }
-
-    fn change_breakpoints(&mut self, how: &str, which: &str) -> Result<(), Failure> {
-        let wanted = if which.is_empty() {
-            None
-        } else {
-            Some(number(which)?)
-        };
-        let matches = |n: u32| wanted.is_none_or(|wanted| wanted == n);
-        if let Some(number) = wanted
-            && !self.debugger.breakpoints.iter().any(|b| b.number == number)
-        {
-            return Err(Failure::new(format!("there is no breakpoint {number}"))
-                .hint("`info breakpoints` lists them"));
-        }
-        match how {
-            "delete" => self.debugger.breakpoints.retain(|b| !matches(b.number)),
-            _ => {
-                for b in self
-                    .debugger
-                    .breakpoints
-                    .iter_mut()
-                    .filter(|b| matches(b.number))
-                {
-                    b.enabled = how == "enable";
-                }
-            }
+            say!("{line}")?;
         }
         Ok(())
     }
@@ -895,25 +768,70 @@ impl<'r> Prompt<'r> {
         self.go(|d| d.go_to(number, event.number))
     }
 
-    /// To the next event that sends or receives.
-    fn step_message(&mut self) -> Result<(), Failure> {
+    /// On to an event of the process at hand, or back to one.
+    fn run_to(&mut self, text: &str, back: bool) -> Result<(), Failure> {
+        let process = self.debugger.process;
+        let name = self.debugger.name(process);
+        let now = self.debugger.position()?;
+        let own = text.strip_prefix(&format!("{name}:")).unwrap_or(text);
+        let is_inside = matches!(now, Position::Inside(_));
+        let event = match own.parse::<u64>() {
+            Ok(event) => Some(event),
+            Err(_) if text.is_empty() => {
+                return Err(Failure::new("run to which event?")
+                    .hint("a number, or a pattern: `run-to send and length > 100`"));
+            }
+            Err(_) => {
+                let found = self.debugger.caught(text)?;
+                match back {
+                    true => found.before(process, now.event()),
+                    false => found.from(process, now.event() + u64::from(!is_inside)),
+                }
+            }
+        };
+        let way = if back { "before" } else { "after" };
+        let Some(event) = event else {
+            return Err(Failure::new(format!(
+                "{name} has no event {way} this that fits `{text}`"
+            )));
+        };
+        let behind = event < now.event() || event == now.event() && is_inside && back;
+        if behind != back {
+            return Err(Failure::new(format!("{name}:{event} is not {way} this"))
+                .hint("`goto` goes either way"));
+        }
+        match back {
+            true => self.go(|d| d.go_back_to(Some(event), &[])),
+            false => self.go(|d| d.go_on_to(Position::Event(event))),
+        }
+    }
+
+    /// To the next event that sends or receives, or the last.
+    fn step_message(&mut self, back: bool) -> Result<(), Failure> {
         use protocol::syscall::Type;
         let process = self.debugger.process;
-        let now = self.debugger.position()?.event();
+        let position = self.debugger.position()?;
+        let now = position.event();
         let recording = self.debugger.recording;
         let place = self.debugger.history.place_of(process).unwrap_or(0);
-        let (_, last) = self.debugger.history.span(place);
+        let (first, last) = self.debugger.history.span(place);
         let history = &self.debugger.history;
-        let next = (now + 1..=last).find(|event| {
+        let is_message = |event: &u64| {
             let used = history.uses(causality::EventId::new(place, *event));
             !used.is_empty()
                 || recording.log_at(process, *event).is_some_and(|log| {
                     log.event()
                         .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
                 })
-        });
-        match next {
+        };
+        let from = now + u64::from(matches!(position, Position::Event(_)));
+        let found = match back {
+            true => (first..now).rev().find(is_message),
+            false => (from..=last).find(is_message),
+        };
+        match found {
             Some(event) => self.go(|d| d.go_to(process, event)),
+            None if back => Err(Failure::new("there is no message before")),
             None => Err(Failure::new("there is no further message")),
         }
     }
@@ -930,14 +848,14 @@ impl<'r> Prompt<'r> {
         let mut found = false;
         for link in history.causes_before(place, event).take(5) {
             found = true;
-            println!(
+            say!(
                 "{} <- {}",
                 causes::name(history, link.effect),
                 causes::name(history, link.cause)
-            );
+            )?;
         }
         if !found {
-            println!("Nothing from other processes or threads came before this.");
+            say!("Nothing from other processes or threads came before this.")?;
         }
         Ok(())
     }
@@ -952,13 +870,13 @@ impl<'r> Prompt<'r> {
                     .hint("`causal` or `consistent`"));
             }
         }
-        println!(
+        say!(
             "others are shown {}",
             match self.debugger.mode {
                 Mode::Causal => "where they must have come (causal)",
                 Mode::Consistent => "as far as they can have come (consistent)",
             }
-        );
+        )?;
         Ok(())
     }
 
@@ -975,17 +893,17 @@ impl<'r> Prompt<'r> {
         self.debugger
             .named
             .push((self.checkpoints, process, position));
-        println!(
+        say!(
             "Checkpoint {} at {}:{}",
             self.checkpoints,
             self.debugger.name(process),
             position.event()
-        );
+        )?;
         Ok(())
     }
 }
 
-fn number(text: &str) -> Result<u32, Failure> {
+pub(super) fn number(text: &str) -> Result<u32, Failure> {
     text.parse()
         .map_err(|_| Failure::new(format!("`{text}` is not a number")))
 }
@@ -997,11 +915,19 @@ fn line_of(inspector: &Inspector<'_>, frame: &Frame) -> String {
     let Some(place) = &frame.place else {
         return format!("{:#x} in {function}", frame.pc);
     };
-    let head = format!("{function} at {}:{}", place.file.name, place.line);
+    let head = format!(
+        "{} at {}:{}",
+        paint(Part::Function, &function),
+        paint(Part::File, &place.file.name),
+        place.line
+    );
     let source = inspector.library.sources.read(&place.file).ok();
     let text = source.and_then(|s| s.line(u64::from(place.line)).map(str::to_string));
     match text {
-        Some(text) => format!("{head}\n{}\t{text}", place.line),
+        Some(text) => {
+            let line = paint(Part::Line, &place.line.to_string());
+            format!("{head}\n{line}\t{text}")
+        }
         None => head,
     }
 }

@@ -6,16 +6,23 @@
 //! (*causal*), or as far as they can have come without it (*consistent*).
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::{Arrival, Position, Session};
+use ::replay::{Arrival, Back, Position, Session, Stops, Watch};
 use causality::{Cut, EventId, History};
 use inspect::expr::Expression;
 use inspect::frames::{Frame, Stack};
+use inspect::inspector::Layout;
+use inspect::print::{PrintOptions, Printer};
 use inspect::scope::Scope;
 use inspect::target::ThreadId;
+use inspect::value::Value;
 use inspect::{Inspector, Library, Options};
 use recording::Recording;
 
+use super::points::{Caught, FrameOf, Kind, Point, Watched};
 use super::stopped::Stopped;
 use crate::failure::Failure;
 use crate::verify::explain;
@@ -27,23 +34,26 @@ pub enum Mode {
     Consistent,
 }
 
-/// Where a process is to stop.
-pub struct Breakpoint {
-    pub number: u32,
-    /// As the user wrote it.
-    pub place: String,
-    /// In which program, or in all.
-    pub program: Option<String>,
-    pub condition: Option<String>,
-    pub temporary: bool,
-    pub enabled: bool,
-    pub hits: u64,
-}
-
 /// Why the process at hand stands where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     Breakpoint(u32),
+    /// The value before the change and after it. Going back, it stands before
+    /// the change.
+    Watch {
+        number: u32,
+        text: String,
+        old: String,
+        new: String,
+        back: bool,
+    },
+    /// The frame of a watched variable is left, or not entered yet.
+    OutOfScope {
+        number: u32,
+        text: String,
+        back: bool,
+    },
+    Caught(u32),
     Step,
     Event,
     Start,
@@ -51,6 +61,9 @@ pub enum Why {
     Interrupted,
     Diverged(String),
 }
+
+/// A place that was stopped at: the process, and where in its run.
+pub type Place = (u32, Position);
 
 pub struct Debugger<'r> {
     pub recording: &'r Recording,
@@ -63,9 +76,47 @@ pub struct Debugger<'r> {
     pub thread: Option<u32>,
     pub frame: usize,
     pub mode: Mode,
-    pub breakpoints: Vec<Breakpoint>,
-    next_breakpoint: u32,
+    pub points: Vec<Point>,
+    next_point: u32,
+    /// Grows when points change.
+    points_version: u64,
     pub named: Vec<(u32, u32, Position)>,
+    /// Set by Ctrl-C.
+    pub interrupt: Arc<AtomicBool>,
+    /// What the process at hand has mapped, as long as that stays so.
+    layout: Option<(Mapped, Arc<Layout>)>,
+    /// Where its breakpoints are.
+    addresses: Option<Addresses>,
+    /// Conditions whose names were looked up, by point and address.
+    conditions: HashMap<(u32, u64), (Mapped, Expression)>,
+    /// What tracepoints have to say.
+    pub traced: Vec<String>,
+}
+
+/// A process and the state of its mappings.
+type Mapped = (u32, (usize, u64));
+
+/// Addresses of breakpoints, with their numbers: for which mappings and which
+/// version of the points.
+type Addresses = (Mapped, u64, Vec<(u64, u32)>);
+
+/// What the process at hand is to stop at.
+struct Plan {
+    addresses: Vec<(u64, u32)>,
+    /// With the point each piece belongs to.
+    watches: Vec<Watch>,
+    watched: Vec<u32>,
+    /// Breakpoints may be in code that is mapped later.
+    mapped: bool,
+}
+
+/// How a way ended.
+enum Leg {
+    /// At one of the addresses that were asked for.
+    At,
+    /// At its limit.
+    There,
+    Stop(Why),
 }
 
 /// How a frame was come to.
@@ -79,8 +130,17 @@ struct Entered {
 /// Steps in one go; more are not made to find the line before.
 const STEPS_MAX: usize = 20_000;
 
+/// The place of the stack pointer among the registers of a thread.
+const RSP: usize = 19;
+
+const END: Position = Position::Event(u64::MAX);
+
 impl<'r> Debugger<'r> {
-    pub fn open(recording: &'r Recording, history: History<'r>) -> Result<Debugger<'r>, Failure> {
+    pub fn open(
+        recording: &'r Recording,
+        history: History<'r>,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Debugger<'r>, Failure> {
         ::replay::check(recording).map_err(explain)?;
         let first = recording
             .processes()
@@ -96,9 +156,15 @@ impl<'r> Debugger<'r> {
             thread: None,
             frame: 0,
             mode: Mode::Causal,
-            breakpoints: Vec::new(),
-            next_breakpoint: 1,
+            points: Vec::new(),
+            next_point: 1,
+            points_version: 0,
             named: Vec::new(),
+            interrupt,
+            layout: None,
+            addresses: None,
+            conditions: HashMap::new(),
+            traced: Vec::new(),
         };
         debugger.session()?;
         Ok(debugger)
@@ -119,7 +185,8 @@ impl<'r> Debugger<'r> {
         match self.sessions.entry(number) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let session = Session::open(self.recording, number).map_err(explain)?;
+                let mut session = Session::open(self.recording, number).map_err(explain)?;
+                session.set_interrupter(Arc::clone(&self.interrupt));
                 Ok(free.insert(session))
             }
         }
@@ -154,9 +221,14 @@ impl<'r> Debugger<'r> {
         let event = cut.bound(place).max(first);
         self.session_of(number)?.go_to(event).map_err(explain)?;
         self.process = number;
+        self.innermost();
+        Ok(())
+    }
+
+    /// Looks at the frame that runs.
+    fn innermost(&mut self) {
         self.thread = None;
         self.frame = 0;
-        Ok(())
     }
 
     /// Looks at the process at hand.
@@ -164,17 +236,42 @@ impl<'r> Debugger<'r> {
         &mut self,
         question: impl FnOnce(&Inspector<'_>, &Stopped<'_, 'r>, Option<&Stack>) -> T,
     ) -> Result<T, Failure> {
-        let wanted = self.thread;
+        self.look_deep(10_000, question)
+    }
+
+    /// The same, with so many frames of the stack at most.
+    fn look_deep<T>(
+        &mut self,
+        frames: usize,
+        question: impl FnOnce(&Inspector<'_>, &Stopped<'_, 'r>, Option<&Stack>) -> T,
+    ) -> Result<T, Failure> {
+        let layout = self.layout()?;
+        let Some(session) = self.sessions.get(&self.process) else {
+            return Err(Failure::new("the process is gone"));
+        };
+        let stopped = Stopped::new(session);
+        let inspector = Inspector::with_layout(&self.library, &stopped, layout);
+        let thread = self.thread.unwrap_or(session.thread());
+        let stack = inspector.stack(ThreadId(thread), frames).ok();
+        Ok(question(&inspector, &stopped, stack.as_ref()))
+    }
+
+    /// What the process at hand has mapped now.
+    fn layout(&mut self) -> Result<Arc<Layout>, Failure> {
         let number = self.process;
-        self.session()?;
+        let mapped = (number, self.session()?.maps_version());
+        if let Some((known, layout)) = &self.layout
+            && *known == mapped
+        {
+            return Ok(Arc::clone(layout));
+        }
         let Some(session) = self.sessions.get(&number) else {
             return Err(Failure::new("the process is gone"));
         };
         let stopped = Stopped::new(session);
-        let inspector = Inspector::new(&self.library, &stopped);
-        let thread = wanted.unwrap_or(session.thread());
-        let stack = inspector.stack(ThreadId(thread), 10_000).ok();
-        Ok(question(&inspector, &stopped, stack.as_ref()))
+        let layout = Inspector::new(&self.library, &stopped).layout();
+        self.layout = Some((mapped, Arc::clone(&layout)));
+        Ok(layout)
     }
 
     /// Runs a question in the scope of the chosen frame.
@@ -195,66 +292,119 @@ impl<'r> Debugger<'r> {
         })?
     }
 
-    pub fn add_breakpoint(
-        &mut self,
-        place: &str,
-        program: Option<String>,
-        condition: Option<String>,
-        temporary: bool,
-    ) -> u32 {
-        let number = self.next_breakpoint;
-        self.next_breakpoint += 1;
-        self.breakpoints.push(Breakpoint {
+    /// Adds a point; `settle` says more of it. Returns its number.
+    pub fn add_point(&mut self, kind: Kind, settle: impl FnOnce(&mut Point)) -> u32 {
+        let number = self.next_point;
+        self.next_point += 1;
+        self.points_changed();
+        let mut point = Point {
             number,
-            place: place.to_string(),
-            program,
-            condition,
-            temporary,
+            kind,
+            program: None,
+            condition: None,
+            temporary: false,
             enabled: true,
+            traces: false,
             hits: 0,
-        });
+            ignore: 0,
+            commands: Vec::new(),
+        };
+        settle(&mut point);
+        self.points.push(point);
         number
     }
 
-    /// The addresses at which the process at hand is to stop, and by which
-    /// breakpoint.
-    fn addresses(&mut self) -> Result<Vec<(u64, u32)>, Failure> {
-        let program = self
-            .recording
-            .process(self.process)
-            .map_or(String::new(), |p| p.program.clone());
-        let name = self.name(self.process);
-        let wanted: Vec<(u32, String)> = self
-            .breakpoints
+    pub fn points_changed(&mut self) {
+        self.points_version += 1;
+        self.conditions.clear();
+    }
+
+    pub fn point(&mut self, number: u32) -> Result<&mut Point, Failure> {
+        self.points
+            .iter_mut()
+            .find(|p| p.number == number)
+            .ok_or_else(|| no_point(number))
+    }
+
+    /// Events that a pattern stands for.
+    pub fn caught(&mut self, text: &str) -> Result<Caught, Failure> {
+        Caught::find(text, &self.history)
+    }
+
+    /// Whether a point is one of the process at hand's.
+    fn is_mine(&self, point: &Point) -> bool {
+        let process = self.recording.process(self.process);
+        let is_named = |name: &String| {
+            process.is_some_and(|process| *name == process.program || *name == process.name)
+        };
+        point.enabled && point.program.as_ref().is_none_or(is_named)
+    }
+
+    /// What the process at hand is to stop at.
+    fn plan(&mut self) -> Result<Plan, Failure> {
+        let maps = self.session()?.maps_version();
+        let image = maps.0;
+        let mapped = (self.process, maps);
+        let version = self.points_version;
+        let known = self
+            .addresses
+            .as_ref()
+            .filter(|(m, v, _)| *m == mapped && *v == version)
+            .map(|(_, _, addresses)| addresses.clone());
+        let places: Vec<(u32, String)> = self
+            .points
             .iter()
-            .filter(|b| b.enabled)
-            .filter(|b| {
-                b.program
-                    .as_ref()
-                    .is_none_or(|p| *p == program || *p == name)
+            .filter(|p| self.is_mine(p))
+            .filter_map(|p| match &p.kind {
+                Kind::Break(place) => Some((p.number, place.clone())),
+                _ => None,
             })
-            .map(|b| (b.number, b.place.clone()))
             .collect();
-        self.look(|inspector, _, _| {
-            let found = wanted.iter().flat_map(|(number, place)| {
-                let locations = inspector.resolve(place, None).unwrap_or_default();
-                locations.into_iter().map(|l| (l.address, *number))
-            });
-            found.collect()
-        })
+        let addresses = match known {
+            Some(addresses) => addresses,
+            None => self.look_deep(1, |inspector, _, _| {
+                let found = places.iter().flat_map(|(number, place)| {
+                    let found = super::stops::resolve(inspector, place).unwrap_or_default();
+                    found.into_iter().map(|(address, _)| (address, *number))
+                });
+                found.collect()
+            })?,
+        };
+        self.addresses = Some((mapped, version, addresses.clone()));
+        let mut plan = Plan {
+            addresses,
+            watches: Vec::new(),
+            watched: Vec::new(),
+            mapped: places.iter().any(|(_, place)| !place.starts_with('*')),
+        };
+        for point in self.points.iter().filter(|p| self.is_mine(p)) {
+            if let Kind::Watch(watched) = &point.kind
+                && watched.process == self.process
+                && watched.image == image
+            {
+                for piece in &watched.pieces {
+                    plan.watches.push(*piece);
+                    plan.watched.push(point.number);
+                }
+            }
+        }
+        Ok(plan)
     }
 
     /// The innermost frame of the thread that runs.
     fn top(&mut self) -> Result<Option<Frame>, Failure> {
-        self.thread = None;
-        self.frame = 0;
-        self.look(|_, _, stack| stack.and_then(|s| s.frames.first().cloned()))
+        self.innermost();
+        self.look_deep(1, |_, _, stack| {
+            stack.and_then(|s| s.frames.first().cloned())
+        })
     }
 
-    fn arrived(&mut self, arrival: Arrival) -> Why {
+    fn arrived(&self, arrival: Arrival) -> Why {
         match arrival {
             Arrival::There => Why::Event,
-            Arrival::Breakpoint | Arrival::Stepped => Why::Step,
+            Arrival::Breakpoint | Arrival::Stepped | Arrival::Watch(_) | Arrival::Mapped => {
+                Why::Step
+            }
             Arrival::End => Why::End,
             Arrival::Interrupted => Why::Interrupted,
             Arrival::Diverged(difference) => Why::Diverged(format!(
@@ -264,100 +414,591 @@ impl<'r> Debugger<'r> {
         }
     }
 
-    /// Whether the breakpoint at hand is one to stop at.
+    /// Whether the condition of a point holds where the process stands.
     fn holds(&mut self, number: u32) -> Result<bool, Failure> {
         let condition = self
-            .breakpoints
+            .points
             .iter()
-            .find(|b| b.number == number)
-            .and_then(|b| b.condition.clone());
+            .find(|p| p.number == number)
+            .and_then(|p| p.condition.clone());
         let Some(condition) = condition else {
             return Ok(true);
         };
-        self.thread = None;
-        self.frame = 0;
-        self.in_frame(|_, _, scope| Expression::parse(&scope, &condition)?.holds(&scope))
+        self.innermost();
+        let mapped = (self.process, self.session()?.maps_version());
+        let Debugger {
+            sessions,
+            library,
+            layout,
+            conditions,
+            process,
+            ..
+        } = self;
+        let Some(session) = sessions.get(process) else {
+            return Ok(false);
+        };
+        let held = condition_holds(
+            session, library, layout, conditions, mapped, number, &condition,
+        );
+        held.map_err(|error| {
+            Failure::new(format!(
+                "the condition of {number} cannot be tested: {error}"
+            ))
+            .hint(format!(
+                "`condition {number}` removes it; it is: {condition}"
+            ))
+        })
     }
 
-    /// Goes on to the next breakpoint, or to the end.
-    pub fn go_on(&mut self) -> Result<Why, Failure> {
-        loop {
-            let places = self.addresses()?;
-            let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
-            let position = self.position()?;
-            let end = Position::Event(u64::MAX);
-            let arrival = if addresses.is_empty() {
-                self.session()?.go_to_end().map_err(explain)?
-            } else {
-                // Libraries that are not there yet have no addresses yet: look
-                // again when memory has changed.
-                let limit = if places.len() < self.breakpoints.len() {
-                    Position::Event(position.event() + 200)
-                } else {
-                    end
-                };
-                self.session()?.run(&addresses, limit).map_err(explain)?
-            };
-            self.thread = None;
-            self.frame = 0;
-            match arrival {
-                Arrival::There => {}
-                Arrival::Breakpoint => {
-                    if let Some(number) = self.hit(&places)? {
-                        return Ok(Why::Breakpoint(number));
-                    }
-                }
-                other => return Ok(self.arrived(other)),
-            }
+    /// Something was come to: whether it is one to stop at. It counts if its
+    /// condition holds.
+    fn counts(&mut self, number: u32) -> Result<bool, Failure> {
+        if !self.holds(number)? {
+            return Ok(false);
         }
+        let Ok(point) = self.point(number) else {
+            return Ok(false);
+        };
+        point.hits += 1;
+        if point.ignore > 0 {
+            point.ignore -= 1;
+            return Ok(false);
+        }
+        if point.traces {
+            let line = self.trace_line(number)?;
+            self.traced.push(line);
+            return Ok(false);
+        }
+        if point.temporary {
+            self.points.retain(|p| p.number != number);
+            self.points_changed();
+        }
+        Ok(true)
+    }
+
+    /// What a tracepoint says when it is passed.
+    fn trace_line(&mut self, number: u32) -> Result<String, Failure> {
+        self.innermost();
+        let (name, position) = (self.name(self.process), self.position()?);
+        let frame = self.look_deep(3, |inspector, _, stack| {
+            let scope = stack.and_then(|stack| Scope::new(inspector, stack, 0));
+            scope
+                .map(|scope| inspect::print::backtrace::frame_line(scope, &PrintOptions::default()))
+        })?;
+        let frame = frame.unwrap_or_default();
+        let frame = frame.trim_start_matches("#0").trim();
+        Ok(format!(
+            "Tracepoint {number}, {name} before {name}:{}: {frame}",
+            position.event()
+        ))
     }
 
     /// The breakpoint that was come to, if it is one to stop at.
-    fn hit(&mut self, places: &[(u64, u32)]) -> Result<Option<u32>, Failure> {
+    fn hit(&mut self, plan: &Plan) -> Result<Option<u32>, Failure> {
         let Position::Inside(inside) = self.position()? else {
             return Ok(None);
         };
-        let numbers: Vec<u32> = places
-            .iter()
-            .filter(|(address, _)| *address == inside.address)
-            .map(|(_, number)| *number)
-            .collect();
-        for number in numbers {
-            if self.holds(number)? {
-                if let Some(b) = self.breakpoints.iter_mut().find(|b| b.number == number) {
-                    b.hits += 1;
-                }
-                self.breakpoints
-                    .retain(|b| b.number != number || !b.temporary);
-                return Ok(Some(number));
+        let mut found = None;
+        for (address, number) in &plan.addresses {
+            // Each has its count, though one is enough to stop.
+            if *address == inside.address && self.counts(*number)? {
+                found = found.or(Some(*number));
             }
         }
-        Ok(None)
+        Ok(found)
     }
 
-    /// Goes back to the last breakpoint, or to the beginning.
-    pub fn go_back(&mut self) -> Result<Why, Failure> {
-        let places = self.addresses()?;
-        let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
-        let mut before = self.position()?;
-        while !addresses.is_empty() {
-            let found = self
-                .session()?
-                .run_back(&addresses, |_| true)
-                .map_err(explain)?;
-            let now = self.position()?;
-            if !found || now >= before {
-                break;
+    /// The event that is caught next, from `event` on.
+    fn next_caught(&self, event: u64) -> Option<u64> {
+        let caught = self.points.iter().filter(|p| self.is_mine(p));
+        let all = caught.filter_map(|p| match &p.kind {
+            Kind::Catch(caught) => caught.from(self.process, event),
+            _ => None,
+        });
+        all.min()
+    }
+
+    /// The one that was caught last, before `event`.
+    fn last_caught(&self, event: u64) -> Option<u64> {
+        let caught = self.points.iter().filter(|p| self.is_mine(p));
+        let all = caught.filter_map(|p| match &p.kind {
+            Kind::Catch(caught) => caught.before(self.process, event),
+            _ => None,
+        });
+        all.max()
+    }
+
+    /// The point that catches an event, if it is one to stop at.
+    fn catches(&mut self, event: u64) -> Result<Option<u32>, Failure> {
+        let numbers: Vec<u32> = self
+            .points
+            .iter()
+            .filter(|p| self.is_mine(p))
+            .filter(|p| matches!(&p.kind, Kind::Catch(c) if c.has(self.process, event)))
+            .map(|p| p.number)
+            .collect();
+        let mut found = None;
+        for number in numbers {
+            if self.counts(number)? {
+                found = found.or(Some(number));
             }
-            if let Some(number) = self.hit(&places)? {
-                return Ok(Why::Breakpoint(number));
-            }
-            before = now;
         }
-        self.session()?.go_to(0).map_err(explain)?;
-        self.thread = None;
-        self.frame = 0;
-        Ok(Why::Start)
+        Ok(found)
+    }
+
+    /// What a watched variable is now.
+    fn show_watched(&mut self, number: u32) -> Result<String, Failure> {
+        let Ok(Kind::Watch(watched)) = self.point(number).map(|p| &p.kind) else {
+            return Ok(String::new());
+        };
+        let value = watched.value.clone();
+        self.show_value(&value)
+    }
+
+    fn show_value(&mut self, value: &Value) -> Result<String, Failure> {
+        self.look_deep(1, |inspector, _, _| {
+            Printer::new(inspector, PrintOptions::default()).top(value)
+        })
+    }
+
+    /// Looks at all watched variables of the process at hand.
+    fn note_watched(&mut self) -> Result<(), Failure> {
+        let mine = self.points.iter().filter(|p| self.is_mine(p));
+        let numbers: Vec<u32> = mine
+            .filter(|p| matches!(&p.kind, Kind::Watch(w) if w.process == self.process))
+            .map(|p| p.number)
+            .collect();
+        for number in numbers {
+            let shown = self.show_watched(number)?;
+            if let Ok(point) = self.point(number)
+                && let Kind::Watch(watched) = &mut point.kind
+            {
+                watched.shown = shown;
+            }
+        }
+        Ok(())
+    }
+
+    /// The frames of watched variables, with their points.
+    fn watched_frames(&self) -> Vec<(u32, FrameOf)> {
+        let mine = self.points.iter().filter(|p| self.is_mine(p));
+        mine.filter_map(|p| match &p.kind {
+            Kind::Watch(w) if w.process == self.process => {
+                w.frame.clone().map(|frame| (p.number, frame))
+            }
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Whether a frame is there.
+    fn is_live(&mut self, frame: &FrameOf) -> Result<bool, Failure> {
+        let (thread, chosen) = (self.thread, self.frame);
+        self.thread = Some(frame.thread);
+        let live = self.look(|_, _, stack| {
+            let mut frames = stack.iter().flat_map(|s| &s.frames);
+            frames.any(|f| f.cfa == Some(frame.cfa) && f.name == frame.function)
+        });
+        self.thread = thread;
+        self.frame = chosen;
+        live
+    }
+
+    /// A watched variable changed: what to say, if it is one to stop at.
+    fn changed(&mut self, number: u32, back: bool) -> Result<Option<Why>, Failure> {
+        let Ok(point) = self.point(number) else {
+            return Ok(None);
+        };
+        let Kind::Watch(watched) = &point.kind else {
+            return Ok(None);
+        };
+        let (text, frame) = (watched.text.clone(), watched.frame.clone());
+        let before = watched.shown.clone();
+        if let Some(frame) = &frame
+            && !self.is_live(frame)?
+        {
+            // The same memory, of another frame.
+            self.note_watched()?;
+            return Ok(None);
+        }
+        let now = self.show_watched(number)?;
+        let (old, new) = if back {
+            (now, self.value_behind(number)?)
+        } else {
+            (before, now)
+        };
+        self.note_watched()?;
+        if !back && !self.counts(number)? {
+            return Ok(None);
+        }
+        Ok(Some(Why::Watch {
+            number,
+            text,
+            old,
+            new,
+            back,
+        }))
+    }
+
+    /// What a watched variable is behind the change that comes next.
+    fn value_behind(&mut self, number: u32) -> Result<String, Failure> {
+        let Ok(Kind::Watch(watched)) = self.point(number).map(|p| &p.kind) else {
+            return Ok(String::new());
+        };
+        let pieces = watched.pieces.clone();
+        let here = self.position()?;
+        let session = self.session()?;
+        session.run_watching(&[], &pieces, END).map_err(explain)?;
+        let shown = self.show_watched(number);
+        self.session()?.go_to_position(here).map_err(explain)?;
+        shown
+    }
+
+    /// Runs on to one of the addresses, to something to stop at (unless
+    /// `alone`), or to the limit.
+    fn travel(&mut self, extra: &[u64], limit: Position, alone: bool) -> Result<Leg, Failure> {
+        if !alone {
+            self.innermost();
+            self.note_watched()?;
+        }
+        loop {
+            let plan = if alone {
+                Plan {
+                    addresses: Vec::new(),
+                    watches: Vec::new(),
+                    watched: Vec::new(),
+                    mapped: false,
+                }
+            } else {
+                self.plan()?
+            };
+            let frames = if alone {
+                Vec::new()
+            } else {
+                self.watched_frames()
+            };
+            let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
+            breakpoints.extend(extra);
+            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.returns.map(|(a, _)| a)));
+            breakpoints.sort_unstable();
+            breakpoints.dedup();
+            if breakpoints.len() > protocol::replay::BREAKPOINTS {
+                return Err(Failure::new(format!(
+                    "there are {} places to stop at, more than {} are not possible",
+                    breakpoints.len(),
+                    protocol::replay::BREAKPOINTS
+                ))
+                .hint("`delete` some; a function that is inlined often has many"));
+            }
+            let next = match self.position()? {
+                Position::Event(event) => event + 1,
+                Position::Inside(inside) => inside.event,
+            };
+            let caught = if alone { None } else { self.next_caught(next) };
+            let caught = caught.map(Position::Event).filter(|at| *at < limit);
+            let to = caught.unwrap_or(limit);
+            let stops = Stops {
+                breakpoints: &breakpoints,
+                watches: &plan.watches,
+                mapped: plan.mapped,
+            };
+            let is_free = breakpoints.is_empty() && plan.watches.is_empty() && !plan.mapped;
+            let arrival = match to {
+                Position::Event(event) if is_free => self.session()?.go_to(event),
+                _ => self.session()?.run_to(&stops, to),
+            };
+            let arrival = arrival.map_err(explain)?;
+            self.innermost();
+            match arrival {
+                Arrival::Mapped => {}
+                Arrival::There => {
+                    if let Some(at) = caught
+                        && let Some(number) = self.catches(at.event())?
+                    {
+                        return Ok(Leg::Stop(Why::Caught(number)));
+                    }
+                    if caught.is_none() {
+                        return Ok(Leg::There);
+                    }
+                }
+                Arrival::Watch(piece) => {
+                    let number = plan.watched.get(piece).copied().unwrap_or(0);
+                    let stop = self.changed(number, false)?;
+                    let also = self.hit(&plan)?;
+                    if let Some(why) = stop.or(also.map(Why::Breakpoint)) {
+                        return Ok(Leg::Stop(why));
+                    }
+                }
+                Arrival::Breakpoint => {
+                    if let Some(number) = self.hit(&plan)? {
+                        return Ok(Leg::Stop(Why::Breakpoint(number)));
+                    }
+                    let Position::Inside(inside) = self.position()? else {
+                        continue;
+                    };
+                    if let Some(why) = self.frame_left(&frames, inside.address)? {
+                        return Ok(Leg::Stop(why));
+                    }
+                    if extra.contains(&inside.address) {
+                        return Ok(Leg::At);
+                    }
+                }
+                other => return Ok(Leg::Stop(self.arrived(other))),
+            }
+            if self.interrupt.load(Relaxed) {
+                return Ok(Leg::Stop(Why::Interrupted));
+            }
+        }
+    }
+
+    /// Whether the frame of a watched variable has just returned: then it is
+    /// watched no more.
+    fn frame_left(
+        &mut self,
+        frames: &[(u32, FrameOf)],
+        address: u64,
+    ) -> Result<Option<Why>, Failure> {
+        let Some(rsp) = self.stack_pointer()? else {
+            return Ok(None);
+        };
+        let thread = self.session()?.thread();
+        let left = frames.iter().find(|(_, f)| {
+            f.thread == thread && f.returns.is_some_and(|(a, cfa)| a == address && rsp >= cfa)
+        });
+        let Some((number, _)) = left else {
+            return Ok(None);
+        };
+        let text = self.point(*number)?.text().to_string();
+        self.points.retain(|p| p.number != *number);
+        self.points_changed();
+        Ok(Some(Why::OutOfScope {
+            number: *number,
+            text,
+            back: false,
+        }))
+    }
+
+    /// The stack pointer of the thread that runs.
+    fn stack_pointer(&mut self) -> Result<Option<u64>, Failure> {
+        let session = self.session()?;
+        let running = session.thread();
+        let threads = session.threads();
+        let found = threads.iter().find(|t| t.number == running);
+        Ok(found.and_then(|t| t.regs.get(RSP).copied()))
+    }
+
+    /// Goes on to something to stop at, or to the end.
+    pub fn go_on(&mut self) -> Result<Why, Failure> {
+        self.go_on_to(END)
+    }
+
+    /// The same, or to a place.
+    pub fn go_on_to(&mut self, limit: Position) -> Result<Why, Failure> {
+        Ok(match self.travel(&[], limit, false)? {
+            Leg::Stop(why) => why,
+            Leg::At | Leg::There => Why::Event,
+        })
+    }
+
+    /// Goes on to something to stop at, or to a place in the code.
+    pub fn go_on_until(&mut self, addresses: &[u64]) -> Result<Why, Failure> {
+        Ok(match self.travel(addresses, END, false)? {
+            Leg::Stop(why) => why,
+            Leg::At | Leg::There => Why::Step,
+        })
+    }
+
+    /// Goes back to the last thing to stop at, or to the beginning.
+    pub fn go_back(&mut self) -> Result<Why, Failure> {
+        self.go_back_to(None, &[])
+    }
+
+    /// The same, or to a place in the code or an event.
+    pub fn go_back_to(&mut self, event: Option<u64>, extra: &[u64]) -> Result<Why, Failure> {
+        self.innermost();
+        self.note_watched()?;
+        let plan = self.plan()?;
+        let frames = self.watched_frames();
+        let here = self.position()?;
+        let mut from = here;
+        loop {
+            let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
+            breakpoints.extend(extra);
+            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.begins));
+            let floor = self.last_caught(from.event()).max(event);
+            let floor_at = Position::Event(floor.unwrap_or(0));
+            let stops = Stops {
+                breakpoints: &breakpoints,
+                watches: &plan.watches,
+                mapped: false,
+            };
+            let back = if breakpoints.is_empty() && plan.watches.is_empty() {
+                Back::Beginning
+            } else {
+                self.search_back(&stops, floor_at, &plan, &frames, extra)?
+            };
+            self.innermost();
+            match back {
+                Back::Interrupted => return Ok(Why::Interrupted),
+                Back::Beginning => {
+                    let Some(floor) = floor else {
+                        break;
+                    };
+                    self.session()?.go_to(floor).map_err(explain)?;
+                    if let Some(number) = self.catches(floor)? {
+                        return Ok(Why::Caught(number));
+                    }
+                    if event == Some(floor) {
+                        return Ok(Why::Event);
+                    }
+                }
+                Back::Watch(piece) => {
+                    let number = plan.watched.get(piece).copied().unwrap_or(0);
+                    if let Ok(point) = self.point(number) {
+                        point.hits += 1;
+                    }
+                    if let Some(why) = self.changed(number, true)? {
+                        return Ok(why);
+                    }
+                }
+                Back::Breakpoint => {
+                    let Position::Inside(inside) = self.position()? else {
+                        continue;
+                    };
+                    if let Some(number) = self.hit(&plan)? {
+                        return Ok(Why::Breakpoint(number));
+                    }
+                    if let Some(&(number, _)) = self.frame_begins(&frames, inside.address)? {
+                        let text = self.point(number)?.text().to_string();
+                        return Ok(Why::OutOfScope {
+                            number,
+                            text,
+                            back: true,
+                        });
+                    }
+                    if extra.contains(&inside.address) {
+                        return Ok(Why::Step);
+                    }
+                }
+            }
+            from = self.position()?;
+            if self.interrupt.load(Relaxed) {
+                return Ok(Why::Interrupted);
+            }
+        }
+        let first = self.first_event();
+        let arrival = self.session()?.go_to(first).map_err(explain)?;
+        self.innermost();
+        Ok(match arrival {
+            Arrival::There => Why::Start,
+            other => self.arrived(other),
+        })
+    }
+
+    /// The frame of a watched variable that begins here.
+    fn frame_begins<'f>(
+        &mut self,
+        frames: &'f [(u32, FrameOf)],
+        address: u64,
+    ) -> Result<Option<&'f (u32, FrameOf)>, Failure> {
+        let Some(rsp) = self.stack_pointer()? else {
+            return Ok(None);
+        };
+        let thread = self.session()?.thread();
+        Ok(frames.iter().find(|(_, f)| {
+            f.thread == thread && f.begins == Some(address) && rsp.wrapping_add(8) == f.cfa
+        }))
+    }
+
+    /// Goes back to the last stop whose condition holds.
+    fn search_back(
+        &mut self,
+        stops: &Stops<'_>,
+        floor: Position,
+        plan: &Plan,
+        frames: &[(u32, FrameOf)],
+        extra: &[u64],
+    ) -> Result<Back, Failure> {
+        let conditions_of = |debugger: &Debugger<'_>| {
+            let points = debugger.points.iter();
+            points
+                .filter_map(|p| Some((p.number, p.condition.clone()?)))
+                .collect::<HashMap<u32, String>>()
+        };
+        let texts = conditions_of(self);
+        let matters = |number: &u32| texts.contains_key(number);
+        let plain = !plan.addresses.iter().any(|(_, n)| matters(n))
+            && !plan.watched.iter().any(matters)
+            && frames.is_empty();
+        if plain {
+            return self
+                .session()?
+                .run_back_to(stops, floor, None)
+                .map_err(explain);
+        }
+        let mapped = (self.process, self.session()?.maps_version());
+        self.layout()?;
+        let Debugger {
+            sessions,
+            library,
+            layout,
+            conditions,
+            process,
+            ..
+        } = self;
+        let Some(session) = sessions.get_mut(process) else {
+            return Ok(Back::Beginning);
+        };
+        let mut trouble = None;
+        let mut wanted = |session: &Session<'r>| {
+            let mut holds = |number: u32| {
+                let Some(text) = texts.get(&number) else {
+                    return true;
+                };
+                let held =
+                    condition_holds(session, library, layout, conditions, mapped, number, text);
+                held.unwrap_or_else(|error| {
+                    trouble.get_or_insert(Failure::new(format!(
+                        "the condition of {number} cannot be tested: {error}"
+                    )));
+                    true
+                })
+            };
+            if let Some(piece) = session.watch_hit() {
+                return plan.watched.get(piece).copied().is_some_and(&mut holds);
+            }
+            let Position::Inside(inside) = session.position() else {
+                return true;
+            };
+            let running = session.thread();
+            let threads = session.threads();
+            let rsp = threads
+                .iter()
+                .find(|t| t.number == running)
+                .and_then(|t| t.regs.get(RSP).copied());
+            let begins = frames.iter().any(|(_, f)| {
+                f.thread == running
+                    && f.begins == Some(inside.address)
+                    && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(f.cfa)
+            });
+            let mut here = plan
+                .addresses
+                .iter()
+                .filter(|(address, _)| *address == inside.address);
+            begins || extra.contains(&inside.address) || here.any(|(_, number)| holds(*number))
+        };
+        let back = session
+            .run_back_to(stops, floor, Some(&mut wanted))
+            .map_err(explain)?;
+        match trouble {
+            Some(failure) => Err(failure),
+            None => Ok(back),
+        }
+    }
+
+    fn first_event(&self) -> u64 {
+        let place = self.history.place_of(self.process).unwrap_or(0);
+        self.history.span(place).0
     }
 
     pub fn go_to(&mut self, number: u32, event: u64) -> Result<Why, Failure> {
@@ -365,24 +1006,60 @@ impl<'r> Debugger<'r> {
             self.session_of(number)?;
             self.process = number;
         }
-        self.thread = None;
-        self.frame = 0;
+        self.innermost();
         let arrival = self.session()?.go_to(event).map_err(explain)?;
         Ok(self.arrived(arrival))
     }
 
+    /// To a place that was stopped at before.
+    pub fn go_to_place(&mut self, (number, position): Place) -> Result<Why, Failure> {
+        self.session_of(number)?;
+        self.process = number;
+        self.innermost();
+        let arrival = self.session()?.go_to_position(position).map_err(explain)?;
+        Ok(self.arrived(arrival))
+    }
+
     pub fn step_instruction(&mut self) -> Result<Why, Failure> {
-        let arrival = self.session()?.step(0..0).map_err(explain)?;
-        self.thread = None;
-        self.frame = 0;
+        self.innermost();
+        self.note_watched()?;
+        let plan = self.plan()?;
+        let arrival = self.session()?.step_watching(0..0, &plan.watches);
+        let arrival = arrival.map_err(explain)?;
+        self.innermost();
+        if let Arrival::Watch(piece) = arrival {
+            let number = plan.watched.get(piece).copied().unwrap_or(0);
+            if let Some(why) = self.changed(number, false)? {
+                return Ok(why);
+            }
+        }
         Ok(self.arrived(arrival))
     }
 
     pub fn step_instruction_back(&mut self) -> Result<Why, Failure> {
         let moved = self.session()?.step_back().map_err(explain)?;
-        self.thread = None;
-        self.frame = 0;
+        self.innermost();
         Ok(if moved { Why::Step } else { Why::Start })
+    }
+
+    /// One instruction; a call is run until it returns.
+    pub fn next_instruction(&mut self) -> Result<Why, Failure> {
+        self.innermost();
+        let thread = self.session()?.thread();
+        let call = self.look_deep(1, |inspector, _, stack| {
+            let frame = stack?.frames.first()?;
+            let lines = inspector.disassemble(frame.pc, 2);
+            let is_call = lines.first()?.text.starts_with("call");
+            is_call.then_some(lines.get(1)?.address)
+        })?;
+        let rsp = self.stack_pointer()?;
+        match (call, rsp) {
+            (Some(next), Some(rsp)) => Ok(match self.run_out(thread, next, rsp, END, false)? {
+                Leg::Stop(why) => why,
+                Leg::At | Leg::There => Why::Step,
+            }),
+            _ => self.step_instruction(),
+        }
     }
 
     /// Runs on in thread `thread` until an address is reached in a frame that
@@ -393,19 +1070,16 @@ impl<'r> Debugger<'r> {
         address: u64,
         cfa: u64,
         limit: Position,
-    ) -> Result<Arrival, Failure> {
+        alone: bool,
+    ) -> Result<Leg, Failure> {
         loop {
-            let arrival = self.session()?.run(&[address], limit).map_err(explain)?;
-            if arrival != Arrival::Breakpoint {
-                return Ok(arrival);
+            match self.travel(&[address], limit, alone)? {
+                Leg::At => {}
+                other => return Ok(other),
             }
-            let is_outer = self
-                .session()?
-                .threads()
-                .iter()
-                .any(|t| t.number == thread && t.regs.get(19).is_some_and(|rsp| *rsp >= cfa));
+            let is_outer = self.stack_pointer()?.is_some_and(|rsp| rsp >= cfa);
             if self.session()?.thread() == thread && is_outer {
-                return Ok(Arrival::Breakpoint);
+                return Ok(Leg::At);
             }
         }
     }
@@ -424,26 +1098,145 @@ impl<'r> Debugger<'r> {
             Some(thread) => thread,
             None => self.session()?.thread(),
         };
-        let end = Position::Event(u64::MAX);
-        let arrival = self.run_out(thread, address, cfa, end)?;
-        self.thread = None;
-        self.frame = 0;
-        Ok(self.arrived(arrival))
+        let leg = self.run_out(thread, address, cfa, END, false)?;
+        self.innermost();
+        Ok(match leg {
+            Leg::Stop(why) => why,
+            Leg::At | Leg::There => Why::Step,
+        })
+    }
+
+    /// Back to where the chosen frame was called.
+    pub fn finish_back(&mut self) -> Result<Why, Failure> {
+        let Some(frame) = self.frame_of(self.frame)? else {
+            return Err(Failure::new("there is no frame here"));
+        };
+        let Some(begins) = frame.begins else {
+            return Err(Failure::new(
+                "where this frame's function begins is not known",
+            ));
+        };
+        let rsp = frame.cfa.wrapping_sub(8);
+        let is_entry = |session: &Session<'r>| {
+            let threads = session.threads();
+            let own = threads.iter().find(|t| t.number == frame.thread);
+            session.thread() == frame.thread
+                && own.and_then(|t| t.regs.get(RSP).copied()) == Some(rsp)
+        };
+        let found = self.session()?.run_back(&[begins], is_entry);
+        let found = found.map_err(explain)?;
+        self.innermost();
+        if !found {
+            return Err(Failure::new("this frame was not called: it is the first"));
+        }
+        self.step_instruction_back()
+    }
+
+    /// What is known of a frame.
+    pub fn frame_of(&mut self, level: usize) -> Result<Option<FrameOf>, Failure> {
+        let running = self.session()?.thread();
+        let thread = self.thread.unwrap_or(running);
+        self.look(|inspector, _, stack| {
+            let frame = stack?.frames.get(level)?;
+            Some(FrameOf {
+                thread,
+                cfa: frame.cfa?,
+                function: frame.name.clone(),
+                begins: inspector.function_name(frame.pc).map(|(_, begins)| begins),
+                returns: inspector.return_place(stack?, level),
+            })
+        })
+    }
+
+    /// Watches what an expression names.
+    pub fn watch(&mut self, text: &str) -> Result<Watched, Failure> {
+        let level = self.frame;
+        let (value, sp) = self.in_frame(|_, stack, scope| {
+            let value = scope.evaluate(text)?;
+            let inner = level.checked_sub(1).and_then(|l| stack.frames.get(l));
+            Ok((value, inner.and_then(|f| f.cfa)))
+        })?;
+        let size = value.size();
+        let Some(address) = value.address().filter(|_| size > 0) else {
+            return Err(Failure::new(format!("`{text}` is not in memory here")).hint(
+                "a variable, member, element or `*pointer` can be watched; what is computed, or \
+                 kept in a register, cannot",
+            ));
+        };
+        const PIECE: u64 = 248;
+        const SIZE_MAX: u64 = 512;
+        if size > SIZE_MAX {
+            return Err(Failure::new(format!(
+                "`{text}` is {size} bytes long: at most {SIZE_MAX} can be watched"
+            ))
+            .hint("watch a member or an element of it"));
+        }
+        let pieces = (0..size.div_ceil(PIECE)).map(|i| Watch {
+            address: address + i * PIECE,
+            length: (size - i * PIECE).min(PIECE) as u8,
+        });
+        let low = match sp {
+            Some(cfa) => Some(cfa),
+            None => self.stack_pointer()?.map(|rsp| rsp.saturating_sub(128)),
+        };
+        let frame = self.frame_of(level)?;
+        let is_local = frame
+            .as_ref()
+            .is_some_and(|f| low.is_some_and(|low| (low..f.cfa).contains(&address)));
+        let shown = self.show_value(&value)?;
+        Ok(Watched {
+            text: text.to_string(),
+            process: self.process,
+            image: self.session()?.maps_version().0,
+            pieces: pieces.collect(),
+            frame: frame.filter(|_| is_local),
+            value,
+            shown,
+        })
     }
 
     /// To the next line; into functions that have lines, if `into`.
     pub fn step_line(&mut self, into: bool) -> Result<Why, Failure> {
-        let end = Position::Event(u64::MAX);
-        let arrival = self.step_to_line(into, end)?;
-        self.thread = None;
-        self.frame = 0;
-        Ok(self.arrived(arrival))
+        let leg = self.step_to_line(into, END, false)?;
+        self.innermost();
+        Ok(match leg {
+            Leg::Stop(why) => why,
+            // A breakpoint may be just here.
+            Leg::At => {
+                let plan = self.plan()?;
+                self.hit(&plan)?.map_or(Why::Step, Why::Breakpoint)
+            }
+            Leg::There => Why::Event,
+        })
     }
 
-    fn step_to_line(&mut self, into: bool, limit: Position) -> Result<Arrival, Failure> {
+    /// The instructions in a range, or one.
+    fn step(&mut self, range: std::ops::Range<u64>, alone: bool) -> Result<Leg, Failure> {
+        if !alone {
+            self.note_watched()?;
+        }
+        let plan = self.plan()?;
+        let watches = if alone { &[] } else { plan.watches.as_slice() };
+        let arrival = self.session()?.step_watching(range, watches);
+        let arrival = arrival.map_err(explain)?;
+        self.innermost();
+        Ok(match arrival {
+            Arrival::Stepped | Arrival::Breakpoint => Leg::At,
+            Arrival::Watch(piece) => {
+                let number = plan.watched.get(piece).copied().unwrap_or(0);
+                match self.changed(number, false)? {
+                    Some(why) => Leg::Stop(why),
+                    None => Leg::At,
+                }
+            }
+            other => Leg::Stop(self.arrived(other)),
+        })
+    }
+
+    fn step_to_line(&mut self, into: bool, limit: Position, alone: bool) -> Result<Leg, Failure> {
         let thread = self.session()?.thread();
         let Some(start) = self.top()? else {
-            return self.session()?.step(0..0).map_err(explain);
+            return self.step(0..0, alone);
         };
         let start_cfa = start.cfa.unwrap_or(0);
         let start_line = start.place.as_ref().map(|p| p.line);
@@ -465,24 +1258,24 @@ impl<'r> Debugger<'r> {
                 });
                 (range, inspector.return_place(stack, 0))
             })?;
-            let arrival = match (range, out) {
-                (Some(range), _) => self.session()?.step(range).map_err(explain)?,
+            let leg = match (range, out) {
+                (Some(range), _) => self.step(range, alone)?,
                 // No lines here: out of it.
-                (None, Some((address, cfa))) => self.run_out(thread, address, cfa, limit)?,
-                (None, None) => self.session()?.step(0..0).map_err(explain)?,
+                (None, Some((address, cfa))) => self.run_out(thread, address, cfa, limit, alone)?,
+                (None, None) => self.step(0..0, alone)?,
             };
-            match arrival {
-                Arrival::Stepped | Arrival::Breakpoint => {}
+            match leg {
+                Leg::At => {}
                 other => return Ok(other),
             }
             if self.position()? >= limit {
-                return Ok(Arrival::There);
+                return Ok(Leg::There);
             }
             // Others run while this thread waits.
             while self.session()?.thread() != thread {
-                let next = self.position()?.event() + 1;
-                match self.session()?.go_to(next).map_err(explain)? {
-                    Arrival::There if Position::Event(next) < limit => {}
+                let next = Position::Event(self.position()?.event() + 1);
+                match self.travel(&[], next.min(limit), alone)? {
+                    Leg::There if next < limit => {}
                     other => return Ok(other),
                 }
             }
@@ -493,7 +1286,7 @@ impl<'r> Debugger<'r> {
             let has_line = now.place.is_some();
             if cfa < start_cfa {
                 // Deeper: a call was made.
-                let entered = self.look(|inspector, _, stack| {
+                let entered = self.look_deep(3, |inspector, _, stack| {
                     let (_, begins) = inspector.function_name(now.pc)?;
                     let module = inspector.module_at(now.pc)?;
                     let body = inspector.body_of(&module, module.to_link(begins));
@@ -505,41 +1298,50 @@ impl<'r> Debugger<'r> {
                 };
                 if into && has_line && now.pc == begins {
                     if body != now.pc {
-                        self.session()?.run(&[body], limit).map_err(explain)?;
+                        return self.travel(&[body], limit, alone);
                     }
-                    return Ok(Arrival::Stepped);
+                    return Ok(Leg::At);
                 }
                 if let Some((address, cfa)) = out {
-                    match self.run_out(thread, address, cfa, limit)? {
-                        Arrival::Breakpoint => {}
+                    match self.run_out(thread, address, cfa, limit, alone)? {
+                        Leg::At => {}
                         other => return Ok(other),
                     }
                 }
                 let Some(back) = self.top()? else { continue };
                 if back.place.as_ref().map(|p| p.line) != start_line && !back.inside_line {
-                    return Ok(Arrival::Stepped);
+                    return Ok(Leg::At);
                 }
                 continue;
             }
             if cfa > start_cfa {
                 // Returned.
                 if has_line {
-                    return Ok(Arrival::Stepped);
+                    return Ok(Leg::At);
                 }
                 continue;
             }
             let same =
                 now.place.as_ref().map(|p| p.line) == start_line && now.name == start_function;
             if has_line && !same && !now.inside_line {
-                return Ok(Arrival::Stepped);
+                return Ok(Leg::At);
             }
         }
-        Ok(Arrival::Stepped)
+        Ok(Leg::At)
     }
 
     /// To the line before.
     pub fn step_line_back(&mut self, into: bool) -> Result<Why, Failure> {
         let here = self.position()?;
+        let why = self.find_line_back(into, here)?;
+        if self.interrupt.swap(false, Relaxed) {
+            self.session()?.go_to_position(here).map_err(explain)?;
+            return Ok(Why::Interrupted);
+        }
+        Ok(why)
+    }
+
+    fn find_line_back(&mut self, into: bool, here: Position) -> Result<Why, Failure> {
         let thread = self.session()?.thread();
         let Some(frame) = self.top()? else {
             return self.step_instruction_back();
@@ -547,18 +1349,17 @@ impl<'r> Debugger<'r> {
         // A frame is its address and its function: others were there before.
         let cfa = frame.cfa.unwrap_or(0);
         let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
-        let begins = self.look(|inspector, _, _| {
+        let begins = self.look_deep(1, |inspector, _, _| {
             let (_, begins) = inspector.function_name(frame.pc)?;
             let module = inspector.module_at(frame.pc)?;
             let body = inspector.body_of(&module, module.to_link(begins));
             Some((begins, body))
         })?;
-        let place = self.history.place_of(self.process).unwrap_or(0);
-        let (first, _) = self.history.span(place);
+        let first = self.first_event();
         let mut event = here.event();
         // From one event before after the other: the last line of this frame
         // that begins between there and here.
-        while event > first {
+        while event > first && !self.interrupt.load(Relaxed) {
             event -= 1;
             self.session()?.go_to(event).map_err(explain)?;
             let Some(start) = self.enter_frame(thread, &frame, begins, here)? else {
@@ -566,8 +1367,8 @@ impl<'r> Debugger<'r> {
             };
             let mut last = start.line;
             for _ in 0..STEPS_MAX {
-                match self.step_to_line(into, here)? {
-                    Arrival::Stepped | Arrival::Breakpoint => {}
+                match self.step_to_line(into, here, true)? {
+                    Leg::At => {}
                     _ => break,
                 }
                 let now = self.position()?;
@@ -588,12 +1389,12 @@ impl<'r> Debugger<'r> {
             }
             if let Some(last) = last {
                 self.session()?.go_to_position(last).map_err(explain)?;
-                self.thread = None;
-                self.frame = 0;
+                self.innermost();
                 return Ok(Why::Step);
             }
         }
         self.session()?.go_to(first).map_err(explain)?;
+        self.innermost();
         Ok(Why::Start)
     }
 
@@ -625,8 +1426,8 @@ impl<'r> Debugger<'r> {
             // It is there already.
             Some(None) => return Ok(Some(nothing)),
             Some(Some(Some((address, inner_cfa)))) => {
-                let arrival = self.run_out(thread, address, inner_cfa, limit)?;
-                return Ok((arrival == Arrival::Breakpoint).then_some(nothing));
+                let leg = self.run_out(thread, address, inner_cfa, limit, true)?;
+                return Ok(matches!(leg, Leg::At).then_some(nothing));
             }
             Some(Some(None)) => return Ok(None),
             None => {}
@@ -637,12 +1438,8 @@ impl<'r> Debugger<'r> {
         };
         let mut entry = None;
         while self.session()?.run(&[begins], limit).map_err(explain)? == Arrival::Breakpoint {
+            let rsp = self.stack_pointer()?;
             let session = self.session()?;
-            let rsp = session
-                .threads()
-                .iter()
-                .find(|t| t.number == thread)
-                .and_then(|t| t.regs.get(19).copied());
             if session.thread() == thread && rsp.is_some_and(|rsp| rsp + 8 == cfa) {
                 entry = Some(session.position());
             }
@@ -668,11 +1465,52 @@ impl<'r> Debugger<'r> {
             return Err(Failure::new(format!("there is no checkpoint {number}"))
                 .hint("`info checkpoints` lists them"));
         };
-        self.session_of(process)?;
-        self.process = process;
-        self.thread = None;
-        self.frame = 0;
-        let arrival = self.session()?.go_to_position(position).map_err(explain)?;
-        Ok(self.arrived(arrival))
+        self.go_to_place((process, position))
     }
+}
+
+/// There is no point of that number.
+pub fn no_point(number: u32) -> Failure {
+    Failure::new(format!("there is no breakpoint {number}")).hint("`info breakpoints` lists them")
+}
+
+/// Whether a condition holds where a session stands. The names in it are
+/// looked up once for each address.
+fn condition_holds(
+    session: &Session<'_>,
+    library: &Library,
+    layout: &mut Option<(Mapped, Arc<Layout>)>,
+    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    mapped: Mapped,
+    number: u32,
+    text: &str,
+) -> Result<bool, inspect::Error> {
+    // Frames that an expression may lead to are few.
+    const FRAMES: usize = 2;
+    let stopped = Stopped::new(session);
+    let mapped = (mapped.0, session.maps_version());
+    let inspector = match layout {
+        Some((for_this, layout)) if *for_this == mapped => {
+            Inspector::with_layout(library, &stopped, Arc::clone(layout))
+        }
+        _ => {
+            let inspector = Inspector::new(library, &stopped);
+            *layout = Some((mapped, inspector.layout()));
+            inspector
+        }
+    };
+    let stack = inspector.stack(ThreadId(session.thread()), FRAMES)?;
+    let Some(scope) = Scope::new(&inspector, &stack, 0) else {
+        return Ok(false);
+    };
+    let pc = scope.frame().map_or(0, |frame| frame.pc);
+    if let Some((for_this, expression)) = known.get(&(number, pc))
+        && *for_this == mapped
+    {
+        return expression.holds(&scope);
+    }
+    let expression = Expression::parse(&scope, text)?;
+    let held = expression.holds(&scope)?;
+    known.insert((number, pc), (mapped, expression));
+    Ok(held)
 }

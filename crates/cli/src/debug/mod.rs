@@ -1,16 +1,28 @@
 //! The debugger's prompt: `mw replay`.
 
 mod commands;
+mod complete;
 mod debugger;
-mod stopped;
+mod info;
+mod points;
+mod screen;
+pub mod stopped;
+mod stops;
+mod table;
 
+pub use stopped::Stopped;
+
+use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 
+use ::replay::Interrupts;
 use recording::Recording;
 
 use crate::failure::Failure;
-use commands::{COMMANDS, Next, Prompt};
+use commands::{Next, Prompt};
+use complete::Words;
 use debugger::Debugger;
 
 /// What is to be done without asking.
@@ -20,10 +32,15 @@ pub struct Script {
     pub batch: bool,
 }
 
+/// The status of who was ended by Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// Runs the scripts, then asks for commands until the user has enough.
 pub fn run(recording: &Recording, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(recording)?;
-    let debugger = Debugger::open(recording, history)?;
+    // From here on Ctrl-C stops what moves, not the debugger.
+    let interrupt = Interrupts::catch_ctrl_c().shared_flag();
+    let debugger = Debugger::open(recording, history, interrupt)?;
     let mut prompt = Prompt::new(debugger);
     let mut lines = Vec::new();
     for path in &script.files {
@@ -34,87 +51,82 @@ pub fn run(recording: &Recording, script: &Script) -> Result<bool, Failure> {
     lines.extend(script.commands.iter().cloned());
     let mut good = true;
     for line in &lines {
-        match prompt.execute(line) {
-            Ok(Next::More) => {}
-            Ok(Next::Quit) => return Ok(good),
-            Err(failure) => {
-                failure.show();
-                good = false;
-                if script.batch {
-                    return Ok(false);
-                }
-            }
+        match obey(&mut prompt, line, script.batch)? {
+            Done::More(well) => good &= well,
+            Done::Quit => return Ok(good),
+        }
+        if !good && script.batch {
+            return Ok(false);
         }
     }
     if script.batch {
         return Ok(good);
     }
     if std::io::stdin().is_terminal() {
-        ask(&mut prompt)?;
+        ask(prompt)?;
         return Ok(good);
     }
     for line in std::io::stdin().lock().lines() {
-        match prompt.execute(&line?) {
-            Ok(Next::More) => {}
-            Ok(Next::Quit) => break,
-            Err(failure) => {
-                failure.show();
-                good = false;
-            }
+        match obey(&mut prompt, &line?, true)? {
+            Done::More(well) => good &= well,
+            Done::Quit => break,
         }
     }
     Ok(good)
 }
 
-/// Completes the names of commands and processes.
-struct Words(Vec<String>);
+/// What came of a line: whether it went well.
+enum Done {
+    More(bool),
+    Quit,
+}
 
-impl rustyline::completion::Completer for Words {
-    type Candidate = String;
-
-    fn complete(
-        &self,
-        line: &str,
-        at: usize,
-        _: &rustyline::Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
-        let typed = line.get(..at).unwrap_or(line);
-        let start = typed.rfind(' ').map_or(0, |space| space + 1);
-        let word = typed.get(start..).unwrap_or("");
-        let found = self.0.iter().filter(|w| w.starts_with(word)).cloned();
-        Ok((start, found.collect()))
+/// Runs a line of a script. Ctrl-C ends it, if nobody is there to be asked
+/// what now.
+fn obey(prompt: &mut Prompt<'_>, line: &str, alone: bool) -> Result<Done, Failure> {
+    let done = match prompt.execute(line) {
+        Ok(Next::More) => Done::More(true),
+        Ok(Next::Quit) => Done::Quit,
+        Err(failure) => {
+            failure.show();
+            Done::More(false)
+        }
+    };
+    if alone && prompt.debugger.interrupt.load(Relaxed) {
+        return Err(Failure::new("interrupted").status(INTERRUPTED));
     }
+    Ok(done)
 }
 
-impl rustyline::hint::Hinter for Words {
-    type Hint = String;
-}
-impl rustyline::highlight::Highlighter for Words {}
-impl rustyline::validate::Validator for Words {}
-impl rustyline::Helper for Words {}
-
-fn ask(prompt: &mut Prompt<'_>) -> Result<(), Failure> {
+fn ask(prompt: Prompt<'_>) -> Result<(), Failure> {
     let trouble =
         |error: rustyline::error::ReadlineError| Failure::new(format!("the terminal: {error}"));
-    let mut editor: rustyline::Editor<Words, rustyline::history::DefaultHistory> =
-        rustyline::Editor::new().map_err(trouble)?;
-    let names = prompt.process_names().into_iter();
-    let words = COMMANDS.iter().map(|c| c.name.to_string()).chain(names);
-    editor.set_helper(Some(Words(words.collect())));
+    let prompt = RefCell::new(prompt);
+    let config = rustyline::Config::builder()
+        .completion_type(rustyline::CompletionType::List)
+        .history_ignore_dups(true)
+        .map_err(trouble)?
+        .build();
+    let mut editor: rustyline::Editor<Words<'_, '_>, rustyline::history::DefaultHistory> =
+        rustyline::Editor::with_config(config).map_err(trouble)?;
+    editor.set_helper(Some(Words(&prompt)));
     let past = crate::select::home().map(|home| home.join("history"));
     if let Some(past) = &past {
         let _ = editor.load_history(past);
     }
-    println!("{}", prompt.greeting());
+    let greeting = prompt.borrow().greeting();
+    screen::say!("{greeting}")?;
     let mut last = String::new();
     loop {
-        let line = match editor.readline("(mw) ") {
+        let waits_for = prompt.borrow().prompt();
+        let line = match editor.readline(waits_for) {
             Ok(line) => line,
             // A line that was given up.
             Err(rustyline::error::ReadlineError::Interrupted) => continue,
             Err(rustyline::error::ReadlineError::Eof) => break,
             Err(error) => return Err(trouble(error)),
         };
+        // As gdb: an empty line repeats the last command.
         let line = match line.trim() {
             "" => last.clone(),
             given => given.to_string(),
@@ -123,16 +135,18 @@ fn ask(prompt: &mut Prompt<'_>) -> Result<(), Failure> {
             continue;
         }
         let _ = editor.add_history_entry(&line);
-        // As gdb: an empty line repeats the last command that moves or shows
-        // more.
         last.clone_from(&line);
-        match prompt.execute(&line) {
+        let next = prompt.borrow_mut().execute(&line);
+        match next {
             Ok(Next::More) => {}
             Ok(Next::Quit) => break,
             Err(failure) => failure.show(),
         }
     }
     if let Some(past) = &past {
+        if let Some(directory) = past.parent() {
+            let _ = std::fs::create_dir_all(directory);
+        }
         let _ = editor.save_history(past);
     }
     Ok(())

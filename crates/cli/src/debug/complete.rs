@@ -1,0 +1,123 @@
+//! What TAB offers: names of commands, processes, functions, variables and
+//! topics, whichever can stand there.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use super::commands::Prompt;
+use super::info::TOPICS;
+use super::table::{COMMANDS, Takes, find};
+
+/// So many are enough.
+const OFFERED_MAX: usize = 200;
+
+/// Looks words up where the debugger stands.
+pub struct Words<'p, 'r>(pub &'p RefCell<Prompt<'r>>);
+
+impl rustyline::completion::Completer for Words<'_, '_> {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &rustyline::Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = line.get(..at).unwrap_or(line);
+        let Ok(mut prompt) = self.0.try_borrow_mut() else {
+            return Ok((at, Vec::new()));
+        };
+        Ok(prompt.complete(typed))
+    }
+}
+
+impl rustyline::hint::Hinter for Words<'_, '_> {
+    type Hint = String;
+}
+impl rustyline::highlight::Highlighter for Words<'_, '_> {}
+impl rustyline::validate::Validator for Words<'_, '_> {}
+impl rustyline::Helper for Words<'_, '_> {}
+
+impl Prompt<'_> {
+    /// What the last word of a line may become, and where it begins.
+    fn complete(&mut self, typed: &str) -> (usize, Vec<String>) {
+        let trimmed = typed.trim_start();
+        let Some((first, rest)) = trimmed.split_once(char::is_whitespace) else {
+            let start = typed.len() - trimmed.len();
+            return (start, begun(command_names(), trimmed));
+        };
+        let first = first.split('/').next().unwrap_or(first);
+        let takes = find(first).map_or(Takes::Nothing, |c| c.takes);
+        // The word under the cursor: for expressions, the name in it.
+        let is_part = |c: char| match takes {
+            Takes::Variable => c.is_alphanumeric() || c == '_' || c == '$',
+            _ => !c.is_whitespace(),
+        };
+        let word = rest.rsplit(|c| !is_part(c)).next().unwrap_or("");
+        let start = typed.len() - word.len();
+        let before = rest.get(..rest.len() - word.len()).unwrap_or("");
+        let names_process = before.ends_with(" in ") || before.ends_with("process = ");
+        let found = match takes {
+            _ if names_process => begun(self.process_names(), word),
+            Takes::Command if before.is_empty() => begun(command_names(), word),
+            Takes::Process => begun(self.process_names(), word),
+            Takes::Topic => begun(TOPICS.iter().map(ToString::to_string), word),
+            Takes::Event => {
+                let types = protocol::syscall::Type::ALL.iter().map(|t| t.name());
+                let more = ["and", "or", "not", "process", "syscall", "start", "end"];
+                let names = types.chain(more).map(str::to_string);
+                begun(names.chain(self.process_names()), word)
+            }
+            Takes::Function => begun(self.functions(word), word),
+            Takes::Variable => begun(self.variable_names(), word),
+            Takes::Nothing | Takes::Command => Vec::new(),
+        };
+        (start, found)
+    }
+
+    /// Functions of the program whose names begin so.
+    fn functions(&mut self, word: &str) -> Vec<String> {
+        let found = self.debugger.look(|inspector, _, _| {
+            let mut found = BTreeSet::new();
+            let Some(main) = inspector.main_module() else {
+                return found;
+            };
+            let names = main.module.symbols().all().iter().filter(|s| s.code);
+            for symbol in names {
+                let name = symbol.demangled();
+                let name = name.split('(').next().unwrap_or(&name);
+                if name.starts_with(word) {
+                    found.insert(name.to_string());
+                }
+                // `Poster::set` of `bank::coordinator::Poster::set`.
+                let short = name
+                    .match_indices("::")
+                    .filter_map(|(at, _)| name.get(at + 2..));
+                found.extend(short.filter(|s| s.starts_with(word)).map(str::to_string));
+                if found.len() > OFFERED_MAX {
+                    break;
+                }
+            }
+            found
+        });
+        found.unwrap_or_default().into_iter().collect()
+    }
+
+    /// Variables of the frame.
+    fn variable_names(&mut self) -> Vec<String> {
+        let names = self.debugger.in_frame(|_, _, scope| {
+            let all = scope.locals().into_iter().chain(scope.arguments());
+            Ok(all.map(|local| local.name.to_string()).collect())
+        });
+        names.unwrap_or_default()
+    }
+}
+
+fn command_names() -> impl Iterator<Item = String> {
+    COMMANDS.iter().map(|c| c.name.to_string())
+}
+
+fn begun(names: impl IntoIterator<Item = String>, word: &str) -> Vec<String> {
+    let found: BTreeSet<String> = names.into_iter().filter(|n| n.starts_with(word)).collect();
+    found.into_iter().collect()
+}

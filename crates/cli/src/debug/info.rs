@@ -1,0 +1,234 @@
+//! `info`: what there is to know about the place, and about the session.
+
+use super::commands::Prompt;
+use super::screen::say;
+use crate::failure::Failure;
+
+/// What can be asked about.
+pub const TOPICS: [&str; 14] = [
+    "args",
+    "breakpoints",
+    "checkpoints",
+    "display",
+    "frame",
+    "line",
+    "locals",
+    "processes",
+    "registers",
+    "sharedlibrary",
+    "source",
+    "symbol",
+    "threads",
+    "watchpoints",
+];
+
+/// Other words for them.
+const OTHERS: [(&str, &str); 4] = [
+    ("b", "breakpoints"),
+    ("s", "stack"),
+    ("inferiors", "processes"),
+    ("proc", "processes"),
+];
+
+impl Prompt<'_> {
+    pub(super) fn info(&mut self, about: &str) -> Result<(), Failure> {
+        let (topic, rest) = match about.split_once(char::is_whitespace) {
+            Some((topic, rest)) => (topic, rest.trim()),
+            None => (about, ""),
+        };
+        let other = OTHERS.iter().find(|(word, _)| *word == topic);
+        let topic = other.map_or(topic, |(_, topic)| topic);
+        let mut begun = TOPICS.iter().filter(|t| t.starts_with(topic));
+        let found = TOPICS
+            .iter()
+            .find(|t| **t == topic)
+            .or_else(|| begun.next().filter(|_| !topic.is_empty()));
+        match found.copied() {
+            Some("locals") => self.variables(false),
+            Some("args") => self.variables(true),
+            Some("threads") => self.threads(),
+            Some("processes") => self.show_cut(false),
+            Some("registers") => self.registers(rest),
+            Some("breakpoints") => self.list_points(false),
+            Some("watchpoints") => self.list_points(true),
+            Some("checkpoints") => self.list_checkpoints(),
+            Some("display") => self.list_displays(),
+            Some("frame") => self.frame_facts(),
+            Some("line") => self.line(rest),
+            Some("source") => self.source_file(),
+            Some("symbol") => self.symbol(rest),
+            Some("sharedlibrary") => self.libraries(),
+            _ if topic == "stack" => self.backtrace(""),
+            _ => Err(Failure::new(format!("info about what? (`{about}`)"))
+                .hint(format!("one of {}", TOPICS.join(", ")))),
+        }
+    }
+
+    fn registers(&mut self, which: &str) -> Result<(), Failure> {
+        let frame = self.debugger.frame;
+        let wanted: Vec<&str> = which
+            .split_whitespace()
+            .map(|name| name.trim_start_matches('$'))
+            .collect();
+        let lines = self.debugger.look(|inspector, _, stack| {
+            stack
+                .and_then(|s| s.frames.get(frame))
+                .map(|f| inspector.register_lines(f))
+        })?;
+        let lines = lines.unwrap_or_default();
+        let name_of = |line: &String| line.split_whitespace().next().unwrap_or("").to_string();
+        for name in &wanted {
+            if !lines.iter().any(|line| name_of(line) == *name) {
+                return Err(Failure::new(format!("there is no register `{name}`"))
+                    .hint("`info registers` lists them"));
+            }
+        }
+        for line in &lines {
+            if wanted.is_empty() || wanted.contains(&name_of(line).as_str()) {
+                say!("{line}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_checkpoints(&mut self) -> Result<(), Failure> {
+        if self.debugger.named.is_empty() {
+            say!("No checkpoints.")?;
+        }
+        for (number, process, position) in &self.debugger.named {
+            say!(
+                "{number:<4} {}:{}",
+                self.debugger.name(*process),
+                position.event()
+            )?;
+        }
+        Ok(())
+    }
+
+    fn frame_facts(&mut self) -> Result<(), Failure> {
+        let frame = self.debugger.frame;
+        let text = self.debugger.look(|inspector, _, stack| {
+            let frame = stack?.frames.get(frame)?;
+            let name = frame.name.clone().unwrap_or_else(|| "??".to_string());
+            let mut lines = vec![format!(
+                "Frame {}: {:#x} in {name}, {:?}",
+                frame.level,
+                frame.pc,
+                frame.language()
+            )];
+            if let Some(place) = &frame.place {
+                lines.push(format!("at {}:{}", place.file.path, place.line));
+            }
+            if let Some(cfa) = frame.cfa {
+                lines.push(format!("frame address {cfa:#x}"));
+            }
+            if let Some((returns, _)) = inspector.return_place(stack?, frame.level) {
+                lines.push(format!("returns to {returns:#x}"));
+            }
+            Some(lines.join("\n"))
+        })?;
+        say!("{}", text.unwrap_or_else(|| "no frame".to_string()))
+    }
+
+    /// The code of a line, or of the current one.
+    fn line(&mut self, place: &str) -> Result<(), Failure> {
+        let address = match place {
+            "" => None,
+            place => self.addresses_of("info line", place)?.first().copied(),
+        };
+        let frame = self.debugger.frame;
+        let text = self.debugger.look(|inspector, _, stack| {
+            let here = stack.and_then(|s| s.frames.get(frame)).map(|f| f.pc);
+            let line = inspector.line_at(address.or(here)?)?;
+            Some(format!(
+                "Line {} of \"{}\" starts at {:#x}{} and ends at {:#x}.",
+                line.line,
+                line.file.name,
+                line.start,
+                inspector
+                    .symbolize(line.start)
+                    .map_or(String::new(), |name| format!(" <{name}>")),
+                line.end
+            ))
+        })?;
+        match text {
+            Some(text) => say!("{text}"),
+            None => Err(no_lines()),
+        }
+    }
+
+    fn source_file(&mut self) -> Result<(), Failure> {
+        let frame = self.debugger.frame;
+        let text = self.debugger.look(|inspector, _, stack| {
+            let frame = stack.and_then(|s| s.frames.get(frame))?;
+            let place = frame.place.as_ref()?;
+            let found = match inspector.library.sources.read(&place.file) {
+                Ok(_) => "its text is at hand".to_string(),
+                Err(error) => format!("its text is not at hand: {error}"),
+            };
+            Some(format!(
+                "{} ({:?}); {found}",
+                place.file.path,
+                frame.language()
+            ))
+        })?;
+        match text {
+            Some(text) => say!("{text}"),
+            None => Err(no_lines()),
+        }
+    }
+
+    /// The symbol of an address.
+    fn symbol(&mut self, expression: &str) -> Result<(), Failure> {
+        if expression.is_empty() {
+            return Err(Failure::new("the symbol of which address?").hint("`info symbol $pc`"));
+        }
+        let text = self.debugger.in_frame(|inspector, _, scope| {
+            let value = scope.evaluate(expression)?;
+            // A function is where it is; anything else says where.
+            let own = value.address().filter(|_| value.size() <= 1);
+            let address = match own {
+                Some(address) => address,
+                None => value.pointer(inspector.process)?,
+            };
+            let module = inspector.module_at(address);
+            let of = module.map_or(String::new(), |m| {
+                format!(" of {}", inspector.module_name(&m))
+            });
+            Ok(match inspector.symbolize(address) {
+                Some(name) => format!("{}{of}", name.replace('+', " + ")),
+                None => format!("No symbol matches {expression}."),
+            })
+        })?;
+        say!("{text}")
+    }
+
+    fn libraries(&mut self) -> Result<(), Failure> {
+        let lines = self.debugger.look(|inspector, _, _| {
+            let modules = inspector.modules().iter();
+            modules
+                .map(|m| {
+                    let symbols = match m.module.info() {
+                        Some(_) => "lines and variables",
+                        None => "symbols only",
+                    };
+                    format!(
+                        "{:#018x}  {:#018x}  {symbols:<20} {}",
+                        m.start,
+                        m.end,
+                        inspector.module_name(m)
+                    )
+                })
+                .collect::<Vec<_>>()
+        })?;
+        for line in lines {
+            say!("{line}")?;
+        }
+        Ok(())
+    }
+}
+
+fn no_lines() -> Failure {
+    Failure::new("no source line is known here")
+        .hint("the code has no debug information; `up` may lead to some that has")
+}

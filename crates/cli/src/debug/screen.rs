@@ -1,0 +1,56 @@
+//! What the prompt prints: in colours on a terminal, plain elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+/// Prints a line. Whoever read it may have gone away: that is a failure that
+/// nobody hears of.
+macro_rules! say {
+    ($($what:tt)*) => {
+        $crate::debug::screen::line(format_args!($($what)*))
+    };
+}
+pub(super) use say;
+
+pub fn line(text: std::fmt::Arguments<'_>) -> Result<(), crate::failure::Failure> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(())
+}
+
+/// What a word is, for its colour: as gdb has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Process,
+    Function,
+    File,
+    /// Why it stopped.
+    Why,
+    /// The number of the line that comes next.
+    Line,
+}
+
+fn has_colours() -> bool {
+    static COLOURS: OnceLock<bool> = OnceLock::new();
+    *COLOURS.get_or_init(|| {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !dumb
+    })
+}
+
+/// A word in its colour.
+pub fn paint(part: Part, text: &str) -> String {
+    if !has_colours() {
+        return text.to_string();
+    }
+    let code = match part {
+        Part::Process => "36",
+        Part::Function => "33",
+        Part::File => "32",
+        Part::Why => "1",
+        Part::Line => "1;34",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
