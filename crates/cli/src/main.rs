@@ -17,6 +17,7 @@ mod record;
 mod rename;
 mod replay;
 mod select;
+mod source;
 mod syscalls;
 mod verify;
 mod why;

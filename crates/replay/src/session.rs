@@ -969,6 +969,11 @@ impl<'r> Session<'r> {
             .collect()
     }
 
+    /// How much memory all checkpoints take together, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.tracks.values().map(Track::memory_used).sum()
+    }
+
     /// Drops a checkpoint. (The one before the first event stays.)
     pub fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {
         self.tracks.values_mut().any(|track| track.forget(id))
@@ -1114,15 +1119,16 @@ impl Track {
         self.free.push(checkpoint.player.place);
     }
 
+    fn memory_used(&self) -> u64 {
+        let players = self.checkpoints.iter().map(|c| &c.player);
+        players.map(Player::memory_used).sum()
+    }
+
     /// Drops checkpoints, those first that are nearest to their neighbours in
     /// time, until the rest is within the budget.
     fn thin(&mut self, budget: Budget) {
-        let used = |track: &Track| -> u64 {
-            let players = track.checkpoints.iter().map(|c| &c.player);
-            players.map(Player::memory_used).sum()
-        };
         while self.checkpoints.len() > budget.count.max(1)
-            || self.checkpoints.len() > 1 && used(self) > budget.memory
+            || self.checkpoints.len() > 1 && self.memory_used() > budget.memory
         {
             let gaps = self.checkpoints.windows(3).enumerate();
             let nearest = gaps

@@ -86,7 +86,7 @@ pub struct Debugger<'r> {
     /// What the process at hand has mapped, as long as that stays so.
     layout: Option<(Mapped, Arc<Layout>)>,
     /// Where its breakpoints are.
-    addresses: Option<(Mapped, u64, Vec<(u64, u32)>)>,
+    addresses: Option<Addresses>,
     /// Conditions whose names were looked up, by point and address.
     conditions: HashMap<(u32, u64), (Mapped, Expression)>,
     /// What tracepoints have to say.
@@ -95,6 +95,10 @@ pub struct Debugger<'r> {
 
 /// A process and the state of its mappings.
 type Mapped = (u32, (usize, u64));
+
+/// Addresses of breakpoints, with their numbers: for which mappings and which
+/// version of the points.
+type Addresses = (Mapped, u64, Vec<(u64, u32)>);
 
 /// What the process at hand is to stop at.
 struct Plan {
@@ -288,24 +292,26 @@ impl<'r> Debugger<'r> {
         })?
     }
 
-    pub fn add_point(&mut self, kind: Kind, temporary: bool) -> &mut Point {
+    /// Adds a point; `settle` says more of it. Returns its number.
+    pub fn add_point(&mut self, kind: Kind, settle: impl FnOnce(&mut Point)) -> u32 {
         let number = self.next_point;
         self.next_point += 1;
         self.points_changed();
-        self.points.push(Point {
+        let mut point = Point {
             number,
             kind,
             program: None,
             condition: None,
-            temporary,
+            temporary: false,
             enabled: true,
             traces: false,
             hits: 0,
             ignore: 0,
             commands: Vec::new(),
-        });
-        let last = self.points.len() - 1;
-        &mut self.points[last]
+        };
+        settle(&mut point);
+        self.points.push(point);
+        number
     }
 
     pub fn points_changed(&mut self) {

@@ -10,6 +10,8 @@ pub mod stopped;
 mod stops;
 mod table;
 
+pub use stopped::Stopped;
+
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;

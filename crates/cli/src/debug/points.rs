@@ -70,16 +70,6 @@ pub struct Caught {
 }
 
 impl Point {
-    /// What stops are called.
-    pub fn noun(&self) -> &'static str {
-        match self.kind {
-            Kind::Break(_) if self.traces => "Tracepoint",
-            Kind::Break(_) => "Breakpoint",
-            Kind::Watch(_) => "Watchpoint",
-            Kind::Catch(_) => "Catchpoint",
-        }
-    }
-
     pub fn text(&self) -> &str {
         match &self.kind {
             Kind::Break(text) => text,

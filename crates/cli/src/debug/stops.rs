@@ -119,26 +119,35 @@ impl Prompt<'_> {
         if let (Err(why), true) = (&found, place.starts_with('*')) {
             return Err(Failure::new(why));
         }
-        let point = self.debugger.add_point(Kind::Break(place), how == "tbreak");
-        point.program = program;
-        point.condition = condition;
-        point.traces = how == "trace";
-        let (noun, number) = (point.noun(), point.number);
-        match found {
-            Ok((found, changes)) if !found.is_empty() => {
-                let more = match found.len() {
+        let noun = if how == "trace" {
+            "Tracepoint"
+        } else {
+            "Breakpoint"
+        };
+        let number = self.debugger.add_point(Kind::Break(place), |point| {
+            point.temporary = how == "tbreak";
+            point.program = program;
+            point.condition = condition;
+            point.traces = how == "trace";
+        });
+        let first = found.as_ref().ok().and_then(|(found, changes)| {
+            let (address, line) = found.first()?;
+            Some((*address, line.clone(), found.len(), *changes))
+        });
+        match (first, found) {
+            (Some((address, line, count, changes)), _) => {
+                let more = match count {
                     1 => String::new(),
                     count => format!(" ({count} places)"),
                 };
-                let (address, line) = &found[0];
-                let line = line.clone().unwrap_or_default();
+                let line = line.unwrap_or_default();
                 say!("{noun} {number} at {address:#x}{line}{more}")?;
                 if changes {
                     say!("(the program can write to this code: it is run slowly there)")?;
                 }
             }
-            other => {
-                let why = other.err().map_or(String::new(), |why| format!(" ({why})"));
+            (None, found) => {
+                let why = found.err().map_or(String::new(), |why| format!(" ({why})"));
                 say!(
                     "{noun} {number}: not in the code that {} has mapped yet{why}",
                     self.debugger.name(self.debugger.process),
@@ -162,9 +171,9 @@ impl Prompt<'_> {
         };
         let watched = self.debugger.watch(text)?;
         let (shown, is_local) = (watched.shown.clone(), watched.frame.is_some());
-        let point = self.debugger.add_point(Kind::Watch(watched), false);
-        point.condition = condition;
-        let number = point.number;
+        let number = self
+            .debugger
+            .add_point(Kind::Watch(watched), |point| point.condition = condition);
         let scope = if is_local {
             ", as long as its frame is there"
         } else {
@@ -183,8 +192,7 @@ impl Prompt<'_> {
         let all = caught.count();
         let here = self.debugger.process;
         let own = (caught.from(here, 0)).is_some();
-        let point = self.debugger.add_point(Kind::Catch(caught), false);
-        let number = point.number;
+        let number = self.debugger.add_point(Kind::Catch(caught), |_| {});
         say!("Catchpoint {number}: {text}; {all} events in all")?;
         if !own {
             let name = self.debugger.name(here);

@@ -99,13 +99,24 @@ pub fn record(scratch: &Scratch, name: &str, command: &[&str]) -> Recorded {
 /// The bank of `examples/bank`, built once for all tests: the launcher.
 pub fn bank() -> String {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let launcher = BUILT.get_or_init(|| {
+    built_bank(&BUILT, &["--release"], "release")
+}
+
+/// The same as the tutorial has it: not optimized, with debug information.
+pub fn bank_to_debug() -> String {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    built_bank(&BUILT, &[], "debug")
+}
+
+fn built_bank(built: &OnceLock<PathBuf>, how: &[&str], profile: &str) -> String {
+    let launcher = built.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bank");
         let output = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--locked", "--manifest-path"])
+            .args(["build", "--locked", "--manifest-path"])
             .arg(super::repository().join("examples/bank/Cargo.toml"))
             .arg("--target-dir")
             .arg(&target)
+            .args(how)
             .output()
             .unwrap();
         assert!(
@@ -113,7 +124,7 @@ pub fn bank() -> String {
             "the bank does not build:\n{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        target.join("release/bank")
+        target.join(profile).join("bank")
     });
     launcher.to_str().unwrap().to_string()
 }
