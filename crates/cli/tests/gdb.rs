@@ -305,7 +305,8 @@ fn all_processes() {
     }
     let stacks = text.split("==stack==").skip(1);
     for stack in stacks.clone() {
-        assert!(stack.contains(" in _start ()"), "{stack}\n{text}");
+        let is_whole = stack.contains(" in _start ()") || stack.contains(" in main ()");
+        assert!(is_whole, "{stack}\n{text}");
     }
     assert_eq!(stacks.count(), 8, "{text}");
     let (_, cut) = text.split_once("==cut==").unwrap();
@@ -318,6 +319,87 @@ fn all_processes() {
         let name = process.name();
         assert!(cut.contains(&format!(" {name} is ")), "{name}: {text}");
     }
+}
+
+/// Whoever leads, what is received was sent before; and back again.
+#[test]
+fn stops_come_in_the_order_of_cause_and_effect() {
+    tool!("gdb");
+    let scratch = Scratch::new("gdb-order");
+    let source = scratch.path().join("order.c");
+    std::fs::write(
+        &source,
+        "#include <unistd.h>\n#include <sys/wait.h>\n\
+         void sent(int n) { (void)n; }\n\
+         void got(int n) { (void)n; }\n\
+         int main(void) {\n\
+         int p[2], n;\n\
+         if (pipe(p)) return 1;\n\
+         if (fork() == 0) {\n\
+         for (int i = 0; i < 3; i++) { if (read(p[0], &n, sizeof n) != sizeof n) return 1; got(n); }\n\
+         return 0; }\n\
+         for (n = 0; n < 3; n++) { sent(n); if (write(p[1], &n, sizeof n) != sizeof n) return 1; }\n\
+         wait(&n);\n\
+         return 0; }\n",
+    )
+    .unwrap();
+    let program = scratch.path().join("order");
+    let made = Command::new("cc")
+        .args(["-g", "-O0", "-o"])
+        .args([&program, &source])
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let recorded = scratch.record(&[program]);
+    let mut script = vec!["break sent", "break got"];
+    script.extend(["continue"; 7]);
+    script.push("echo ==back==\\n");
+    script.extend(["reverse-continue"; 7]);
+    script.extend([
+        "echo ==one==\\n",
+        "set schedule-multiple off",
+        "monitor where",
+        "continue",
+        "monitor where",
+    ]);
+    // The one that receives leads.
+    let text = gdb(&scratch, &recorded, &["--process", "order-1"], &script);
+    let (there, rest) = text.split_once("==back==").unwrap();
+    let (back, one) = rest.split_once("==one==").unwrap();
+    let hits = |text: &str| -> Vec<(bool, u32)> {
+        let lines = text.lines().filter(|line| line.contains("hit Breakpoint"));
+        let hit = |line: &str| {
+            let n = line.split("n=").nth(1).unwrap().split(')').next().unwrap();
+            (line.contains("sent (n="), n.parse().unwrap())
+        };
+        lines.map(hit).collect()
+    };
+    let forwards = hits(there);
+    assert_eq!(forwards.len(), 6, "{text}");
+    let place = |hits: &[(bool, u32)], what| hits.iter().position(|hit| *hit == what).unwrap();
+    for n in 0..3 {
+        assert!(
+            place(&forwards, (true, n)) < place(&forwards, (false, n)),
+            "{text}"
+        );
+    }
+    assert!(
+        there.contains("No more reverse-execution history"),
+        "{text}"
+    );
+    let backwards = hits(back);
+    assert_eq!(backwards.len(), 6, "{text}");
+    for n in 0..3 {
+        assert!(
+            place(&backwards, (false, n)) < place(&backwards, (true, n)),
+            "{text}"
+        );
+    }
+    assert!(back.contains("No more reverse-execution history"), "{text}");
+    // One alone: the other stays where it is.
+    assert_eq!(hits(one).len(), 1, "{text}");
+    let beginnings = one.matches(" is at its beginning").count();
+    assert_eq!(beginnings, 3, "{text}");
 }
 
 /// A program that executes another: gdb follows, forwards and back.
@@ -707,9 +789,38 @@ fn stack(text: &str) -> Vec<&str> {
     lines.map(str::trim_end).collect()
 }
 
+/// gdb, on a live process as well, leaves out the function that this one's
+/// caller is inlined into. Why is not known yet.
+const HIDDEN: &str = " in __pthread_kill_internal (";
+
+/// Whether a frame is gdb's, wherever gdb has a value.
+fn is_equal(ours: &str, gdbs: &str) -> bool {
+    use inspected::normal::{unread, without_entry_values};
+    // It has two ways to write a C++ function without parameters.
+    let plain = |line: &str| without_entry_values(&unread(line)).replace("(void)>", "()>");
+    let (ours, gdbs) = (plain(ours), plain(gdbs));
+    let mut pieces = gdbs.split("<optimized out>");
+    let mut rest = match ours.strip_prefix(pieces.next().unwrap()) {
+        Some(rest) => rest,
+        None => return false,
+    };
+    let mut last = "";
+    for piece in pieces {
+        last = piece;
+        match rest.find(piece) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    match gdbs.contains("<optimized out>") {
+        true => ours.ends_with(last),
+        false => rest.is_empty(),
+    }
+}
+
 /// At random places the prompt's stack is gdb's.
 fn compare_stacks(source: &'static str, level: u8, mut seed: u64) {
-    const STOPS: usize = 9;
+    const STOPS: usize = 14;
     let scratch = Scratch::new("gdb-stacks");
     let program = inspected::Build { source, level }.compile();
     let recorded = scratch.record(&[program]);
@@ -738,7 +849,7 @@ fn compare_stacks(source: &'static str, level: u8, mut seed: u64) {
     let mut stops = Vec::new();
     for _ in 0..STOPS {
         let event = first + random(&mut seed) % (last.unwrap() - first);
-        let steps = random(&mut seed) % 60;
+        let steps = random(&mut seed) % 300;
         let mut stop = vec![format!("goto {name}:{event}")];
         if steps > 0 {
             stop.push(format!("stepi {steps}"));
@@ -752,15 +863,16 @@ fn compare_stacks(source: &'static str, level: u8, mut seed: u64) {
     let theirs = gdb(&scratch, &recorded, &[], &lines);
     let theirs: Vec<&str> = theirs.split("==stop==").skip(1).collect();
     assert_eq!(theirs.len(), STOPS);
+    let mut compared = 0;
     for (stop, theirs) in stops.iter().zip(theirs) {
         let commands: Vec<&str> = stop.iter().map(String::as_str).collect();
         let ours = ask(&commands);
         let (ours, gdbs) = (stack(&ours), stack(theirs));
+        if gdbs.iter().any(|line| line.contains(HIDDEN)) {
+            continue;
+        }
+        compared += 1;
         assert!(!ours.is_empty(), "{stop:?}: {theirs}");
-        let is_equal = |a: &str, b: &str| {
-            use inspected::normal::{unread, without_entry_values};
-            a == b || unread(b) == a || without_entry_values(b) == without_entry_values(a)
-        };
         let equal = ours.len() == gdbs.len() && ours.iter().zip(&gdbs).all(|(a, b)| is_equal(a, b));
         assert!(
             equal,
@@ -768,6 +880,7 @@ fn compare_stacks(source: &'static str, level: u8, mut seed: u64) {
             ours.join("\n")
         );
     }
+    assert!(compared >= STOPS / 3, "{compared} stops");
 }
 
 macro_rules! stacks {

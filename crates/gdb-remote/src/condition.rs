@@ -153,6 +153,7 @@ fn binary(operation: u8, a: u64, b: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

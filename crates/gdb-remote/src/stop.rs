@@ -92,6 +92,7 @@ pub fn reply(stop: &Stop, registers: Option<&Registers>, understands: Understand
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

@@ -38,6 +38,11 @@ struct Place {
     /// pattern for the last one that fits
     #[arg(long, value_name = "EVENT")]
     at: Option<String>,
+
+    /// That process only: for clients that know one (lldb), or if there are
+    /// very many
+    #[arg(long, requires = "process")]
+    alone: bool,
 }
 
 impl Place {
@@ -66,7 +71,7 @@ impl Place {
         Ok(Beginning {
             process,
             at,
-            alone: false,
+            alone: self.alone,
         })
     }
 }
@@ -110,10 +115,6 @@ pub struct Serve {
     /// Listen there; port 0 is any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: String,
-
-    /// Serve that process only, for clients that know one (lldb)
-    #[arg(long, requires = "process")]
-    alone: bool,
 
     /// Serve one client, then end
     #[arg(long)]
@@ -189,7 +190,7 @@ impl Cmd {
         let recording = self.recording.clone().open()?;
         let history = causes::open(&recording)?;
         // What is wrong is said now, not by gdb.
-        self.place.resolve(&recording, &history)?;
+        program::check(&recording, &self.place.resolve(&recording, &history)?)?;
         drop(history);
         ::replay::check(&recording).map_err(crate::verify::explain)?;
         let room = Room::new()?;
@@ -199,11 +200,11 @@ impl Cmd {
             true => "/",
             false => "target:",
         };
-        let script = script(
-            &socket.to_string_lossy(),
-            sysroot,
-            recording.processes().len(),
-        );
+        let processes = match self.place.alone {
+            true => 1,
+            false => recording.processes().len(),
+        };
+        let script = script(&socket.to_string_lossy(), sysroot, processes);
         let error = self.become_gdb(&script);
         let _ = server.kill();
         let _ = server.wait();
@@ -222,6 +223,9 @@ impl Cmd {
             if let Some(value) = value {
                 command.arg(format!("--{option}={value}"));
             }
+        }
+        if self.place.alone {
+            command.arg("--alone");
         }
         let mut server = command
             .arg("--")
@@ -404,8 +408,8 @@ impl Serve {
         };
         let recording = self.recording.clone().open()?;
         let history = causes::open(&recording)?;
-        let mut beginning = self.place.resolve(&recording, &history)?;
-        beginning.alone = self.alone;
+        let beginning = self.place.resolve(&recording, &history)?;
+        program::check(&recording, &beginning)?;
         ::replay::check(&recording).map_err(crate::verify::explain)?;
         if self.stdio {
             let interrupt = Arc::new(Interrupt::default());

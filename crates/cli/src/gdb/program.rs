@@ -50,6 +50,22 @@ pub struct Beginning {
     pub alone: bool,
 }
 
+/// So many processes are served at once: each is replayed by several, and gdb
+/// reads the symbols of each.
+const MOST: usize = 200;
+
+/// Whether a recording can be served so.
+pub fn check(recording: &Recording, beginning: &Beginning) -> Result<(), Failure> {
+    let count = recording.processes().len();
+    if count > MOST && !beginning.alone {
+        return Err(Failure::new(format!(
+            "the recording has {count} processes, too many to serve them all to gdb"
+        ))
+        .hint("choose one with `--process NAME --alone`"));
+    }
+    Ok(())
+}
+
 impl<'r> Program<'r> {
     pub fn open(
         recording: &'r Recording,
