@@ -10,6 +10,7 @@
 
 mod bench;
 mod cargo;
+mod debug;
 mod load;
 mod machine;
 mod memcached;
@@ -74,6 +75,9 @@ struct Options {
     /// Measure replaying instead: against the recording, and against the native run
     #[arg(long)]
     replay: bool,
+    /// Measure the debugger's prompt instead: opening, steps, conditions
+    #[arg(long)]
+    debug: bool,
     /// List the workloads and what they need
     #[arg(long)]
     list: bool,
@@ -127,8 +131,11 @@ fn run(options: &Options) -> Result<bool> {
         quick: options.quick,
     };
     let noise = Noise::start();
-    if options.replay {
-        let figures = replay::measure(&bench, &bench.launcher.mw)?;
+    if options.replay || options.debug {
+        let figures = match options.debug {
+            true => debug::measure(&bench, &bench.launcher.mw)?,
+            false => replay::measure(&bench, &bench.launcher.mw)?,
+        };
         let reached = replay::print(&figures);
         println!("other load: {}", noise.describe());
         return Ok(reached);

@@ -499,3 +499,65 @@ fn what_stops_do() {
     );
     assert_eq!(text.matches("Tracepoint 3, ").count(), 5, "{text}");
 }
+
+/// Go: functions, lines, stacks and plain variables.
+#[test]
+fn a_program_in_go() {
+    let scratch = Scratch::new("debug-go");
+    let source = programs::sources().join("debug/accounts.go");
+    let program = scratch.path().join("accounts");
+    let made = Command::new("go")
+        .args(["build", "-gcflags=all=-N -l", "-o"])
+        .args([&program, &source])
+        .env("GOCACHE", scratch.path().join("cache"))
+        .env("GOFLAGS", "-mod=mod")
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let recorded = scratch.record(&[program.to_str().unwrap()]);
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break main.transfer",
+            "continue",
+            "bt",
+            "info args",
+            "print amount",
+            "print from.balance",
+            "next",
+            "next",
+            "next",
+            "print from.balance",
+            "reverse-next",
+            "finish",
+            "delete 1",
+            "break accounts.go:33",
+            "continue",
+            "print moved",
+            "info locals",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            "accounts.go, line 15",
+            "main.transfer at",
+            "#0  main.transfer (",
+            "#1  ",
+            "in main.main () at",
+            "amount = 10",
+            "$1 = 10",
+            "$2 = 100",
+            "accounts.go:16",
+            "accounts.go:19",
+            "accounts.go:20",
+            "$3 = 90",
+            "accounts.go:19",
+            "main.main at",
+            "accounts.go:33",
+            "$4 = 60",
+            "moved = 60",
+        ],
+    );
+}

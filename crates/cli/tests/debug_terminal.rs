@@ -45,6 +45,18 @@ fn open(terminal: &Terminal, scratch: &Scratch, recorded: &Recorded) -> Child {
     child
 }
 
+/// What is on a screen, without what is said to the terminal.
+fn plain(screen: &str) -> String {
+    let mut pieces = screen.split("\x1b[");
+    let mut text = pieces.next().unwrap_or("").to_string();
+    for piece in pieces {
+        // Numbers, and a letter that says what they mean.
+        let end = piece.find(|c: char| c.is_ascii_alphabetic());
+        text.push_str(end.map_or("", |at| &piece[at + 1..]));
+    }
+    text.replace('\r', "")
+}
+
 #[test]
 fn lines_are_edited_completed_and_remembered() {
     let scratch = Scratch::new("prompt-lines");
@@ -63,9 +75,16 @@ fn lines_are_edited_completed_and_remembered() {
 
     // A line that is given up is not run.
     terminal.type_in("nonsense\x03");
-    // A variable, completed, and the cursor moved to the beginning for it.
-    terminal.type_in("amou\t\x01print \n");
+    harness::wait_for("a fresh prompt", || {
+        plain(&terminal.screen())
+            .contains("nonsense\n(mw) ")
+            .then_some(())
+    });
+    // A variable, completed; and the cursor moved to the beginning.
+    terminal.type_in("print amou\t\n");
     terminal.await_text("$1 = 0", 1);
+    terminal.type_in("amount\x01print \n");
+    terminal.await_text("$2 = 0", 1);
 
     // The line before the last, again; then an empty line repeats it.
     terminal.type_in("\x1b[A\x1b[A\n");
@@ -73,7 +92,7 @@ fn lines_are_edited_completed_and_remembered() {
     terminal.type_in("\n");
     terminal.await_text("\x1b[1mBreakpoint 1\x1b[0m", 3);
     terminal.type_in("print amount\n");
-    terminal.await_text("$2 = 100", 1);
+    terminal.await_text("$3 = 100", 1);
     assert!(
         !terminal.screen().contains("no command"),
         "{}",
@@ -86,7 +105,7 @@ fn lines_are_edited_completed_and_remembered() {
     // Another session knows what was typed in this.
     let terminal = Terminal::new();
     let mut child = open(&terminal, &scratch, &recorded);
-    terminal.type_in("\x1b[A\x1b[A\x1b[A\x1b[A\n");
+    terminal.type_in("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\n");
     terminal.await_text("Breakpoint 1 at", 1);
     terminal.type_in("quit\n");
     assert_eq!(terminal.wait(&mut child), 0);

@@ -144,6 +144,29 @@ impl Inspector<'_> {
         })
     }
 
+    /// Where lines begin in the function of an address, inlined ones included.
+    pub fn line_starts(&self, address: u64) -> Vec<u64> {
+        let Some(code) = self.code_at(address) else {
+            return Vec::new();
+        };
+        let ranges = code.function.map_or(&[][..], |f| f.ranges.as_slice());
+        let table = code.unit.lines(code.info);
+        let mut found = Vec::new();
+        for (rows, &(start, end)) in table
+            .rows
+            .iter()
+            .flat_map(|rows| ranges.iter().map(move |range| (rows, range)))
+        {
+            let from = rows.partition_point(|row| row.address < start);
+            let inside = rows.iter().skip(from).take_while(|row| row.address < end);
+            let begins = inside.filter(|row| row.is_stmt && row.line != 0);
+            found.extend(begins.map(|row| code.loaded.to_process(row.address)));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// Whether an address is in the prologue of its function: variables are
     /// not at their places yet.
     pub fn in_prologue(&self, address: u64) -> bool {

@@ -34,6 +34,10 @@ pub fn stop_if_due(thread: &Thread) {
     }
 }
 
+/// So often a command is looked for before it is waited for: some ten
+/// microseconds.
+const SPINS: u32 = 500;
+
 /// Stops and takes commands; returns when it is to go on.
 pub fn stop(thread: &Thread, why: u32) {
     let Some(mut player) = this() else {
@@ -61,14 +65,26 @@ pub fn stop(thread: &Thread, why: u32) {
         sys::futex_wake(&player.state, 1);
     };
     tell(player);
+    let mut spins = SPINS;
     loop {
         let order = player.command.load(Acquire);
         match order {
             command::NONE => {
+                // The next one mostly comes at once: a breakpoint whose
+                // condition does not hold, a step of many.
+                if spins != 0 {
+                    spins -= 1;
+                    core::hint::spin_loop();
+                    continue;
+                }
                 sys::futex_wait(&player.command, command::NONE, 1_000_000_000);
                 continue;
             }
-            command::RUN => player.state.store(state::RUNNING, Release),
+            command::RUN => {
+                // Whoever said so waits for the next stop, not for this.
+                player.command.store(command::NONE, Release);
+                return;
+            }
             command::FORK => {
                 let to = player.fork_to.load(Relaxed);
                 if fork() == 0 {
@@ -86,9 +102,6 @@ pub fn stop(thread: &Thread, why: u32) {
         }
         player.command.store(command::NONE, Release);
         sys::futex_wake(&player.command, 1);
-        if order == command::RUN {
-            return;
-        }
     }
 }
 
@@ -119,7 +132,10 @@ fn show_threads(current: &Thread) -> u32 {
     let most = u64::from(space().slots_used.get());
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
     let len = (most * size + 4095) & !4095;
-    sys::call(nr::MMAP, VIEWS_BASE, len, sys::PROT_RW, flags, u64::MAX, 0);
+    if space().views_len.get() < len {
+        sys::call(nr::MMAP, VIEWS_BASE, len, sys::PROT_RW, flags, u64::MAX, 0);
+        space().views_len.set(len);
+    }
     let mut fs = 0u64;
     sys::call(nr::ARCH_PRCTL, 0x1003, (&raw mut fs) as u64, 0, 0, 0, 0);
     current.fs_base.set(fs);

@@ -153,6 +153,8 @@ pub struct Space {
     /// the one who leads was last told.
     pub maps: Cell<u64>,
     pub code_mapped: Cell<u64>,
+    /// How much memory there is for what a player shows of its threads.
+    pub views_len: Cell<u64>,
     /// In replay: place + 1 of the player this process is; 0 = nobody leads it.
     pub player: Cell<u32>,
     /// The table of instructions that read the counter is mapped.

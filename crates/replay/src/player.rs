@@ -116,6 +116,10 @@ pub struct Inside {
     pub address: u64,
 }
 
+/// So often it is seen whether something has come before it is waited for:
+/// some ten microseconds.
+const SPINS: u32 = 500;
+
 /// A process at a place in a [`ReplayFile`].
 pub struct Player {
     pub place: usize,
@@ -234,7 +238,9 @@ impl Player {
         let place = self.at(file);
         place.until.store(event, Relaxed);
         place.state.store(state::RUNNING, Release);
-        self.order(file, command::RUN)
+        place.command.store(command::RUN, Release);
+        futex_wake(&place.command);
+        Ok(())
     }
 
     /// The place it stands at.
@@ -297,6 +303,13 @@ impl Player {
         limit: Option<Instant>,
     ) -> Result<bool, Error> {
         const LOOK: Duration = Duration::from_millis(50);
+        // Most ways are short: the next breakpoint, a step.
+        for _ in 0..SPINS {
+            if word.load(Acquire) != value {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
         loop {
             if word.load(Acquire) != value {
                 return Ok(true);

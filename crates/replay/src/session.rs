@@ -866,8 +866,14 @@ impl<'r> Session<'r> {
     /// The same for code: instructions that the monitor replaced because they
     /// read the time-stamp counter are as the program has them.
     pub fn read_code(&self, address: u64, out: &mut [u8]) -> usize {
+        self.read_code_with(&self.counter_sites(), address, out)
+    }
+
+    /// The same for who has asked which are replaced: it takes longer than the
+    /// rest.
+    pub fn read_code_with(&self, sites: &[u64], address: u64, out: &mut [u8]) -> usize {
         let got = self.read(address, out);
-        for site in self.counter_sites() {
+        for site in sites.iter().copied() {
             let original: &[u8] = match counter_site::len(site) {
                 2 => &[0x0f, 0x31],
                 _ => &[0x0f, 0x01, 0xf9],

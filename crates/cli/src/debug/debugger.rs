@@ -1333,12 +1333,97 @@ impl<'r> Debugger<'r> {
     /// To the line before.
     pub fn step_line_back(&mut self, into: bool) -> Result<Why, Failure> {
         let here = self.position()?;
-        let why = self.find_line_back(into, here)?;
+        let why = match self.last_line_start(into, here)? {
+            Some(why) => why,
+            None => {
+                self.session()?.go_to_position(here).map_err(explain)?;
+                self.find_line_back(into, here)?
+            }
+        };
         if self.interrupt.swap(false, Relaxed) {
             self.session()?.go_to_position(here).map_err(explain)?;
             return Ok(Why::Interrupted);
         }
         Ok(why)
+    }
+
+    /// The short way to the line before: to the last place where a line of the
+    /// function begins, in the same frame, and from there to where the pieces
+    /// of that line that were executed without a break begin. None if it is not
+    /// found so: a frame of many recursions, a function of very many lines, or
+    /// a call that is to be gone into.
+    fn last_line_start(&mut self, into: bool, here: Position) -> Result<Option<Why>, Failure> {
+        const TRIES: usize = 12;
+        let thread = self.session()?.thread();
+        let Some(frame) = self.top()? else {
+            return Ok(None);
+        };
+        let Some(cfa) = frame.cfa else {
+            return Ok(None);
+        };
+        let (starts, begins) = self.look_deep(1, |inspector, _, _| {
+            let begins = inspector.function_name(frame.pc).map(|(_, begins)| begins);
+            (inspector.line_starts(frame.pc), begins)
+        })?;
+        let Some(begins) = begins else {
+            return Ok(None);
+        };
+        let breakpoints: Vec<u64> = starts.iter().copied().chain([begins]).collect();
+        if starts.is_empty() || breakpoints.len() > protocol::replay::BREAKPOINTS {
+            return Ok(None);
+        }
+        if into {
+            // If a call has just returned here, the line before is in there.
+            self.session()?.step_back().map_err(explain)?;
+            let deeper = self.top()?.is_some_and(|f| f.cfa < Some(cfa));
+            self.session()?.go_to_position(here).map_err(explain)?;
+            if deeper {
+                return Ok(None);
+            }
+        }
+        let start_line = frame.place.as_ref().map(|p| p.line);
+        let mut found: Option<(Position, Option<u32>)> = None;
+        for _ in 0..TRIES {
+            let stops = Stops {
+                breakpoints: &breakpoints,
+                watches: &[],
+                mapped: false,
+            };
+            let back = self
+                .session()?
+                .run_back_to(&stops, Position::Event(0), None);
+            if back.map_err(explain)? != Back::Breakpoint {
+                return Ok(None);
+            }
+            let Some(now) = self.top()? else {
+                return Ok(None);
+            };
+            let rsp = self.stack_pointer()?;
+            let is_entry = now.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa);
+            let same = self.session()?.thread() == thread
+                && (is_entry || now.cfa == Some(cfa) && now.name == frame.name);
+            if !same {
+                if into {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let line = now.place.as_ref().map(|p| p.line);
+            match found {
+                // The line began there.
+                Some((position, of)) if is_entry || line != of => {
+                    self.session()?.go_to_position(position).map_err(explain)?;
+                    self.innermost();
+                    return Ok(Some(Why::Step));
+                }
+                None if is_entry => return self.step_instruction_back().map(Some),
+                // Going on in the same line from its middle.
+                None if line == start_line && !frame.inside_line => {}
+                _ => {}
+            }
+            found = Some((self.position()?, line));
+        }
+        Ok(None)
     }
 
     fn find_line_back(&mut self, into: bool, here: Position) -> Result<Why, Failure> {
@@ -1485,8 +1570,6 @@ fn condition_holds(
     number: u32,
     text: &str,
 ) -> Result<bool, inspect::Error> {
-    // Frames that an expression may lead to are few.
-    const FRAMES: usize = 2;
     let stopped = Stopped::new(session);
     let mapped = (mapped.0, session.maps_version());
     let inspector = match layout {
@@ -1499,18 +1582,36 @@ fn condition_holds(
             inspector
         }
     };
-    let stack = inspector.stack(ThreadId(session.thread()), FRAMES)?;
-    let Some(scope) = Scope::new(&inspector, &stack, 0) else {
-        return Ok(false);
-    };
+    // One frame is enough for most; what the caller passed needs more.
+    let mut held = Ok(false);
+    for frames in [1, 10] {
+        let stack = inspector.stack(ThreadId(session.thread()), frames)?;
+        let Some(scope) = Scope::new(&inspector, &stack, 0) else {
+            return Ok(false);
+        };
+        held = holds_in(&scope, known, mapped, number, text);
+        if held.is_ok() {
+            break;
+        }
+    }
+    held
+}
+
+fn holds_in(
+    scope: &Scope<'_>,
+    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    mapped: Mapped,
+    number: u32,
+    text: &str,
+) -> Result<bool, inspect::Error> {
     let pc = scope.frame().map_or(0, |frame| frame.pc);
     if let Some((for_this, expression)) = known.get(&(number, pc))
         && *for_this == mapped
     {
-        return expression.holds(&scope);
+        return expression.holds(scope);
     }
-    let expression = Expression::parse(&scope, text)?;
-    let held = expression.holds(&scope)?;
+    let expression = Expression::parse(scope, text)?;
+    let held = expression.holds(scope)?;
     known.insert((number, pc), (mapped, expression));
     Ok(held)
 }

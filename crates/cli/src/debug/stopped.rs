@@ -9,6 +9,8 @@ use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
 pub struct Stopped<'s, 'r> {
     session: &'s Session<'r>,
     threads: OnceCell<Vec<ThreadState>>,
+    /// Instructions that are not as they are in memory.
+    replaced: OnceCell<Vec<u64>>,
 }
 
 impl<'s, 'r> Stopped<'s, 'r> {
@@ -16,6 +18,7 @@ impl<'s, 'r> Stopped<'s, 'r> {
         Stopped {
             session,
             threads: OnceCell::new(),
+            replaced: OnceCell::new(),
         }
     }
 
@@ -32,7 +35,8 @@ impl<'s, 'r> Stopped<'s, 'r> {
 
 impl Process for Stopped<'_, '_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
-        self.session.read_code(address, buffer)
+        let replaced = self.replaced.get_or_init(|| self.session.counter_sites());
+        self.session.read_code_with(replaced, address, buffer)
     }
 
     fn threads(&self) -> Vec<ThreadId> {

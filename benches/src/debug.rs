@@ -1,0 +1,133 @@
+//! What the debugger's prompt costs.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::bench::Bench;
+use crate::process;
+use crate::replay::Figure;
+
+/// All figures.
+pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
+    let dir = bench.scratch.directory("debug")?;
+    let mut figures = Vec::new();
+
+    // The prompt on many events, once they are indexed.
+    let calls = if bench.quick { "1000000" } else { "10000000" };
+    let many = dir.path().join("calls");
+    record(
+        mw,
+        &many,
+        &bench.programs.join("bench-calls"),
+        &["syscall", calls],
+    )?;
+    debug(mw, &many, &["echo index"])?;
+    figures.push(Figure {
+        title: "prompt on 10 million events, indexed",
+        value: debug(mw, &many, &["echo ready"])?.as_secs_f64(),
+        most: 1.0,
+        unit: " s",
+    });
+
+    // Steps, in the middle of it all.
+    let visits = dir.path().join("visits");
+    record(
+        mw,
+        &visits,
+        &bench.programs.join("bench-visits"),
+        &["100000"],
+    )?;
+    let setup = ["break visit if n == 50005", "continue"];
+    let rounds = 20;
+    let times = |line: &'static str| [line].repeat(rounds);
+    let base = debug(mw, &visits, &setup)?;
+    for (title, line, most) in [
+        ("step", "next", 50.0),
+        ("print", "print n", 50.0),
+        ("reverse-step", "reverse-step", 500.0),
+        ("reverse-stepi", "reverse-stepi", 500.0),
+    ] {
+        let all = [setup.to_vec(), times(line)].concat();
+        let took = debug(mw, &visits, &all)?.saturating_sub(base);
+        figures.push(Figure {
+            title,
+            value: took.as_secs_f64() * 1000.0 / rounds as f64,
+            most,
+            unit: " ms",
+        });
+    }
+
+    // A breakpoint that is come to often, and never meant.
+    let plain = debug(mw, &visits, &["goto end"])?;
+    let often = debug(mw, &visits, &["break visit if n == 123456789", "continue"])?;
+    figures.push(Figure {
+        title: "100,000 times a condition that does not hold",
+        value: often.saturating_sub(plain).as_secs_f64(),
+        most: 5.0,
+        unit: " s",
+    });
+
+    // What changed a variable last, over all of it.
+    let watch = [
+        "break bench_visits::main",
+        "continue",
+        "watch sum",
+        "goto end",
+        "reverse-continue",
+    ];
+    figures.push(Figure {
+        title: "back to the last of 100,000 changes",
+        value: debug(mw, &visits, &watch)?
+            .saturating_sub(plain)
+            .as_secs_f64(),
+        most: 5.0,
+        unit: " s",
+    });
+
+    // A program with much debug information: this one's debugger.
+    let large = dir.path().join("large");
+    record(mw, &large, mw, &["--version"])?;
+    let size = std::fs::metadata(mw)?.len() >> 20;
+    debug(mw, &large, &["echo index"])?;
+    println!("(the large program has {size} MB)");
+    figures.push(Figure {
+        title: "prompt on a large program",
+        value: debug(mw, &large, &["echo ready"])?.as_secs_f64(),
+        most: 1.0,
+        unit: " s",
+    });
+    Ok(figures)
+}
+
+fn record(mw: &Path, recording: &Path, program: &Path, args: &[&str]) -> Result<()> {
+    let mut command = Command::new(mw);
+    command.args(["record", "-o"]).arg(recording).arg("--");
+    run(command.arg(program).args(args))?;
+    Ok(())
+}
+
+/// Runs a script at the prompt: how long it took.
+fn debug(mw: &Path, recording: &Path, lines: &[&str]) -> Result<Duration> {
+    let mut command = Command::new(mw);
+    command.arg("replay").arg(recording).arg("--batch");
+    for line in lines {
+        command.args(["-e", line]);
+    }
+    run(&mut command)
+}
+
+/// Runs a command, which must succeed.
+fn run(command: &mut Command) -> Result<Duration> {
+    let begun = Instant::now();
+    let status = process::end_with_us(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(begun.elapsed())
+}
