@@ -77,10 +77,11 @@ impl Captures {
         let mut copy = File::create_new(recording::captured_path(&self.dir, id))?;
         // Both read all of a large file: at the same time.
         let (copied, sites) = std::thread::scope(|scope| {
-            let sites = scope.spawn(|| sites::find(file));
+            let find = || sites::find(file);
+            let sites = std::thread::Builder::new().spawn_scoped(scope, find).ok();
             let copied = copy_contents(file, &mut copy);
-            let sites = sites.join();
-            (copied, sites.unwrap_or_else(|_| Ok(Sites::default())))
+            let sites = sites.and_then(|thread| thread.join().ok());
+            (copied, sites.unwrap_or_else(find))
         });
         copied?;
         let sites = sites?;

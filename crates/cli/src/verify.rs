@@ -146,21 +146,25 @@ fn with_progress(
 ) -> Result<Vec<Verdict>, ::replay::Error> {
     let course = Course::default();
     let over = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            let bar = bar(recording, settings.process);
-            while !over.load(Relaxed) {
-                bar.set_position(course.events.load(Relaxed));
-                if interrupts.came() {
-                    course.stop.store(true, Relaxed);
-                }
-                std::thread::park_timeout(Duration::from_millis(50));
+    let watch = || {
+        let bar = bar(recording, settings.process);
+        while !over.load(Relaxed) {
+            bar.set_position(course.events.load(Relaxed));
+            if interrupts.came() {
+                course.stop.store(true, Relaxed);
             }
-            bar.finish_and_clear();
-        });
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        bar.finish_and_clear();
+    };
+    std::thread::scope(|scope| {
+        // Where no thread can be had, nobody draws.
+        let watcher = std::thread::Builder::new().spawn_scoped(scope, watch);
         let result = ::replay::verify(recording, settings, &course);
         over.store(true, Relaxed);
-        watcher.thread().unpark();
+        if let Ok(watcher) = watcher {
+            watcher.thread().unpark();
+        }
         result
     })
 }

@@ -113,6 +113,39 @@ fn for_another_user_in_another_place() {
     }
 }
 
+/// Where the kernel allows few processes, the debugger does without copies or
+/// says that it cannot; it never waits for one that does not come.
+#[test]
+fn with_few_processes() {
+    let setpriv = harness::find_tool("setpriv").filter(|_| is_root());
+    let (Some(setpriv), prlimit) = (setpriv, tool!("prlimit")) else {
+        eprintln!("only root can become a user without other processes");
+        return;
+    };
+    let scratch = Scratch::for_everyone("replay-few");
+    let mw = scratch.path().join("mw");
+    std::fs::copy(MW, &mw).unwrap();
+    let recorded = scratch.record(&[program("pipes")]);
+    open_to_all(&recorded.dir);
+    let mut refused = 0;
+    for most in 1..12 {
+        // One that nobody else has, as its processes are what is counted.
+        let user = 3_000_000_000 + u64::from(std::process::id());
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&prlimit);
+        command.arg(format!("--nproc={most}")).arg(&setpriv);
+        command.args(["--reuid", &user.to_string(), "--clear-groups", "--"]);
+        command.arg(&mw).arg("replay").arg(&recorded.dir);
+        command.args(["--batch", "-e", "goto end", "-e", "goto start"]);
+        let output = command.current_dir("/").output().unwrap();
+        assert_ne!(output.status.code(), Some(124), "with {most}: it hangs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked"), "with {most}: {said}");
+        refused += usize::from(said.contains("no copy of the replaying process"));
+    }
+    assert!(refused > 0);
+}
+
 /// A processor's own number is among what `cpuid` says, and C libraries keep it:
 /// nothing that a program does depends on it.
 #[test]

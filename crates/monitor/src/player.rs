@@ -87,13 +87,23 @@ pub fn stop(thread: &Thread, why: u32) {
             }
             command::FORK => {
                 let to = player.fork_to.load(Relaxed);
-                if fork() == 0 {
+                let made = fork();
+                if made == 0 {
                     space().player.set(to + 1);
                     if let Some(own) = this() {
                         player = own;
                     }
                     tell(player);
                     continue;
+                }
+                if made < 0 {
+                    // A limit on processes or memory: whoever waits for the
+                    // copy is told why there is none.
+                    let players = &replay::header().players;
+                    let copy = &players[to as usize % protocol::replay::PLAYERS];
+                    copy.pid.store(made as u32, Relaxed);
+                    copy.state.store(state::FREE, Release);
+                    sys::futex_wake(&copy.state, 1);
                 }
             }
             _ => loop {

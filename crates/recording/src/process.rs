@@ -217,18 +217,27 @@ pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<
         _ => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let share = wanted.len().div_ceil(workers).max(1);
+    let read = |part: &[(u32, Vec<usize>)]| {
+        let found = part.iter().cloned();
+        found
+            .filter_map(|(number, own)| beginning(recording, number, own))
+            .collect::<Vec<_>>()
+    };
+    let read = &read;
     let mut processes: Vec<Process> = std::thread::scope(|scope| {
-        let shares = wanted.chunks(share).map(|part| {
-            scope.spawn(move || {
-                let found = part.iter().cloned();
-                found
-                    .filter_map(|(number, own)| beginning(recording, number, own))
-                    .collect::<Vec<_>>()
-            })
+        let (own, others) = wanted.split_at(share.min(wanted.len()));
+        // Where no thread can be had, this one reads that share, too.
+        let running = others.chunks(share).map(|part| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || read(part));
+            (part, thread.ok())
         });
-        let running: Vec<_> = shares.collect();
-        let done = running.into_iter().filter_map(|worker| worker.join().ok());
-        done.flatten().collect()
+        let running: Vec<_> = running.collect();
+        let mut done = read(own);
+        for (part, thread) in running {
+            let found = thread.and_then(|thread| thread.join().ok());
+            done.extend(found.unwrap_or_else(|| read(part)));
+        }
+        done
     });
     processes.sort_by_key(|process| (process.birth, process.number));
     give_names(recording, &mut processes);

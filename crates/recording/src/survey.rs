@@ -50,19 +50,22 @@ impl Recording {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Survey::default());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            for _ in 0..workers.min(numbers.len()) {
-                scope.spawn(|| {
-                    while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let (counts, end) = self.count(*number);
-                        let mut survey = done.lock().unwrap_or_else(|e| e.into_inner());
-                        survey.processes.insert(*number, counts);
-                        if end != LogEnd::Whole {
-                            survey.ends.insert(*number, end);
-                        }
-                    }
-                });
+        let work = || {
+            while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (counts, end) = self.count(*number);
+                let mut survey = done.lock().unwrap_or_else(|e| e.into_inner());
+                survey.processes.insert(*number, counts);
+                if end != LogEnd::Whole {
+                    survey.ends.insert(*number, end);
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers.min(numbers.len()) {
+                // Where no thread can be had, there is less help.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
         });
         let mut survey = done.into_inner().unwrap_or_else(|e| e.into_inner());
         for counts in survey.processes.values() {

@@ -63,6 +63,8 @@ pub enum Error {
     Died { pid: i32, words: String },
     #[error("processes that share memory wrote more than replay has room for")]
     JournalFull,
+    #[error("no copy of the replaying process can be made to come back to")]
+    NoCopy(#[source] std::io::Error),
     #[error("a checkpoint can be taken at an event, not between two")]
     NotAtAnEvent,
     #[error(

@@ -360,6 +360,10 @@ impl Player {
         self.order(file, command::FORK)?;
         self.wait_while(&place.state, state::RUNNING, None)?;
         let pid = place.pid.load(Relaxed) as i32;
+        if place.state.load(Acquire) == state::FREE {
+            let source = std::io::Error::from_raw_os_error(pid.wrapping_neg());
+            return Err(Error::NoCopy(source));
+        }
         Ok(Player {
             place: to,
             pid,

@@ -104,7 +104,8 @@ pub fn verify(
     // waits for all of its own.
     std::thread::scope(|scope| {
         for _ in 1..workers.min(plan.units.len()) {
-            scope.spawn(|| work.go_on());
+            // Where no thread can be had, there is less help.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || work.go_on());
         }
         work.go_on();
     });

@@ -1095,7 +1095,13 @@ impl Track {
             return Ok(there.id);
         }
         let place = self.take_place()?;
-        let player = self.current.fork(&self.file, place)?;
+        let player = match self.current.fork(&self.file, place) {
+            Ok(player) => player,
+            Err(error) => {
+                self.free.push(place);
+                return Err(error);
+            }
+        };
         let id = CheckpointId(*next_id);
         *next_id += 1;
         let checkpoint = Checkpoint {
@@ -1179,7 +1185,13 @@ impl Track {
             return Ok(());
         };
         let cost = from.cost;
-        let fresh = from.player.fork(&self.file, place)?;
+        let fresh = match from.player.fork(&self.file, place) {
+            Ok(player) => player,
+            Err(error) => {
+                self.free.push(place);
+                return Err(error);
+            }
+        };
         let old = std::mem::replace(&mut self.current, fresh);
         self.free.push(old.place);
         self.cost = cost;
@@ -1251,7 +1263,11 @@ impl Track {
                 Stop::Mapped => return Ok(Arrival::Mapped),
                 Stop::Halted => return Ok(Arrival::Interrupted),
                 Stop::Event if self.event() < limit.event() && !asked() => {
-                    self.leave_copy(false, next_id)?;
+                    match self.leave_copy(false, next_id) {
+                        // Then going back takes longer.
+                        Ok(_) | Err(Error::NoCopy(_)) => {}
+                        Err(error) => return Err(error),
+                    }
                     self.thin(terms.budget);
                 }
                 _ => {}

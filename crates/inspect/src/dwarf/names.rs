@@ -74,8 +74,12 @@ impl Names {
         };
         let parts: Vec<Found> = if threads > 1 && info.units.len() > 16 {
             std::thread::scope(|scope| {
-                let handles: Vec<_> = (0..threads.min(8)).map(|_| scope.spawn(work)).collect();
-                handles.into_iter().filter_map(|h| h.join().ok()).collect()
+                // Where no thread can be had, there is less help.
+                let help = || std::thread::Builder::new().spawn_scoped(scope, work);
+                let helpers: Vec<_> = (1..threads.min(8)).filter_map(|_| help().ok()).collect();
+                let own = work();
+                let others = helpers.into_iter().filter_map(|helper| helper.join().ok());
+                others.chain([own]).collect()
             })
         } else {
             vec![work()]
