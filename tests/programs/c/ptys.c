@@ -58,6 +58,8 @@ static void child(int terminal)
     CHECK(isatty(STDIN_FILENO) && strncmp(ttyname(STDIN_FILENO), "/dev/pts/", 9) == 0);
     OK(sigaction(SIGINT, &action, NULL));
     OK(sigaction(SIGWINCH, &action, NULL));
+    /* The hang-up at the end shall end it, also below nohup. */
+    CHECK(signal(SIGHUP, SIG_DFL) != SIG_ERR);
     int tty = OK(open("/dev/tty", O_RDWR | O_CLOEXEC));
 
     OK(tcgetattr(tty, &mode));
