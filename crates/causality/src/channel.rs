@@ -24,10 +24,14 @@ pub enum ChannelKind {
     /// Something that came from outside the program, and what it is is not
     /// known.
     Outside = 7,
+    /// A message queue, System V's or POSIX's.
+    Queue = 8,
+    /// A System V semaphore.
+    Semaphore = 9,
 }
 
 impl ChannelKind {
-    const ALL: [ChannelKind; 8] = [
+    const ALL: [ChannelKind; 10] = [
         ChannelKind::Tcp,
         ChannelKind::Udp,
         ChannelKind::UnixStream,
@@ -36,6 +40,8 @@ impl ChannelKind {
         ChannelKind::Terminal,
         ChannelKind::Counter,
         ChannelKind::Outside,
+        ChannelKind::Queue,
+        ChannelKind::Semaphore,
     ];
 
     pub(crate) fn from_number(number: u8) -> Option<ChannelKind> {
@@ -53,12 +59,17 @@ impl ChannelKind {
             ChannelKind::Terminal => "terminal",
             ChannelKind::Counter => "eventfd",
             ChannelKind::Outside => "outside",
+            ChannelKind::Queue => "queue",
+            ChannelKind::Semaphore => "semaphore",
         }
     }
 
     /// Whether messages keep their boundaries.
     pub fn has_messages(self) -> bool {
-        matches!(self, ChannelKind::Udp | ChannelKind::UnixDatagram)
+        matches!(
+            self,
+            ChannelKind::Udp | ChannelKind::UnixDatagram | ChannelKind::Queue
+        )
     }
 }
 

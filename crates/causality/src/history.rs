@@ -1,8 +1,9 @@
 //! Asking what happened before what.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use recording::{Event, Process, Recording};
+use recording::{Event, Phase, Process, Recording};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
 use crate::clock::{self, Graph};
@@ -11,6 +12,7 @@ use crate::index::file::{self, IndexFile};
 use crate::index::layout::*;
 use crate::link::{EventId, Kind, Link};
 use crate::sweep::Progress;
+use crate::world::End;
 
 /// Name of the index in a recording.
 pub const INDEX: &str = "causes";
@@ -447,6 +449,39 @@ impl<'r> History<'r> {
         Cut(places.map(|place| self.end(place)).collect())
     }
 
+    /// The cut at which the program stood when it was over: the last events of
+    /// all processes, without what somebody outside did to end it.
+    pub fn stopped(&self) -> Cut {
+        let mut cut = self.end_of_recording();
+        for place in 0..cut.processes() {
+            let record = self.record(place);
+            let last = EventId::new(place, record.last.get().into());
+            let Some(before) = last.number.checked_sub(1) else {
+                continue;
+            };
+            if record.ended.get() == End::Exited as u32 || !self.causes(last).is_empty() {
+                continue;
+            }
+            let signal = |event: &Event<'_>| event.kind == protocol::record::kind::SIGNAL;
+            if self.look(last, signal) != Some(true) {
+                continue;
+            }
+            // The call that it interrupted is what the process stood in.
+            let cut_short = |event: &Event<'_>| {
+                let result = event.result.unwrap_or(0);
+                event.phase == Phase::End && matches!(result, -516..=-512 | -4)
+            };
+            let stood = match self.look(EventId::new(place, before), cut_short) {
+                Some(true) => before,
+                _ => last.number,
+            };
+            if let Some(bound) = cut.0.get_mut(place as usize) {
+                *bound = u32::try_from(stood).unwrap_or(u32::MAX);
+            }
+        }
+        cut
+    }
+
     /// The first number that no event of the process has.
     fn end(&self, place: u32) -> u32 {
         match self.process(place) {
@@ -487,9 +522,17 @@ impl<'r> History<'r> {
         if from.process == to.process {
             return Some(Vec::new());
         }
-        // Only what happened after `from` can lie on the way.
-        let after = self.future(from);
-        let after = |place: u32| after.get(place as usize).copied().flatten();
+        // Backwards from the effect, a link at a time. What a process was told
+        // long ago hardly ever makes a shorter way than what it was told last,
+        // so that is looked at only if there is no way without it.
+        const PATIENCE: usize = 4096;
+        self.search_back(from, to, PATIENCE)
+            .or_else(|| self.search_back(from, to, usize::MAX))
+    }
+
+    /// See [`History::path_between`]. `patience`: after so many links into a
+    /// process that lead to nothing new, earlier ones are not looked at.
+    fn search_back(&self, from: EventId, to: EventId, patience: usize) -> Option<Vec<Link>> {
         struct Node {
             event: EventId,
             link: Option<Link>,
@@ -500,45 +543,47 @@ impl<'r> History<'r> {
             link: None,
             parent: 0,
         }];
-        // Links into each process up to here have been followed.
-        let mut seen: Vec<Option<u64>> = vec![None; self.recording.processes().len()];
+        // Links into each process up to here have been followed, or are about
+        // to be.
+        let mut seen: Vec<u64> = vec![0; self.recording.processes().len()];
         let mut at = 0;
         while let Some(event) = nodes.get(at).map(|node| node.event) {
-            let Some(first) = after(event.process) else {
-                at += 1;
-                continue;
+            let begin = match seen.get_mut(event.process as usize) {
+                Some(place) => std::mem::replace(place, (*place).max(event.number + 1)),
+                None => 0,
             };
-            let begin = match seen.get(event.process as usize).copied().flatten() {
-                Some(done) => done.max(first),
-                None => first,
-            };
-            let links: Vec<Link> = self
-                .causes_between(event.process, begin, event.number + 1)
-                .collect();
-            if let Some(place) = seen.get_mut(event.process as usize) {
-                *place = Some(place.unwrap_or(0).max(event.number + 1));
-            }
+            let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            let links = within(
+                self.incoming(event.process),
+                clamp(begin.min(event.number)),
+                clamp(event.number + 1),
+            );
+            let mut idle = 0;
+            let mut best: HashMap<u32, u32> = HashMap::new();
             // The latest first: the shorter story.
-            for link in links.into_iter().rev() {
-                let cause = link.cause;
-                if cause.process == event.process {
+            for record in links.iter().rev() {
+                let (process, cause) = (record.cause_process.get(), record.cause.get());
+                idle += 1;
+                if idle > patience {
+                    break;
+                }
+                if process == event.process {
                     continue;
                 }
-                let reaches = after(cause.process).is_some_and(|first| cause.number >= first);
-                let new = seen
-                    .get(cause.process as usize)
-                    .copied()
-                    .flatten()
-                    .is_none_or(|done| cause.number >= done);
-                if !reaches || !new {
+                let known = seen.get(process as usize).copied().unwrap_or(u64::MAX);
+                let new = u64::from(cause) >= known
+                    && best.get(&process).is_none_or(|best| cause > *best);
+                if !new {
                     continue;
                 }
+                idle = 0;
+                best.insert(process, cause);
                 nodes.push(Node {
-                    event: cause,
-                    link: Some(link),
+                    event: EventId::new(process, cause.into()),
+                    link: Some(self.link(event.process, record)),
                     parent: at,
                 });
-                if cause.process == from.process {
+                if process == from.process && u64::from(cause) >= from.number {
                     let mut path = Vec::new();
                     let mut node = nodes.len() - 1;
                     while let Some(Node {
@@ -689,6 +734,39 @@ impl<'r> History<'r> {
         sent.saturating_sub(received)
     }
 
+    /// The path of the file that a lock is on.
+    pub fn lock_name(&self, lock: u32) -> Option<String> {
+        let count = self.index.len(Section::LockNames);
+        let all = self
+            .index
+            .records::<LockNameRec>(Section::LockNames, 0, count)
+            .all();
+        let at = all
+            .binary_search_by_key(&lock, |name| name.lock.get())
+            .ok()?;
+        Some(self.text(all.get(at)?.name))
+    }
+
+    /// The processes that have a lock at a cut.
+    pub(crate) fn lock_holders(&self, lock: u32, cut: &Cut) -> Vec<u32> {
+        let count = self.index.len(Section::Locks);
+        let all = self
+            .index
+            .records::<LockRec>(Section::Locks, 0, count)
+            .all();
+        let from = all.partition_point(|hold| hold.lock.get() < lock);
+        all.get(from..)
+            .unwrap_or(&[])
+            .iter()
+            .take_while(|hold| hold.lock.get() == lock)
+            .filter(|hold| {
+                let bound = cut.bound(hold.process.get());
+                u64::from(hold.from.get()) < bound && bound <= u64::from(hold.to.get())
+            })
+            .map(|hold| hold.process.get())
+            .collect()
+    }
+
     /// The channels that an event used.
     pub fn uses(&self, event: EventId) -> Vec<Use> {
         let range = self.record(event.process).uses;
@@ -738,6 +816,25 @@ impl<'r> History<'r> {
             .map(|thread| {
                 let name = self.text(thread.name);
                 (thread.process.get(), thread.thread.get(), name)
+            })
+            .collect()
+    }
+
+    /// The threads that have no name of their own, but for first ones: place of
+    /// the process, number, and the first event at which it does what it is
+    /// there for.
+    pub fn unnamed_threads(&self) -> Vec<(u32, u32, u64)> {
+        let count = self.index.len(Section::Threads);
+        let all = self
+            .index
+            .records::<ThreadRec>(Section::Threads, 0, count)
+            .all();
+        all.iter()
+            .filter(|thread| thread.name.count.get() == 0 && thread.thread.get() != 0)
+            .filter(|thread| thread.used.get() != NO)
+            .map(|thread| {
+                let used = thread.used.get().into();
+                (thread.process.get(), thread.thread.get(), used)
             })
             .collect()
     }

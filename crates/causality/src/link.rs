@@ -52,11 +52,14 @@ pub enum Kind {
     Timer = 11,
     /// A file lock was free: unlock to lock.
     Lock = 12,
+    /// A wait for several descriptors found one ready: what made it so to
+    /// `poll`, `select` or `epoll_wait`.
+    Ready = 13,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Message,
         Kind::Connect,
         Kind::Listen,
@@ -70,6 +73,7 @@ impl Kind {
         Kind::Count,
         Kind::Timer,
         Kind::Lock,
+        Kind::Ready,
     ];
 
     /// As it is typed and printed.
@@ -88,6 +92,7 @@ impl Kind {
             Kind::Count => "count",
             Kind::Timer => "timer",
             Kind::Lock => "lock",
+            Kind::Ready => "ready",
         }
     }
 

@@ -7,11 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::channel::ChannelKind;
 use crate::history::{Cut, History};
 use crate::index::build::{NO, decode};
 use crate::index::layout::*;
 use crate::link::{EventId, Kind};
-use crate::world::{End, LONG, WaitFor, calls};
+use crate::world::{End, LONG, SENDS, WaitFor, calls};
 
 /// A thread, by the place of its process and its number.
 pub type Waiter = (u32, u32);
@@ -57,6 +58,21 @@ pub struct Waiting {
     pub running: Vec<Waiter>,
     /// Those that will never go on.
     pub knots: Vec<Knot>,
+}
+
+impl Waiting {
+    /// Takes in who of a process holds what others wait for in its memory, which
+    /// the recording does not tell: by who waits, who holds.
+    pub fn learn(&mut self, holders: &HashMap<Waiter, Waiter>) {
+        for blocked in &mut self.blocked {
+            if let Some(holder) = holders.get(&blocked.thread)
+                && matches!(blocked.what, WaitFor::Wake(_))
+            {
+                blocked.by = vec![*holder];
+            }
+        }
+        self.knots = knots(self);
+    }
 }
 
 impl History<'_> {
@@ -158,7 +174,7 @@ impl History<'_> {
                 Some(used) if used.receives => WaitFor::Receive(used.channel),
                 Some(used) => WaitFor::Send(used.channel),
                 None if nr == calls::nr::FUTEX => WaitFor::Wake(0),
-                None if matches!(nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child,
+                None if matches!(nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child(None),
                 None => WaitFor::Other,
             };
             let blocked = Blocked {
@@ -184,17 +200,22 @@ impl History<'_> {
     }
 
     /// Whether a process that is behind its last event has ended. One that was
-    /// killed stands where it stood until somebody learnt of its end.
+    /// killed from outside stands where it stood, until somebody learnt of its
+    /// end: so that who stops a program that hangs can ask why it hung.
     fn has_ended(&self, place: u32, record: &ProcessRec, cut: &Cut) -> bool {
         if record.ended.get() != End::Killed as u32 {
             return record.ended.get() == End::Exited as u32;
         }
-        let links = self.effects(EventId::new(place, record.last.get().into()));
-        let mut told = links
-            .iter()
-            .filter(|link| link.kind == Kind::Exit)
-            .peekable();
-        told.peek().is_none() || told.any(|link| cut.has(link.effect))
+        let last = EventId::new(place, record.last.get().into());
+        // What another process of the program did to it belongs to the story;
+        // what somebody outside did, to stop it all, does not.
+        let killed_by_us = || {
+            let mut links = self.causes(last).into_iter();
+            links.any(|link| link.kind == Kind::Signal)
+        };
+        let links = self.effects(last);
+        let mut told = links.iter().filter(|link| link.kind == Kind::Exit);
+        told.any(|link| cut.has(link.effect)) || killed_by_us()
     }
 
     fn freed(&self, place: u32, last: u32) -> Option<EventId> {
@@ -217,7 +238,10 @@ impl History<'_> {
         let mut by: Vec<Waiter> = Vec::new();
         let mut outside = blocked.limited;
         let mut ends = |channel: u32, sends: bool| {
-            let holders = self.holders_at(channel, sends, cut);
+            let mut holders = self.holders_at(channel, sends, cut);
+            if holders.is_empty() {
+                holders = self.users(channel);
+            }
             if holders.is_empty() && self.is_outside(channel, sends) {
                 outside = true;
             }
@@ -233,10 +257,15 @@ impl History<'_> {
                     count as usize,
                 );
                 for channel in list.all() {
-                    ends(channel.get(), true);
+                    let (channel, sends) = (channel.get() & !SENDS, channel.get() & SENDS != 0);
+                    ends(channel, !sends);
                 }
             }
-            WaitFor::Child => {
+            WaitFor::Child(Some(child)) => {
+                by.extend(all(child));
+                outside |= by.is_empty();
+            }
+            WaitFor::Child(None) => {
                 let number = self.process(own.0).map(|process| process.number);
                 for place in 0..cut.processes() {
                     if self.process(place).and_then(|process| process.parent) == number {
@@ -247,14 +276,19 @@ impl History<'_> {
                 outside |= by.is_empty();
             }
             WaitFor::Wake(_) => by.extend(all(own.0)),
-            WaitFor::Lock(file) => {
-                // Whoever is not waiting for the same lock may have it.
-                let wants = |other: &Waiter| {
-                    held.iter()
-                        .any(|(waiter, what)| waiter == other && *what == WaitFor::Lock(file))
-                };
-                let others = (0..cut.processes()).filter(|place| *place != own.0);
-                by.extend(others.flat_map(all).filter(|other| !wants(other)));
+            WaitFor::Thread(thread) => by.extend(all(own.0).filter(|other| other.1 == thread)),
+            WaitFor::Lock(lock) => {
+                let holders = self.lock_holders(lock, cut);
+                by.extend(holders.into_iter().filter(|p| *p != own.0).flat_map(all));
+                if by.is_empty() {
+                    // Whoever is not waiting for the same lock may have it.
+                    let wants = |other: &Waiter| {
+                        held.iter()
+                            .any(|(waiter, what)| waiter == other && *what == WaitFor::Lock(lock))
+                    };
+                    let others = (0..cut.processes()).filter(|place| *place != own.0);
+                    by.extend(others.flat_map(all).filter(|other| !wants(other)));
+                }
             }
             WaitFor::Accept
             | WaitFor::Connection
@@ -267,6 +301,22 @@ impl History<'_> {
         by.dedup();
         blocked.by = by;
         blocked.outside = outside;
+    }
+
+    /// Of what is not held by descriptors, whoever uses it: a System V queue or
+    /// semaphore.
+    fn users(&self, channel: u32) -> Vec<u32> {
+        let Some(channel) = self.channel(channel) else {
+            return Vec::new();
+        };
+        match channel.kind {
+            ChannelKind::Queue | ChannelKind::Semaphore => {
+                let mut users = channel.senders;
+                users.extend(channel.receivers);
+                users
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Whether nobody in the program ever held this end.

@@ -1,5 +1,6 @@
 //! `mw blocked`: who waits for whom.
 
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
 use causality::{Blocked, Cut, History, WaitFor, Waiter, Waiting};
@@ -9,6 +10,7 @@ use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::select::Chosen;
+use crate::source::{self, InMemory};
 
 /// Tell who waits for whom, at the end of the recording or at a cut, and
 /// whether it is a deadlock.
@@ -26,9 +28,73 @@ pub struct Cmd {
     #[arg(long, requires = "at")]
     latest: bool,
 
+    /// Do not replay to find out which thread holds the lock that others wait
+    /// for
+    #[arg(long)]
+    no_replay: bool,
+
     /// One JSON object a line
     #[arg(long)]
     json: bool,
+}
+
+/// Locks in memory that threads wait for, by who waits.
+type Locks = HashMap<Waiter, InMemory>;
+
+/// Who waits for a lock in memory for ever, as far as the recording tells, may
+/// wait for one of many. Which, the memory of the process tells.
+fn learn(history: &History<'_>, cut: &Cut, waiting: &mut Waiting) -> Locks {
+    let stuck = waiting.knots.iter().flat_map(|knot| &knot.threads);
+    let stuck: HashSet<Waiter> = stuck.copied().collect();
+    let mut wanted: HashMap<u32, Vec<(Waiter, u64)>> = HashMap::new();
+    for blocked in &waiting.blocked {
+        if let WaitFor::Wake(address) = blocked.what
+            && stuck.contains(&blocked.thread)
+        {
+            let own = wanted.entry(blocked.thread.0).or_default();
+            own.push((blocked.thread, address));
+        }
+    }
+    let mut locks = Locks::new();
+    let mut holders = HashMap::new();
+    for (place, waiters) in wanted {
+        let Some(process) = history.process(place) else {
+            continue;
+        };
+        let addresses: Vec<u64> = waiters.iter().map(|(_, address)| *address).collect();
+        let found = source::mutexes(
+            history.recording(),
+            process.number,
+            cut.bound(place),
+            &addresses,
+        );
+        for (waiter, address) in waiters {
+            if let Some(lock) = found.get(&address) {
+                holders.extend(lock.holder.map(|holder| (waiter, (place, holder))));
+                locks.insert(waiter, lock.clone());
+            }
+        }
+    }
+    waiting.learn(&holders);
+    locks
+}
+
+/// What a thread waits for, with what is known of locks in memory.
+fn wants(history: &History<'_>, blocked: &Blocked, locks: &Locks) -> String {
+    let lock = locks.get(&blocked.thread);
+    match lock.map(|lock| (&lock.name, lock.holder)) {
+        Some((Some(name), Some(_))) => format!("the mutex {name}"),
+        Some((Some(name), None)) => format!("a wake at {name}"),
+        Some((None, Some(_))) => format!("the mutex at {}", address(blocked)),
+        _ => what(history, blocked),
+    }
+}
+
+fn address(blocked: &Blocked) -> String {
+    match blocked.what {
+        WaitFor::Wake(address) => format!("{address:#x}"),
+        _ => String::new(),
+    }
 }
 
 impl Cmd {
@@ -43,16 +109,21 @@ impl Cmd {
             let cut = match at {
                 Some(event) if self.latest => history.latest(event),
                 Some(event) => history.past(event),
-                None => history.end_of_recording(),
+                None => history.stopped(),
             };
             let waiting = history.waiting(&cut);
             (cut, waiting)
         })?;
+        let mut waiting = waiting;
+        let locks = match self.no_replay {
+            true => Locks::new(),
+            false => learn(&history, &cut, &mut waiting),
+        };
         let mut out = Output::new();
         if self.json {
-            json_lines(&mut out, &history, &waiting)?;
+            json_lines(&mut out, &history, &waiting, &locks)?;
         } else {
-            print(&mut out, &history, &cut, &waiting)?;
+            print(&mut out, &history, &waiting, &locks)?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
@@ -70,9 +141,19 @@ pub fn what(history: &History<'_>, blocked: &Blocked) -> String {
         WaitFor::Send(number) => format!("room to send to {}", channel(number)),
         WaitFor::Connection => "somebody to connect".to_string(),
         WaitFor::Accept => "a connection to be made".to_string(),
-        WaitFor::Child => "a child to end".to_string(),
+        WaitFor::Child(None) => "a child to end".to_string(),
+        WaitFor::Child(Some(child)) => {
+            format!("{} to end", causes::process_name(history, child))
+        }
         WaitFor::Wake(address) => format!("a wake at {address:#x}"),
-        WaitFor::Lock(_) => "a lock on a file".to_string(),
+        WaitFor::Thread(thread) => {
+            let thread = causes::thread_name(history, (blocked.thread.0, thread));
+            format!("{thread} to end")
+        }
+        WaitFor::Lock(lock) => match history.lock_name(lock) {
+            Some(name) => format!("the lock on {name}"),
+            None => "a lock on a file".to_string(),
+        },
         WaitFor::Time => "time to pass".to_string(),
         WaitFor::Signal => "a signal".to_string(),
         WaitFor::Any { count, .. } => format!("something to receive from one of {count} channels"),
@@ -115,7 +196,12 @@ fn by(history: &History<'_>, blocked: &Blocked) -> String {
     }
 }
 
-fn json_lines(out: &mut Output, history: &History<'_>, waiting: &Waiting) -> Result<(), Failure> {
+fn json_lines(
+    out: &mut Output,
+    history: &History<'_>,
+    waiting: &Waiting,
+    locks: &Locks,
+) -> Result<(), Failure> {
     let name = |thread: &Waiter| causes::thread_name(history, *thread);
     for blocked in &waiting.blocked {
         let object = json!({
@@ -123,7 +209,7 @@ fn json_lines(out: &mut Output, history: &History<'_>, waiting: &Waiting) -> Res
             "process": causes::process_name(history, blocked.thread.0),
             "since": format!("{}:{}", causes::process_name(history, blocked.thread.0), blocked.since),
             "call": call(blocked),
-            "waits_for": what(history, blocked),
+            "waits_for": wants(history, blocked, locks),
             "by": blocked.by.iter().map(name).collect::<Vec<_>>(),
             "outside": blocked.outside,
             "freed_by": blocked.freed_by.map(|event| causes::name(history, event)),
@@ -143,10 +229,9 @@ fn json_lines(out: &mut Output, history: &History<'_>, waiting: &Waiting) -> Res
 fn print(
     out: &mut Output,
     history: &History<'_>,
-    cut: &Cut,
     waiting: &Waiting,
+    locks: &Locks,
 ) -> Result<(), Failure> {
-    let _ = cut;
     if waiting.blocked.is_empty() {
         let text = match waiting.running.len() {
             0 => "no process is alive here; `--at EVENT` asks about an earlier moment".to_string(),
@@ -174,15 +259,22 @@ fn print(
             Some(event) => format!("; let go by {}", causes::name(history, event)),
             None => String::new(),
         };
+        let from = match (blocked.what, locks.get(&blocked.thread)) {
+            (WaitFor::Thread(_) | WaitFor::Child(Some(_)), _) => String::new(),
+            (WaitFor::Wake(_), Some(lock)) if lock.holder.is_some() => {
+                format!(", which {} has", by(history, blocked))
+            }
+            (WaitFor::Lock(_), _) => format!(", which {} has", by(history, blocked)),
+            _ => format!(" from {}", by(history, blocked)),
+        };
         out.line(&format!(
-            "{}  {} since {since}: {} from {}{}",
+            "{}  {} since {since}: {}{from}{}",
             out.paint(
                 Style::Numbered(blocked.thread.0),
                 &format!("{name:<width$}")
             ),
             call(blocked),
-            what(history, blocked),
-            by(history, blocked),
+            wants(history, blocked, locks),
             out.paint(Style::Dim, &freed)
         ))?;
     }

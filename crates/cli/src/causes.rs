@@ -1,30 +1,61 @@
 //! What the commands about causes share: opening the index, finding the event
 //! that is meant, and showing events in a few words.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use causality::{EventId, History};
-use events::{Matcher, Pattern, nearest};
+use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
 use protocol::syscall::Type;
 use recording::render::{Limits, Renderer};
 use recording::{Event, Phase, Recording, Timeline};
 
 use crate::failure::Failure;
+use crate::source::{self, Site};
 
 /// The causes in a recording. Tells how far it is, on a terminal, where that
 /// takes long.
 pub fn open(recording: &Recording) -> Result<History<'_>, Failure> {
     let history = with_progress(|progress| History::open(recording, progress))?;
-    let names = history.thread_names();
-    recording.learn_thread_names(
-        names.into_iter().filter_map(|(place, thread, name)| {
-            Some((history.process(place)?.number, thread, name))
-        }),
-    );
+    recording.keep_catalog();
+    let own = history.thread_names();
+    let own: Vec<(u32, u32, String)> = own
+        .into_iter()
+        .filter_map(|(place, thread, name)| Some((history.process(place)?.number, thread, name)))
+        .collect();
+    let functions = source::thread_functions(&history);
+    let taken: HashSet<(u32, String)> = own
+        .iter()
+        .map(|(process, _, name)| (*process, name.clone()))
+        .collect();
+    let named = numbered(functions, &taken);
+    recording.learn_thread_names(own.into_iter().chain(named));
     Ok(history)
+}
+
+/// Names after the functions that threads run, numbered: `worker-3` is the
+/// fourth of its process that runs `worker`.
+fn numbered(
+    functions: BTreeMap<(u32, u32), String>,
+    taken: &HashSet<(u32, String)>,
+) -> Vec<(u32, u32, String)> {
+    let mut counts: HashMap<(u32, String), u32> = HashMap::new();
+    let mut names = Vec::new();
+    for ((process, thread), function) in functions {
+        // The first thread is main-0.
+        let first = u32::from(function == "main");
+        let count = counts.entry((process, function.clone())).or_insert(first);
+        let mut name = format!("{function}-{count}");
+        while taken.contains(&(process, name.clone())) {
+            *count += 1;
+            name = format!("{function}-{count}");
+        }
+        *count += 1;
+        names.push((process, thread, name));
+    }
+    names
 }
 
 /// Runs something that tells how many events it has read.
@@ -68,6 +99,63 @@ pub fn pattern(text: &str) -> Result<Pattern, Failure> {
     })
 }
 
+/// Whether everything that a pattern names is there: who asks for what is not
+/// would get no answer, and believe it.
+pub fn check(history: &History<'_>, pattern: &Pattern) -> Result<(), Failure> {
+    let condition = match pattern {
+        Pattern::And(a, b) | Pattern::Or(a, b) => {
+            check(history, a)?;
+            return check(history, b);
+        }
+        Pattern::Not(inner) => return check(history, inner),
+        Pattern::Is(condition) => condition,
+    };
+    let Condition::Field(field, Operator::Equal | Operator::Unequal, Value::Text(text)) = condition
+    else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(text);
+    let recording = history.recording();
+    let processes = recording.processes();
+    let literal = !text.contains(['*', '?']);
+    match field {
+        Field::Process | Field::Peer if literal => {
+            let known = recording.process_named(&text).is_some()
+                || processes.iter().any(|process| process.program == text);
+            if !known {
+                return Err(unknown_process(recording, &text));
+            }
+        }
+        Field::Thread if literal => {
+            let mut names = BTreeSet::new();
+            for (process, place) in processes.iter().zip(0u32..) {
+                let threads = 0..history.thread_count(place);
+                names.extend(threads.map(|t| recording.thread_name(process.number, t)));
+            }
+            if !names.contains(&*text) {
+                let failure = Failure::new(format!("no process has a thread `{text}`"));
+                return Err(match nearest(&text, names.iter().map(String::as_str)) {
+                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                    None => failure.hint("`mw events` shows their names"),
+                });
+            }
+        }
+        Field::Channel => {
+            let number = text.strip_prefix('c').and_then(|n| n.parse::<u32>().ok());
+            let count = history.channel_count();
+            if number.is_some_and(|number| number >= count) {
+                let failure = Failure::new(format!("the recording has no channel `{text}`"));
+                return Err(match count.checked_sub(1) {
+                    Some(last) => failure.hint(format!("its channels are c0 to c{last}")),
+                    None => failure.hint("it has no channels at all"),
+                });
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// There is no process of that name: what there is instead.
 pub fn unknown_process(recording: &Recording, name: &str) -> Failure {
     let names = || {
@@ -105,11 +193,12 @@ pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
         })?;
         let place = history.place(process);
         let (first, last) = history.span(place);
-        if !(first..=last).contains(&number) || recording.life(process).events == 0 {
+        let empty = history.thread_count(place) == 0;
+        if empty || !(first..=last).contains(&number) {
             let failure = Failure::new(format!("{} has no event {number}", process.name));
-            return Err(match recording.life(process).events {
-                0 => failure.hint("it has no events at all"),
-                _ => failure.hint(format!("its events are {first} to {last}")),
+            return Err(match empty {
+                true => failure.hint("it has no events at all"),
+                false => failure.hint(format!("its events are {first} to {last}")),
             });
         }
         return Ok(EventId::new(place, number));
@@ -130,7 +219,9 @@ pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
                 .hint(format!("did you mean an event of `{near}`, like {near}:0?")),
         );
     }
-    let found = last_match(history, pattern(text)?);
+    let pattern = pattern(text)?;
+    check(history, &pattern)?;
+    let found = last_match(history, pattern);
     found.ok_or_else(|| {
         Failure::new(format!("no event fits `{text}`"))
             .hint("`mw events --where PATTERN` tries patterns out")
@@ -214,8 +305,14 @@ pub struct Shown {
     pub event: EventId,
     pub name: String,
     pub thread: String,
+    /// The call, if it is one.
+    pub site: Option<Site>,
     pub time_ns: u64,
     pub kind: &'static str,
+    /// Name of the call, or of what else it is.
+    pub call: String,
+    /// Which part of a call it is.
+    pub phase: Phase,
     /// The call and what it carried.
     pub text: String,
     /// What it carried, alone.
@@ -232,8 +329,11 @@ pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
         event,
         name: name(history, event),
         thread: String::new(),
+        site: None,
         time_ns: 0,
         kind: "",
+        call: String::new(),
+        phase: Phase::None,
         text: String::new(),
         data: None,
     })
@@ -253,8 +353,11 @@ pub fn show_all(
             event: id,
             name: name(history, id),
             thread: recording.thread_name(event.process, event.thread),
+            site: event.is_call().then(|| Site::of(event)),
             time_ns: recording.clock().since_start_ns(event.time),
             kind: event.type_().name(),
+            call: event.name(),
+            phase: event.phase,
             text: words(recording, event, data.as_deref()),
             data,
         };

@@ -192,7 +192,7 @@ fn print_flights(
     out.line("in flight:")?;
     for (channel, bytes) in shown {
         let unit = match channel.kind {
-            causality::ChannelKind::Counter => "units",
+            causality::ChannelKind::Counter | causality::ChannelKind::Semaphore => "units",
             _ => "bytes",
         };
         out.line(&format!(

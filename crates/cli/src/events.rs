@@ -77,7 +77,10 @@ impl Cmd {
         let indexed = !self.no_links || pattern.is_some() || !self.thread.is_empty();
         let history = indexed.then(|| causes::open(&recording)).transpose()?;
         let matcher = match (pattern, &history) {
-            (Some(pattern), Some(history)) => Some(Matcher::new(pattern, history)),
+            (Some(pattern), Some(history)) => {
+                causes::check(history, &pattern)?;
+                Some(Matcher::new(pattern, history))
+            }
             _ => None,
         };
         let links = history.as_ref().filter(|_| !self.no_links).map(Links::new);

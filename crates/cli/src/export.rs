@@ -108,6 +108,9 @@ impl Cmd {
         let pattern = self.pattern.as_deref().map(causes::pattern).transpose()?;
         let recording = self.recording.open()?;
         let history = causes::open(&recording)?;
+        if let Some(pattern) = &pattern {
+            causes::check(&history, pattern)?;
+        }
         let export = collect(&history, pattern);
         let mut out: Box<dyn Write> = match &self.output {
             Some(path) => Box::new(BufWriter::new(File::create(path).map_err(|error| {

@@ -69,6 +69,15 @@ impl Failure {
         }
     }
 
+    /// As text, for who is told in another way.
+    pub fn words(&self) -> String {
+        let message = without_numbers(&self.message);
+        match &self.hint {
+            Some(hint) => format!("{message}\n    {hint}"),
+            None => message,
+        }
+    }
+
     /// Tells the user; for who goes on afterwards.
     pub fn show(self) {
         let _ = self.report();

@@ -8,6 +8,7 @@ mod debug;
 mod events;
 mod export;
 mod failure;
+mod gdb;
 mod info;
 mod order;
 mod output;
@@ -16,6 +17,7 @@ mod record;
 mod rename;
 mod replay;
 mod select;
+mod source;
 mod syscalls;
 mod verify;
 mod why;
@@ -51,6 +53,8 @@ enum Command {
     Rename(rename::Cmd),
     Verify(verify::Cmd),
     Replay(replay::Cmd),
+    Gdb(gdb::Cmd),
+    ServeGdb(gdb::Serve),
     Syscalls(syscalls::Cmd),
 }
 
@@ -74,6 +78,8 @@ fn main() -> ExitCode {
         Command::Rename(cmd) => cmd.run(),
         Command::Verify(cmd) => cmd.run(),
         Command::Replay(cmd) => cmd.run(),
+        Command::Gdb(cmd) => cmd.run(),
+        Command::ServeGdb(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
     };
     result.unwrap_or_else(Failure::report)

@@ -112,9 +112,12 @@ fn print_path(
         push(link.effect, link.kind.name().to_string());
     }
     push(last, "later in the process".to_string());
+    let events: Vec<EventId> = steps.iter().map(|step| step.0).collect();
+    let shown = causes::show_all(history, &events, causes::DATA);
     for (event, how) in &steps {
-        let shown = causes::show(history, *event, causes::DATA);
-        out.line(&line(out, &shown, how))?;
+        if let Some(shown) = shown.get(event) {
+            out.line(&line(out, shown, how))?;
+        }
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub fn home() -> Option<PathBuf> {
 }
 
 /// `REC` as an argument or as `-r REC`, for commands that have no other.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Positional {
     /// The recording [default: the latest]
     #[arg(value_name = "REC", conflicts_with = "option")]

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
 use causality::{Cause, Cut, EventId, History, Kind, Limits, Link, Role};
+use recording::Phase;
 use serde_json::json;
 
 use crate::causes::{self, Shown};
 use crate::failure::Failure;
 use crate::output::{Output, Style, cut};
 use crate::select::Chosen;
+use crate::source::{Lines, Site, Wish};
 
 /// Tell why something happened: the chain of causes across processes.
 ///
@@ -46,6 +48,9 @@ pub struct Cmd {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    source: Wish,
+
     /// Show this many bytes of data
     #[arg(short = 's', long = "strings", value_name = "N", default_value_t = causes::DATA)]
     strings: usize,
@@ -56,6 +61,9 @@ impl Cmd {
         let pattern = self.pattern.as_deref().map(causes::pattern).transpose()?;
         let recording = self.recording.open()?;
         let mut history = causes::open(&recording)?;
+        if let Some(pattern) = &pattern {
+            causes::check(&history, pattern)?;
+        }
         let event = causes::event(&history, &self.event)?;
         let limits = if self.all {
             Limits {
@@ -81,18 +89,21 @@ impl Cmd {
         })?;
         let mut out = Output::new();
         let head = causes::show(&history, event, self.strings);
+        let shown = lines.iter().chain(all.iter().flatten());
+        let source = self.source.lines(&history, &calls(&head, shown));
         if self.json {
-            out.line(&object(&head, None).to_string())?;
+            out.line(&object(&head, None, &source).to_string())?;
             for line in lines.iter().chain(all.iter().flatten()) {
-                out.line(&line.json(&history).to_string())?;
+                out.line(&line.json(&history, &source).to_string())?;
             }
         } else {
-            print(&mut out, &head, &lines)?;
+            print(&mut out, &head, &lines, &source)?;
             if let Some(all) = all.filter(|all| !all.is_empty()) {
                 out.line("")?;
                 out.line("and the rest of its past, the latest first:")?;
-                print_lines(&mut out, &all)?;
+                print_lines(&mut out, &all, &source)?;
             }
+            print_note(&mut out, &source)?;
         }
         if let Some(pattern) = pattern {
             let past = history.past(event);
@@ -126,6 +137,9 @@ pub struct Effects {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    source: Wish,
+
     /// Show this many bytes of data
     #[arg(short = 's', long = "strings", value_name = "N", default_value_t = causes::DATA)]
     strings: usize,
@@ -145,16 +159,18 @@ impl Effects {
         })?;
         let mut out = Output::new();
         let head = causes::show(&history, event, self.strings);
+        let source = self.source.lines(&history, &calls(&head, lines.iter()));
         if self.json {
-            out.line(&object(&head, None).to_string())?;
-            for line in &lines {
-                out.line(&line.json(&history).to_string())?;
+            out.line(&object(&head, None, &source).to_string())?;
+            for line in lines.iter().filter(|line| line.role != "note") {
+                out.line(&line.json(&history, &source).to_string())?;
             }
-        } else if lines.is_empty() {
-            print(&mut out, &head, &lines)?;
-            out.line("no other event of the recording is an effect of it")?;
         } else {
-            print(&mut out, &head, &lines)?;
+            print(&mut out, &head, &lines, &source)?;
+            if lines.is_empty() {
+                out.line("no other event of the recording is an effect of it")?;
+            }
+            print_note(&mut out, &source)?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
@@ -176,6 +192,7 @@ impl Effects {
             return;
         }
         let mut links = history.effects(event);
+        without_echoes(&mut links);
         if links.is_empty() {
             links = history.next_effects(event);
         }
@@ -208,6 +225,17 @@ impl Effects {
             lines.push(Line::note(format!("{below}└─ and {more} more")));
         }
     }
+}
+
+/// That a wait found something ready is not told where the same process then
+/// took it.
+fn without_echoes(links: &mut Vec<Link>) {
+    let took: HashSet<u32> = links
+        .iter()
+        .filter(|link| link.kind != Kind::Ready)
+        .map(|link| link.effect.process)
+        .collect();
+    links.retain(|link| link.kind != Kind::Ready || !took.contains(&link.effect.process));
 }
 
 /// Events that were shown before are not read again.
@@ -259,8 +287,11 @@ impl Line {
                 event: EventId::new(u32::MAX, 0),
                 name: String::new(),
                 thread: String::new(),
+                site: None,
                 time_ns: 0,
                 kind: "",
+                call: String::new(),
+                phase: Phase::None,
                 text: String::new(),
                 data: None,
             },
@@ -271,8 +302,8 @@ impl Line {
         }
     }
 
-    fn json(&self, history: &History<'_>) -> serde_json::Value {
-        let mut object = object(&self.shown, self.link.map(|link| (history, link)));
+    fn json(&self, history: &History<'_>, source: &Lines) -> serde_json::Value {
+        let mut object = object(&self.shown, self.link.map(|link| (history, link)), source);
         if let Some(object) = object.as_object_mut() {
             object.insert("depth".to_string(), json!(self.depth));
             object.insert("role".to_string(), json!(self.role));
@@ -282,14 +313,29 @@ impl Line {
     }
 }
 
-fn object(shown: &Shown, link: Option<(&History<'_>, Link)>) -> serde_json::Value {
+/// The events among these that are calls.
+fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventId, Site)> {
+    let all = lines.map(|line| &line.shown).chain([head]);
+    all.filter_map(|shown| Some((shown.event, shown.site?)))
+        .collect()
+}
+
+fn object(shown: &Shown, link: Option<(&History<'_>, Link)>, source: &Lines) -> serde_json::Value {
+    let process = shown
+        .name
+        .rsplit_once(':')
+        .map_or("", |(process, _)| process);
     let mut object = json!({
         "event": shown.name,
+        "process": process,
         "thread": shown.thread,
         "time_ns": shown.time_ns,
         "type": shown.kind,
+        "call": shown.call,
+        "phase": shown.phase.name(),
         "text": shown.text,
         "data": shown.data,
+        "source": source.of(shown.event).map(crate::source::Call::json),
     });
     if let (Some((history, link)), Some(map)) = (link, object.as_object_mut()) {
         map.insert("link".to_string(), link_object(history, &link));
@@ -344,6 +390,8 @@ fn word(kind: Kind, cause: bool) -> &'static str {
         (Kind::Timer, false) => "due, set",
         (Kind::Lock, true) => "got the lock",
         (Kind::Lock, false) => "got the lock, freed",
+        (Kind::Ready, true) => "found it ready",
+        (Kind::Ready, false) => "found ready, made so",
     }
 }
 
@@ -427,13 +475,40 @@ fn past(history: &History<'_>, event: EventId, shown: &mut Shows<'_, '_>) -> Vec
     lines
 }
 
-fn print(out: &mut Output, head: &Shown, lines: &[Line]) -> Result<(), Failure> {
+fn print(out: &mut Output, head: &Shown, lines: &[Line], source: &Lines) -> Result<(), Failure> {
     let text = format!("{}  {}  {}", head.name, head.thread, head.text);
     out.line(&out.paint(Style::Bold, &text))?;
-    print_lines(out, lines)
+    let below = if lines.is_empty() { "" } else { "│" };
+    print_source(out, source, head.event, below)?;
+    print_lines(out, lines, source)
 }
 
-fn print_lines(out: &mut Output, lines: &[Line]) -> Result<(), Failure> {
+/// Where an event's call is in the source, below it.
+fn print_source(
+    out: &mut Output,
+    source: &Lines,
+    event: EventId,
+    below: &str,
+) -> Result<(), Failure> {
+    if let Some(call) = source.of(event) {
+        let text = format!("{below:<3}  {}", call.text());
+        let text = match out.width() {
+            Some(width) => cut(&text, width),
+            None => text,
+        };
+        out.line(&out.paint(Style::Dim, &text))?;
+    }
+    Ok(())
+}
+
+fn print_note(out: &mut Output, source: &Lines) -> Result<(), Failure> {
+    match source.note() {
+        Some(note) => Ok(out.line(&out.paint(Style::Dim, &note))?),
+        None => Ok(()),
+    }
+}
+
+fn print_lines(out: &mut Output, lines: &[Line], source: &Lines) -> Result<(), Failure> {
     let width = |part: fn(&Line) -> usize| lines.iter().map(part).max().unwrap_or(0);
     let name = width(|line| line.branch.chars().count() + line.shown.name.chars().count());
     let thread = width(|line| line.shown.thread.chars().count());
@@ -478,6 +553,8 @@ fn print_lines(out: &mut Output, lines: &[Line]) -> Result<(), Failure> {
         };
         let painted = plain.replacen(&line.shown.name, &out.paint(own, &line.shown.name), 1);
         out.line(&format!("{painted}{words}"))?;
+        let below = line.branch.replace("├─", "│ ").replace("└─", "  ");
+        print_source(out, source, line.shown.event, &below)?;
     }
     Ok(())
 }

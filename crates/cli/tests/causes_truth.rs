@@ -25,26 +25,33 @@ fn all_links_are_found_and_no_others() {
         Ok(text) => text.parse().unwrap(),
         Err(_) => 6,
     };
-    let program = programs::program("ground_truth");
     for seed in 1..=seeds {
-        let scratch = Scratch::new(&format!("truth-{seed}"));
-        let recorded = scratch.record(&[&program, &seed.to_string()]);
-        assert_eq!(
-            recorded.outcome.stdout, "done\n",
-            "{}",
-            recorded.outcome.stderr
-        );
-        let truth = Truth::new(&recorded);
-        truth.messages();
-        truth.counts();
-        truth.marks();
-        truth.processes();
+        for name in ["ground_truth", "ground_truth_waits"] {
+            let scratch = Scratch::new(&format!("truth-{seed}"));
+            let recorded = scratch.record(&[&programs::program(name), &seed.to_string()]);
+            assert_eq!(
+                recorded.outcome.stdout, "done\n",
+                "{}",
+                recorded.outcome.stderr
+            );
+            let mut truth = Truth::new(&recorded);
+            truth.messages();
+            truth.counts();
+            truth.marks();
+            truth.processes();
+            if name == "ground_truth_waits" {
+                truth.lives();
+                truth.waits();
+            }
+        }
     }
 }
 
 struct Truth<'r> {
     recorded: &'r Recorded,
     by_name: HashMap<&'r str, &'r Event>,
+    /// Of each event that took something, what it took first.
+    firsts: HashMap<String, String>,
 }
 
 fn links<'e>(event: &'e Event, kinds: &'e [&str]) -> impl Iterator<Item = &'e Value> {
@@ -64,21 +71,44 @@ fn start(event: &Event) -> String {
 }
 
 fn is_done(event: &Event) -> bool {
-    matches!(event.phase(), "call" | "end") && event.result().is_some_and(|result| result > 0)
+    let least = match event.call() {
+        "msgsnd" | "mq_timedsend" => 0,
+        _ => 1,
+    };
+    matches!(event.phase(), "call" | "end") && event.result().is_some_and(|result| result >= least)
+}
+
+fn is_wait_for_several(event: &Event) -> bool {
+    matches!(
+        event.call(),
+        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait"
+    )
 }
 
 /// What an event carried, if that was text.
 fn text(event: &Event) -> Option<String> {
     let args = &event.json()["args"];
-    let data = match &args["buf"] {
-        Value::Null => &args["msg"]["msg_iov"][0],
-        data => data,
+    let data = match (&args["buf"], &args["msg"]["msg_iov"][0]) {
+        (Value::Null, Value::Null) => &args["msg"],
+        (Value::Null, data) | (data, _) => data,
     };
-    match data {
+    let text = match data {
         Value::String(text) => Some(text.clone()),
         Value::Object(part) => part.get("text")?.as_str().map(str::to_string),
         _ => None,
+    };
+    // A message of a System V queue begins with its type.
+    match event.call() {
+        "msgsnd" | "msgrcv" => text.map(|text| text[CELL..].to_string()),
+        _ => text,
     }
+}
+
+/// What a call is about: a descriptor, or a queue.
+fn object(event: &Event) -> i64 {
+    let names = ["fd", "mqd", "msqid"].into_iter();
+    let mut found = names.filter_map(|name| event.arg(name).as_i64());
+    found.next().unwrap()
 }
 
 fn number(cell: &str) -> u64 {
@@ -90,7 +120,11 @@ const CELL: usize = 8;
 impl<'r> Truth<'r> {
     fn new(recorded: &'r Recorded) -> Truth<'r> {
         let by_name = recorded.events().iter().map(|e| (e.name(), e)).collect();
-        Truth { recorded, by_name }
+        Truth {
+            recorded,
+            by_name,
+            firsts: HashMap::new(),
+        }
     }
 
     fn compare(&self, what: &str, truth: &Links, found: &Links) {
@@ -110,7 +144,7 @@ impl<'r> Truth<'r> {
     }
 
     /// Bytes: the number in each cell says which send it is of.
-    fn messages(&self) {
+    fn messages(&mut self) {
         let mut sends: HashMap<u64, String> = HashMap::new();
         for event in self.recorded.all(|e| e.kind() == "send" && is_done(e)) {
             if let Some(text) = text(event).filter(|text| text.starts_with('A')) {
@@ -128,8 +162,11 @@ impl<'r> Truth<'r> {
         let mut halves: HashMap<(String, String, i64), (String, Vec<String>)> = HashMap::new();
         for event in self.recorded.all(|e| e.kind() == "recv" && is_done(e)) {
             let Some(text) = text(event) else { continue };
-            let fd = event.arg("fd").as_i64().unwrap();
-            let key = (event.process().to_string(), event.thread().to_string(), fd);
+            let key = (
+                event.process().to_string(),
+                event.thread().to_string(),
+                object(event),
+            );
             let (before, waiting) = halves.remove(&key).unwrap_or_default();
             let all = before.clone() + &text;
             if !all.starts_with('A') {
@@ -147,9 +184,14 @@ impl<'r> Truth<'r> {
             // Whoever got only part of a cell learns its number from the rest.
             let mut waiting = waiting;
             if all.len() >= CELL {
-                let id = number(&all[..CELL]);
-                let parts = waiting.drain(..);
-                truth.extend(parts.map(|part| (sends[&id].clone(), part)));
+                let first = &sends[&number(&all[..CELL])];
+                self.firsts.insert(event.name().to_string(), first.clone());
+                for part in waiting.drain(..) {
+                    self.firsts
+                        .entry(part.clone())
+                        .or_insert_with(|| first.clone());
+                    truth.insert((first.clone(), part));
+                }
             }
             truth.extend(own);
             let rest = all[all.len() / CELL * CELL..].to_string();
@@ -165,7 +207,7 @@ impl<'r> Truth<'r> {
     }
 
     /// Counts: each write adds a bit of its own.
-    fn counts(&self) {
+    fn counts(&mut self) {
         let value = |event: &Event| {
             let text = event.file("fd") == "eventfd" && is_done(event);
             let bytes = &event.json()["args"]["buf"];
@@ -182,7 +224,12 @@ impl<'r> Truth<'r> {
         for event in self.recorded.all(|e| e.call() == "read") {
             let Some(sum) = value(event) else { continue };
             for bit in (0..64).map(|bit| 1u64 << bit).filter(|bit| sum & bit != 0) {
-                truth.insert((writes[&bit].clone(), event.name().to_string()));
+                let name = event.name().to_string();
+                let write = &writes[&bit];
+                self.firsts
+                    .entry(name.clone())
+                    .or_insert_with(|| write.clone());
+                truth.insert((write.clone(), name));
             }
             let linked = causes(event, &["count"]).into_iter();
             found.extend(linked.map(|cause| (cause, event.name().to_string())));
@@ -192,15 +239,35 @@ impl<'r> Truth<'r> {
 
     /// What carries no bytes is marked: who follows a mark caused what is
     /// before the other mark.
-    fn marks(&self) {
-        const CAUSES: [&str; 5] = [
+    fn marks(&mut self) {
+        const CAUSES: [&str; 14] = [
             "connect",
             "rt_sigqueueinfo",
+            "kill",
+            "tgkill",
             "flock",
+            "fcntl",
             "futex",
+            "semop",
+            "semtimedop",
             "timerfd_settime",
+            "listen",
+            "close",
+            "shutdown",
+            "exit_group",
         ];
-        const EFFECTS: [&str; 5] = ["accept", "signal", "flock", "futex", "read"];
+        const EFFECTS: [&str; 10] = [
+            "accept",
+            "signal",
+            "flock",
+            "fcntl",
+            "futex",
+            "semop",
+            "semtimedop",
+            "read",
+            "connect",
+            "poll",
+        ];
         let mut threads: HashMap<(&str, &str), Vec<&Event>> = HashMap::new();
         for event in self.recorded.events() {
             threads
@@ -236,11 +303,20 @@ impl<'r> Truth<'r> {
                 };
                 let effect = before.clone().find(wanted).unwrap();
                 // Who takes its own lock again waits for nobody.
-                if cause.call() == "flock" && cause.process() == effect.process() {
+                let locks = matches!(cause.call(), "flock" | "fcntl");
+                if locks && cause.process() == effect.process() {
                     continue;
                 }
                 truth.insert((start(cause), effect.name().to_string()));
-                let kinds = ["connect", "signal", "lock", "wake", "timer"];
+                if cause.call() != "listen" {
+                    self.firsts.insert(effect.name().to_string(), start(cause));
+                }
+                let mut kinds = vec![
+                    "connect", "signal", "lock", "wake", "timer", "listen", "close",
+                ];
+                if effect.call().starts_with("sem") {
+                    kinds.push("count");
+                }
                 let linked = causes(effect, &kinds).into_iter();
                 found.extend(linked.map(|cause| (cause, effect.name().to_string())));
             }
@@ -249,7 +325,7 @@ impl<'r> Truth<'r> {
     }
 
     /// Processes: begun by forks, waited for after their last event.
-    fn processes(&self) {
+    fn processes(&mut self) {
         let mut last: HashMap<&str, &Event> = HashMap::new();
         for event in self.recorded.events() {
             last.insert(event.process(), event);
@@ -269,7 +345,9 @@ impl<'r> Truth<'r> {
             }
             if event.kind() == "wait" && is_done(event) {
                 let child = pids[&(event.result().unwrap() as u64)];
-                truth.insert((last[child].name().to_string(), name.clone()));
+                let last = last[child].name().to_string();
+                self.firsts.insert(name.clone(), last.clone());
+                truth.insert((last, name.clone()));
             }
             let kinds = ["fork", "exit"];
             if event.kind() != "signal" {
@@ -278,6 +356,89 @@ impl<'r> Truth<'r> {
             }
         }
         self.compare("processes", &truth, &found);
+    }
+
+    /// The events of each thread, in order.
+    fn threads(&self) -> HashMap<(&'r str, &'r str), Vec<&'r Event>> {
+        let mut threads: HashMap<(&str, &str), Vec<&Event>> = HashMap::new();
+        for event in self.recorded.events() {
+            threads
+                .entry((event.process(), event.thread()))
+                .or_default()
+                .push(event);
+        }
+        threads
+    }
+
+    /// Threads begin because of who made them, images because of an exec, and
+    /// who waits for a vfork goes on when the child is another program.
+    fn lives(&self) {
+        let threads = self.threads();
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        let images = |process: &str| {
+            let own = self.recorded.events().iter();
+            let name = process.to_string();
+            own.filter(move |e| e.process() == name && e.call() == "begin")
+                .skip(1)
+        };
+        for (number, event) in self.recorded.events().iter().enumerate() {
+            let name = event.name().to_string();
+            if let Some(thread) = event.child_thread() {
+                let first = threads[&(event.process(), thread)][0];
+                truth.insert((start(event), first.name().to_string()));
+            }
+            if event.call() == "begin" && event.number() > 0 {
+                let before = self.recorded.events()[..number].iter().rev();
+                let mut execs =
+                    before.filter(|e| e.process() == event.process() && e.call() == "execve");
+                truth.insert((execs.next().unwrap().name().to_string(), name.clone()));
+            }
+            let waited = event.phase() == "end" && event.kind() == "fork";
+            if let Some(child) = event.child().filter(|_| waited)
+                && let Some(image) = images(child).next()
+            {
+                truth.insert((image.name().to_string(), name.clone()));
+            }
+            let linked = causes(event, &["thread", "exec"]).into_iter();
+            found.extend(linked.map(|cause| (cause, name.clone())));
+        }
+        self.compare("lives", &truth, &found);
+    }
+
+    /// Whoever waits for several takes something from each that was ready: that
+    /// made it ready.
+    fn waits(&self) {
+        let mut truth = Links::new();
+        let mut found = Links::new();
+        for events in self.threads().values() {
+            for (i, wait) in events.iter().enumerate() {
+                if !is_wait_for_several(wait) || !is_done(wait) {
+                    continue;
+                }
+                let name = wait.name().to_string();
+                let after = events[i + 1..].iter();
+                let mut took = 0;
+                for take in after.take_while(|event| !is_wait_for_several(event)) {
+                    let closed = causes(take, &["close"]);
+                    let first = self.firsts.get(take.name()).or(closed.first());
+                    // Who waits for a child when there is nothing else any
+                    // more has not seen it before.
+                    let Some(first) = first.filter(|_| take.kind() != "wait" || took == 0) else {
+                        continue;
+                    };
+                    took += 1;
+                    truth.insert((first.clone(), name.clone()));
+                    // What comes from the new connection is another matter.
+                    if take.kind() == "accept" {
+                        break;
+                    }
+                }
+                let linked = causes(wait, &["ready"]).into_iter();
+                found.extend(linked.map(|cause| (cause, name.clone())));
+            }
+        }
+        self.compare("waits", &truth, &found);
     }
 }
 

@@ -82,7 +82,52 @@ fn causes_are_told() {
         (&["why", "primry:3"][..], "did you mean `primary`?"),
         (&["why", "primary:999"], "its events are 0 to"),
         (&["why", "sned"], "did you mean `send`?"),
-        (&["events", "--where", "send and"], "column 9"),
+        (
+            &["events", "--where", "send and"],
+            "column 9: expected a type",
+        ),
+        (
+            &["events", "--where", "send)"],
+            "column 5: expected `and`, `or`",
+        ),
+        (
+            &["events", "--where", "time < 5"],
+            "column 8: expected a time",
+        ),
+        (
+            &["events", "--where", "bytes < 5"],
+            "column 7: expected `=`",
+        ),
+        (&["why", "error = EAGIAN"], "did you mean `EAGAIN`?"),
+        (&["why", "process = clint-0"], "did you mean `client-0`?"),
+        (&["why", "thread = man-0"], "did you mean `main-0`?"),
+        (
+            &["why", "peer = nobody-at-all"],
+            "has no process `nobody-at-all`",
+        ),
+        (
+            &["events", "--where", "channel = c999"],
+            "its channels are c0 to c",
+        ),
+        (
+            &["export", "--dot", "--where", "channel = c999"],
+            "no channel `c999`",
+        ),
+        (
+            &["why", "primary:3", "--where", "process = cient-0"],
+            "`client-0`?",
+        ),
+        (&["why", "primary"], "is a process, not an event"),
+        (&["why", "primary:x"], "`x` is not a number"),
+        (
+            &["order", "client-0:6", "primry:3"],
+            "did you mean `primary`?",
+        ),
+        (&["cut", "client-0:999"], "its events are 0 to"),
+        (&["effects", "clinet-0:3"], "did you mean `client-0`?"),
+        (&["blocked", "--at", "client-0:999"], "its events are 0 to"),
+        (&["rename", "nobdy", "x"], "has no process `nobdy`"),
+        (&["rename", "primary", "a b"], "`a b` cannot be a name"),
         (&["rename", "primary", "client-0"], "already"),
         (&["rename", "primary/nobody", "x"], "has no thread"),
     ] {

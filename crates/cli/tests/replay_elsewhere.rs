@@ -71,28 +71,37 @@ fn open_to_all(dir: &Path) {
     std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
+/// As somebody else, if that can be had; in any case with another environment,
+/// in another place, and wherever the kernel puts things (the layout of memory
+/// is random).
 #[test]
 fn for_another_user_in_another_place() {
-    let setpriv = tool!("setpriv");
-    if !is_root() {
-        skip!("only root can become somebody else");
-    }
+    let random = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").unwrap();
+    assert_eq!(random.trim(), "2", "the layout of memory is not random");
+    let setpriv = harness::find_tool("setpriv").filter(|_| is_root());
     let scratch = Scratch::for_everyone("replay-nobody");
     let mw = scratch.path().join("mw");
     std::fs::copy(MW, &mw).unwrap();
-    for name in ["rust-std", "static_pie", "threads_many"] {
+    for name in ["rust-std", "static_pie", "threads_many", "mmap_growth"] {
         let recorded = scratch.record(&[program(name)]);
         open_to_all(&recorded.dir);
-        let output = Command::new(&setpriv)
-            .args([
-                "--reuid",
-                "65534",
-                "--regid",
-                "65534",
-                "--clear-groups",
-                "--",
-            ])
-            .arg(&mw)
+        let mut command = match &setpriv {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args([
+                    "--reuid",
+                    "65534",
+                    "--regid",
+                    "65534",
+                    "--clear-groups",
+                    "--",
+                ]);
+                command.arg(&mw);
+                command
+            }
+            None => Command::new(&mw),
+        };
+        let output = command
             .args(["verify", "--json"])
             .arg(&recorded.dir)
             .env_clear()
@@ -101,6 +110,102 @@ fn for_another_user_in_another_place() {
             .output()
             .unwrap();
         verified(&output).is_equal();
+    }
+}
+
+/// A processor's own number is among what `cpuid` says, and C libraries keep it:
+/// nothing that a program does depends on it.
+#[test]
+fn on_another_processor() {
+    use rustix::thread::{CpuSet, sched_getaffinity};
+    let taskset = tool!("taskset");
+    let allowed = sched_getaffinity(None).unwrap();
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|c| allowed.is_set(*c))
+        .collect();
+    let [first, .., last] = all[..] else {
+        skip!("there is one processor");
+    };
+    let (first, last) = (first.to_string(), last.to_string());
+    let scratch = Scratch::new("replay-processor");
+    for name in [
+        "rust-std",
+        "exceptions",
+        "threads_future",
+        "static_hello",
+        "fork_exec_wait",
+    ] {
+        let recorded = scratch.record(&[&taskset, "-c", &first, &program(name)]);
+        let output = Command::new(&taskset)
+            .args(["-c", &last, MW, "verify", "--json"])
+            .arg(&recorded.dir)
+            .output()
+            .unwrap();
+        verified(&output).is_equal();
+    }
+}
+
+/// The process that this thread started last and that stands still: a session's.
+fn player() -> i32 {
+    let task = rustix::thread::gettid().as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/self/task/{task}/children")).unwrap();
+    let last = children.split_whitespace().next_back().unwrap();
+    last.parse().unwrap()
+}
+
+/// Has a process make a system call where it waits in one, and go on.
+fn make_call(gdb: &str, pid: i32, number: u32, first: i64, then: &[&str]) -> String {
+    let mut command = Command::new(gdb);
+    command.args(["-nx", "-batch", "-p", &pid.to_string()]);
+    let steps = [
+        "handle SIGSYS nostop noprint pass".to_string(),
+        "set $orig_rax = -1".to_string(),
+        "set $rip = $rip - 2".to_string(),
+        format!("set $rax = {number}"),
+        format!("set $rdi = {first}"),
+    ];
+    for step in steps.iter().map(String::as_str).chain(then.iter().copied()) {
+        command.args(["-ex", step]);
+    }
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The filter in which a process replays ends it at any call that would reach
+/// outside. None is made in replay; so a debugger puts them in.
+#[test]
+fn a_forbidden_call_ends_a_replay() {
+    let gdb = tool!("gdb");
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if !is_root() && yama.trim() != "0" && !yama.is_empty() {
+        skip!("only root can attach to what it did not start");
+    }
+    let scratch = Scratch::new("replay-forbidden");
+    let recorded = scratch.record(&[program("exit_42")]);
+    let recording = recording::Recording::open(&recorded.dir).unwrap();
+    let number = recording.processes()[0].number;
+    // One that is allowed, to see that it is not the debugger that ends it.
+    let session = replay::Session::open(&recording, number).unwrap();
+    let pid = player();
+    let said = make_call(&gdb, pid, 39, 0, &["stepi", "print $rax"]);
+    assert!(said.contains(&format!("$1 = {pid}\n")), "{said}");
+    drop(session);
+    let forbidden = [
+        ("write", 1, 1),
+        ("open", 2, 0),
+        ("socket", 41, 2),
+        ("connect", 42, 0),
+        ("execve", 59, 0),
+        ("kill", 62, 0),
+        ("unlink", 87, 0),
+        ("openat", 257, -100),
+        ("memfd_create", 319, 0),
+    ];
+    for (name, call, first) in forbidden {
+        let session = replay::Session::open(&recording, number).unwrap();
+        let said = make_call(&gdb, player(), call, first, &["continue"]);
+        assert!(said.contains("exited with code 0177"), "{name}: {said}");
+        drop(session);
     }
 }
 

@@ -262,6 +262,8 @@ fn changed_recordings_are_survived() {
         "signals_basic",
         "atomics",
         "fork_exec_wait",
+        "mmap_growth",
+        "vfork_fail",
     ];
     let originals: Vec<PathBuf> = names
         .iter()

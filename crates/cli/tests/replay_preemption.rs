@@ -12,7 +12,7 @@ mod harness;
 
 use std::process::Command;
 
-use harness::programs::{self, program};
+use harness::programs::{self, program, script};
 use harness::verified::{Verified, verify};
 use harness::{MW, Recorded, Scratch};
 
@@ -68,7 +68,6 @@ fn computation_of_all_shapes() {
 }
 
 #[test]
-#[ignore = "now and then a place in a hot loop is not found in time; scripts/soak finds it"]
 fn computation_of_all_shapes_without_perf() {
     let scratch = Scratch::new("preempt-shapes-bare");
     let recorded = record(&scratch, "interrupted");
@@ -89,6 +88,19 @@ fn signals_in_computation() {
     let scratch = Scratch::new("preempt-signals");
     let recorded = record(&scratch, "signals_async");
     assert!(interruptions(&recorded) > 5);
+    recorded.replays();
+    replays_without_perf(&recorded);
+}
+
+/// In code that may be written to while it runs.
+#[test]
+fn code_made_at_run_time() {
+    let scratch = Scratch::new("preempt-made");
+    let node = tool!("node");
+    let recorded = scratch.record(&[&node, &script("node/compute.js")]);
+    assert_eq!(recorded.outcome.code(), 0, "{}", recorded.outcome.stderr);
+    assert_eq!(recorded.outcome.stdout.lines().count(), 6);
+    assert!(interruptions(&recorded) > 20);
     recorded.replays();
     replays_without_perf(&recorded);
 }

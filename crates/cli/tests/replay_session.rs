@@ -122,6 +122,34 @@ fn forks_and_execs() {
     ]));
 }
 
+/// A file that is mapped twice is seen alike at both addresses, through
+/// whichever of them it was written last.
+#[test]
+fn one_file_under_two_mappings() {
+    let scratch = Scratch::new("session-mappings");
+    let recorded = scratch.record(&[programs::program("mmap_growth")]);
+    let maps: Vec<u64> = recorded
+        .all(|e| e.call() == "mmap" && e.file("fd").ends_with("/private"))
+        .map(|e| e.result().unwrap() as u64)
+        .collect();
+    let [private, shared] = maps[..] else {
+        panic!("{maps:x?}");
+    };
+    // Its third page was written through one of them just before.
+    let advice = recorded.all(|e| e.call() == "madvise").collect::<Vec<_>>();
+    let number = advice[1].number();
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
+    assert_eq!(session.go_to(number).unwrap(), Arrival::There);
+    for base in [private, shared] {
+        let mut byte = [0];
+        assert_eq!(session.read(base + 2 * 4096, &mut byte), 1);
+        assert_eq!(byte, *b"6");
+    }
+    // To look does not change what comes.
+    assert_eq!(session.go_to_end().unwrap(), Arrival::End);
+}
+
 /// However few checkpoints are allowed, every event is reached.
 #[test]
 fn a_small_budget_is_kept() {

@@ -46,6 +46,12 @@ impl Parser {
             .unwrap_or(&LAST)
     }
 
+    /// The word that was read last.
+    fn before(&self) -> Spanned {
+        let at = self.at.saturating_sub(1);
+        self.words.get(at).unwrap_or(self.peek()).clone()
+    }
+
     fn next(&mut self) -> Spanned {
         let word = self.peek().clone();
         self.at += 1;
@@ -199,6 +205,14 @@ impl Parser {
     }
 
     fn value(&mut self, field: &Field, operator: Operator) -> Result<Value, PatternError> {
+        let ordered = matches!(
+            field,
+            Field::Length | Field::Result | Field::Number | Field::Time | Field::Argument(_)
+        );
+        if operator.is_order() && !ordered {
+            let sign = self.before();
+            return Err(self.error_at(&sign, "`=`, `!=`, `~` or `!~`", None));
+        }
         let word = self.next();
         let wanted = expected(field);
         let value = match &word.token {
@@ -264,6 +278,9 @@ impl Parser {
                 let calls = protocol::table::TABLE.iter().map(|row| row.name);
                 Err(self.error_at(word, "the name of a system call", nearest(&text, calls)))
             }
+            Field::Error if !errors().any(|name| name == text) => {
+                Err(self.error_at(word, "the name of an error", nearest(&text, errors())))
+            }
             Field::Link if link_kind(&text).is_none() => {
                 let kinds = causality::Kind::ALL.iter().map(|kind| kind.name());
                 Err(self.error_at(word, "a kind of link", nearest(&text, kinds)))
@@ -280,6 +297,11 @@ fn expected(field: &Field) -> &'static str {
         Field::Bytes => "a word, a \"text\" or a /regular expression/",
         _ => "a value",
     }
+}
+
+/// The names of all errors.
+fn errors() -> impl Iterator<Item = &'static str> {
+    (1..=600).filter_map(protocol::names::errno_name)
 }
 
 /// Events that are not calls have names, too.
@@ -386,6 +408,13 @@ mod tests {
         assert_eq!(error("bytes ~ \"\\xzz\"").column, 10);
         let e = error("link = mesage");
         assert_eq!((e.column, e.near.as_deref()), (8, Some("message")));
+        let e = error("error = EAGIAN");
+        assert_eq!((e.column, e.near.as_deref()), (9, Some("EAGAIN")));
+        let e = error("send and process < 3");
+        assert_eq!(
+            (e.column, e.expected.as_str()),
+            (18, "`=`, `!=`, `~` or `!~`")
+        );
         assert_eq!(error("send & recv").column, 6);
         assert_eq!(error(&"(".repeat(5000)).column, 201);
     }

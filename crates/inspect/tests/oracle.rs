@@ -9,6 +9,7 @@
 mod common;
 
 use common::Build;
+use common::normal::{unread, without_entry_values};
 use inspect::core::CoreFile;
 use inspect::dwarf::die::Entry;
 use inspect::frames::FrameKind;
@@ -68,22 +69,6 @@ fn allowed(line: &str) -> bool {
             .any(|label| line == format!("{label} = <optimized out>"))
 }
 
-/// A frame with dots for the structures that gdb cannot read; it has no value
-/// for them, and dots are shown for structures anyway.
-fn unread(line: &str) -> String {
-    let mark = "=<error reading variable: ";
-    let mut out = line.to_string();
-    // Of `MISSING`.
-    if line.contains("core::ptr::mut_ptr::{impl#0}::sub<") {
-        out = out.replace("count=1)", "count=<optimized out>)");
-    }
-    while let Some(at) = out.find(mark) {
-        let end = out[at..].find('>').map_or(out.len(), |e| at + e + 1);
-        out.replace_range(at..end, "=...");
-    }
-    out
-}
-
 /// Values that gdb has and we do not, in optimized Rust; the reason is not
 /// known yet. The list must not grow.
 const MISSING: [&str; 3] = [
@@ -91,31 +76,6 @@ const MISSING: [&str; 3] = [
     "old_ctrl = hashbrown::control::tag::Tag (255)",
     "self = std::collections::hash::map::Entry<alloc::string::String, i32, alloc::alloc::Global>::Vacant(",
 ];
-
-/// A frame without `x=x@entry=1` and `, x@entry=1`. gdb gives parameters of
-/// inlined functions entry values, out of what the function around them was
-/// called with: `to_string (__val=0, __val@entry=-8176)`.
-fn without_entry_values(line: &str) -> String {
-    let mut out = String::new();
-    let mut rest = line;
-    while let Some(at) = rest.find("@entry=") {
-        let (before, after) = rest.split_at(at);
-        let after = &after["@entry=".len()..];
-        let name = before.rfind(['=', ' ', '(']).map_or(0, |i| i + 1);
-        if before[..name].ends_with('=') {
-            // x=x@entry=1
-            out.push_str(&before[..name]);
-            rest = after;
-        } else {
-            // , x@entry=1
-            out.push_str(before[..name].trim_end_matches([',', ' ']));
-            let end = after.find([',', ')']).unwrap_or(after.len());
-            rest = &after[end..];
-        }
-    }
-    out.push_str(rest);
-    out
-}
 
 fn compare(build: Build, count: usize, seed: u64) {
     if !common::has("gdb") {

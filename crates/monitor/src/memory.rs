@@ -97,15 +97,19 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     let anonymous = flags & sys::MAP_ANONYMOUS != 0;
     let shared = flags & 3 != sys::MAP_PRIVATE;
     if !anonymous {
-        if shared && let Some(stat) = sys::fstat(fd) {
+        if let Some(stat) = sys::fstat(fd) {
             let key = key_of(stat.device, stat.inode);
             // Files that are only read are mapped shared too, by everybody:
             // they make nobody wait for anybody.
-            if protection & PROT_WRITE != 0 || is_in_memory(fd) || is_shared(key) {
+            let joins = protection & PROT_WRITE != 0 || is_in_memory(fd) || is_shared(key);
+            if shared && joins {
                 share(thread, key);
             }
-            more.words(tag::OBJECT, &[key]);
-            space().maps_files.set(1);
+            if shared || follows(fd, key, protection) {
+                let is_file = sys::is_regular(stat.mode);
+                more.words(tag::OBJECT, &[key, stat.size][..1 + usize::from(is_file)]);
+                note_mapped(key);
+            }
         }
         let id;
         (id, *file) = recorder::capture(thread, fd & 0xffff_ffff);
@@ -162,24 +166,94 @@ fn key_of(device: u64, inode: u64) -> u64 {
         | 1
 }
 
-/// A file was written that may be mapped shared: which, and where in it.
+/// Whether a private mapping may see its file change: the program, who can
+/// write to it, or somebody who shares it. (Code is mapped by everybody, and
+/// changed by nobody.)
+fn follows(fd: u64, key: u64, protection: u64) -> bool {
+    const PROT_EXEC: u64 = 4;
+    protection & PROT_EXEC == 0 && (flags_of(fd) & O_ACCMODE == O_RDWR || is_shared(key))
+}
+
+const O_ACCMODE: u64 = 3;
+const O_RDWR: u64 = 2;
+const O_TRUNC: u64 = 0o1000;
+const O_APPEND: u64 = 0o2000;
+
+fn flags_of(fd: u64) -> u64 {
+    const F_GETFL: u64 = 3;
+    sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0).max(0) as u64
+}
+
+/// A file is mapped: what is done to it by calls shows in memory.
+fn note_mapped(key: u64) {
+    let keys = &space().mapped_files;
+    let count = space().maps_files.get();
+    if is_noted(key) {
+        return;
+    }
+    if let Some(place) = keys.get(count as usize) {
+        place.set(key);
+    }
+    // More than there is room for: then every file counts.
+    space().maps_files.set(count.saturating_add(1));
+}
+
+fn is_noted(key: u64) -> bool {
+    let count = space().maps_files.get() as usize;
+    let keys = &space().mapped_files;
+    count > keys.len() || keys.iter().take(count).any(|noted| noted.get() == key)
+}
+
+/// A file that is mapped was written, or has another size: which, where in it,
+/// and how long it is now.
+#[inline]
 pub fn written(number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
-    const LSEEK: u64 = 8;
-    const PWRITE: u64 = 18;
-    if result <= 0 || space().maps_files.get() == 0 || !matches!(number, nr::WRITE | PWRITE) {
-        return;
+    if result >= 0 && space().maps_files.get() != 0 {
+        note_written(number, args, result, more);
     }
-    let Some(stat) = sys::fstat(args[0]).filter(|stat| sys::is_regular(stat.mode)) else {
+}
+
+fn note_written(number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
+    use protocol::record::object::NOWHERE;
+    let (fd, offset) = match number {
+        nr::WRITE | nr::WRITEV => (args[0], None),
+        nr::PWRITE64 | nr::PWRITEV => (args[0], Some(args[3])),
+        nr::PWRITEV2 => (args[0], Some(args[3]).filter(|at| *at != u64::MAX)),
+        nr::FTRUNCATE | nr::FALLOCATE => (args[0], Some(NOWHERE)),
+        nr::OPEN if args[1] & O_TRUNC != 0 => (result as u64, Some(NOWHERE)),
+        nr::OPENAT if args[2] & O_TRUNC != 0 => (result as u64, Some(NOWHERE)),
+        nr::CREAT | nr::OPENAT2 => (result as u64, Some(NOWHERE)),
+        nr::TRUNCATE => {
+            if let Some(stat) = sys::stat(args[0]) {
+                let key = key_of(stat.device, stat.inode);
+                if is_noted(key) {
+                    more.words(tag::OBJECT, &[key, NOWHERE, stat.size]);
+                }
+            }
+            return;
+        }
+        _ => return,
+    };
+    let Some(stat) = sys::fstat(fd).filter(|stat| sys::is_regular(stat.mode)) else {
         return;
     };
-    let end = match number {
-        nr::WRITE => sys::call(LSEEK, args[0], 0, 1, 0, 0, 0),
-        _ => args[3] as i64 + result,
-    };
-    if end >= result {
-        let key = key_of(stat.device, stat.inode);
-        more.words(tag::OBJECT, &[key, (end - result) as u64]);
+    let key = key_of(stat.device, stat.inode);
+    if !is_noted(key) {
+        return;
     }
+    let offset = match offset {
+        Some(NOWHERE) => NOWHERE,
+        // Whatever it was told, there it goes to the end.
+        _ if flags_of(fd) & O_APPEND != 0 => stat.size.saturating_sub(result as u64),
+        Some(at) => at,
+        None => {
+            const LSEEK: u64 = 8;
+            const SEEK_CUR: u64 = 1;
+            let end = sys::call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0);
+            end.saturating_sub(result).max(0) as u64
+        }
+    };
+    more.words(tag::OBJECT, &[key, offset, stat.size]);
 }
 
 /// Whether a file is only there to be shared: it is not on a disk.

@@ -170,9 +170,8 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
     regs.rip = patcher::to_program(regs.rip);
     // The event may have changed memory: by its result, or while others ran.
     let mut stopped = motion.look(thread);
-    let is_mapped = |player: &Player| {
-        player.stop_mapped.load(Relaxed) != 0 && space().code_mapped.get() != 0
-    };
+    let is_mapped =
+        |player: &Player| player.stop_mapped.load(Relaxed) != 0 && space().code_mapped.get() != 0;
     if player::this().is_some_and(is_mapped) {
         player::stop(thread, reason::MAPPED);
     }
@@ -200,6 +199,7 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
         Exit::Open { target, .. }
         | Exit::Counted { target }
         | Exit::Stepped { target }
+        | Exit::Stale { target }
         | Exit::Changed { target } => target,
         Exit::Goal { resume } => resume,
     };
@@ -512,5 +512,9 @@ impl Source for Guarded<'_> {
             patcher::show_original(address, &mut into[..len]);
         }
         len
+    }
+
+    fn changing(&mut self, address: u64) -> Option<u64> {
+        self.code.changing(address)
     }
 }

@@ -5,8 +5,8 @@
 //! each time the thread comes by. It must see what makes progress, wherever
 //! that is: in registers, on the stack, in what the instructions around use,
 //! in what pointers lead to, in what *those* lead to. Memory that cannot be
-//! read is skipped, and the search for it given up after a few faults, because
-//! each costs microseconds.
+//! read is skipped, and each part of the search given up after a few faults,
+//! because each costs microseconds.
 
 use protocol::record::{Record, digest, tag};
 use translate::{Condition, Effect, Flow};
@@ -37,9 +37,10 @@ const TRACE_BITS: u64 = 0x1_0100;
 const STACK: usize = 0;
 const VECTORS: usize = 1;
 const OPERANDS: usize = 2;
-const POINTED: usize = 3;
-const BEHIND: usize = 4;
-const PARTS: usize = 5;
+const FRAMES: usize = 3;
+const POINTED: usize = 4;
+const BEHIND: usize = 5;
+const PARTS: usize = 6;
 
 const WITNESSES: usize = 16;
 const VECTOR_WORDS: usize = 32;
@@ -134,8 +135,12 @@ pub fn halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
     Look::new(registers, image, &mut missing).halves()
 }
 
-/// How often memory may turn out not to be there before no more is looked for.
-const FAULTS_MAX: u32 = 6;
+/// How often memory may turn out not to be there before no more is looked for,
+/// in each part: numbers that are taken for pointers in one must not make
+/// another blind.
+const FAULTS_MAX: u32 = 12;
+/// How much of the stack is looked at.
+const FRAMES_MAX: u64 = 0x8000;
 /// How much code around is looked at.
 const INSTS_MAX: usize = 96;
 const PATHS_MAX: usize = 12;
@@ -152,13 +157,13 @@ struct Path {
 /// Pages that turned out not to be there. As long as the thread makes no call
 /// that stays so.
 pub struct Missing {
-    pages: [u64; 8],
+    pages: [u64; 32],
     used: usize,
 }
 
 impl Missing {
     pub const NONE: Missing = Missing {
-        pages: [0; 8],
+        pages: [0; 32],
         used: 0,
     };
 
@@ -197,10 +202,12 @@ impl<'a> Look<'a> {
     }
 
     fn part(&mut self, part: usize) -> u64 {
+        self.faults = 0;
         match part {
             STACK => self.stack(),
             VECTORS => self.vectors(),
             OPERANDS => self.operands(),
+            FRAMES => self.frames(),
             POINTED => self.pointed(),
             BEHIND => self.behind(),
             _ => 0,
@@ -237,6 +244,20 @@ impl<'a> Look<'a> {
             if let Some(words) = self.read::<16>(from.wrapping_add(128 * piece)) {
                 sum = sum.rotate_left(5) ^ hash(&words);
             }
+        }
+        sum
+    }
+
+    /// The stack further up, to its end or far enough: in a recursion the last
+    /// few frames often look the same.
+    fn frames(&mut self) -> u64 {
+        let mut sum = 0u64;
+        let from = self.registers[RSP].wrapping_add(512);
+        for piece in 0..FRAMES_MAX / 512 {
+            let Some(words) = self.read::<64>(from.wrapping_add(512 * piece)) else {
+                break;
+            };
+            sum = sum.rotate_left(5) ^ hash(&words);
         }
         sum
     }

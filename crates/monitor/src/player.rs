@@ -9,7 +9,7 @@ use protocol::replay::{NO_CALL, Player, ThreadView, VIEWS_BASE, command, reason,
 use crate::arch::Regs;
 use crate::state::{Thread, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{mem, patcher, process, replay};
+use crate::{mem, patcher, process, replay, sharing};
 
 /// The place of this process among the players, if somebody leads it.
 pub fn this() -> Option<&'static Player> {
@@ -44,6 +44,7 @@ pub fn stop(thread: &Thread, why: u32) {
         return;
     };
     let views = show_threads(thread);
+    sharing::show();
     let tell = |player: &Player| {
         player.pid.store(sys::getpid(), Relaxed);
         player

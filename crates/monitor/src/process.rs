@@ -382,6 +382,7 @@ pub fn alone(thread: &Thread) {
     for other in &space.processes {
         if !core::ptr::eq(other, process) {
             other.taken.set(0);
+            other.log.lives.set(0);
             log::forget_chunk(other);
         }
     }
@@ -569,15 +570,25 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
             0,
         );
         replay::begin_thread(child, 0, tls.or(Some(fs)), word);
-        replay::run_vfork_child(thread, child, event);
+        if replay::begin_beside(thread, child, event) {
+            replay::run_beside(thread, child);
+        }
         return replay::finish(thread, what.row, &what.args);
     }
+    replay::settle(thread);
+    let event = thread.process().log.next_event.get();
     let result = replay::clone_result(thread, what.row, &what.args);
     if result < 0 {
         child.tid_word.store(0, Release);
+        if !is_thread {
+            child.process().taken.set(0);
+        }
         return result;
     }
     replay::begin_thread(child, result as u32, tls, word);
+    if !is_thread && !replay::begin_beside(thread, child, event) {
+        return result;
+    }
     space().threads.set(space().threads.get() + 1);
     if is_thread {
         thread
@@ -595,6 +606,7 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
 fn take_process(parent: &Process, flags: u64) -> Option<&'static Process> {
     let place = space().processes.iter().find(|p| p.taken.get() == 0)?;
     place.taken.set(1);
+    place.log.lives.set(0);
     place
         .number
         .set(control().next_process.fetch_add(1, AcqRel));
@@ -693,6 +705,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         set_arena_cloexec(true);
     }
     log::close(process);
+    turn::leave_image(thread);
     turn::give(thread);
     // Until the exec is done or has failed the others of this process stand
     // still (`frozen`); a parent that waits for its vfork child goes on.

@@ -11,7 +11,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
-use protocol::record::{Record, begin, clock, kind, tag};
+use protocol::record::{Record, begin, clock, kind, object, tag};
 use protocol::replay::{
     EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason,
 };
@@ -20,7 +20,8 @@ use protocol::syscall::{Arg, Syscall, Type};
 
 use crate::arch::{self, Regs};
 use crate::capture::{self, Message};
-use crate::place::Place;
+use crate::place::{self, Place};
+use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{confine, counter, log, mem, motion, player, process, sharing, stretch};
@@ -65,6 +66,8 @@ fn attach(process: &Process, index: u32) {
     log.at.set(0);
     log.mark.set(0);
     log.has_next.set(0);
+    log.has_turn.set(0);
+    log.lives.set(1);
     process.number.set(stream.process.load(Relaxed));
     process.image.set(stream.image.load(Relaxed));
     stream
@@ -110,7 +113,11 @@ fn peek(process: &Process) -> Option<Record<'static>> {
             kind::THREAD => log.thread.set(record.values[0] as u32),
             kind::TURN => {
                 let [domain, sequence, before, ..] = record.values;
-                sharing::turn(crate::state::thread(), domain, sequence, before);
+                log.turn.set([domain, sequence, before]);
+                log.has_turn.set(1);
+                if !is_beside_others(process) {
+                    begin_turn(process);
+                }
             }
             _ => {
                 log.set_next(&record);
@@ -118,6 +125,50 @@ fn peek(process: &Process) -> Option<Record<'static>> {
             }
         }
     }
+}
+
+/// Other processes in this memory: vfork children, or the parent of one.
+fn others(process: &Process) -> impl Iterator<Item = &'static Process> {
+    let own = core::ptr::from_ref(process);
+    let all = space().processes.iter();
+    all.filter(move |other| other.log.lives.get() != 0 && !core::ptr::eq(*other, own))
+}
+
+fn is_beside_others(process: &Process) -> bool {
+    others(process).next().is_some()
+}
+
+/// The turn that was read ahead begins now.
+fn begin_turn(process: &Process) {
+    if process.log.has_turn.replace(0) != 0 {
+        let [domain, sequence, before] = process.log.turn.get();
+        sharing::turn(crate::state::thread(), domain, sequence, before);
+    }
+}
+
+/// The thread of another process in this memory that has the turn before the
+/// given one gets it.
+fn before(process: &Process) -> Option<&'static Thread> {
+    if process.log.has_turn.get() == 0 {
+        // It has the turn.
+        return None;
+    }
+    let [_, own, _] = process.log.turn.get();
+    let first = others(process)
+        .filter(|other| peek(other).is_some())
+        .map(|other| {
+            let log = &other.log;
+            // One that does not wait for a turn has it.
+            let sequence = match log.has_turn.get() {
+                0 => 0,
+                _ => log.turn.get()[1],
+            };
+            (sequence, other)
+        })
+        .filter(|(sequence, _)| *sequence < own)
+        .min_by_key(|(sequence, _)| *sequence);
+    let (_, other) = first?;
+    find_thread(other, other.log.thread.get())
 }
 
 /// The next record, which is this thread's: others run first if the log says
@@ -128,6 +179,11 @@ fn next_for(thread: &Thread) -> Record<'static> {
         let Some(record) = peek(process) else {
             end_of_log(thread)
         };
+        if let Some(other) = before(process) {
+            switch(thread, other);
+            continue;
+        }
+        begin_turn(process);
         if process.log.thread.get() == thread.number.get() {
             player::stop_if_due(thread);
             return record;
@@ -208,22 +264,32 @@ pub fn end_of_log(thread: &Thread) -> ! {
     while player::this().is_some() && is_watched(process) {
         player::stop(thread, reason::END);
     }
-    if thread.begins.get() != 0
-        && let Some(parent) = parent_thread(thread)
-    {
+    process.log.lives.set(0);
+    if let Some(next) = others(process).next().and_then(|_| after_end(thread)) {
         // A vfork child: its parent goes on in the same memory.
         thread.tid_word.store(0, Release);
         process.taken.set(0);
-        switch(thread, parent);
+        switch(thread, next);
     }
     loop {
         sys::call(nr::EXIT_GROUP, 0, 0, 0, 0, 0, 0);
     }
 }
 
-fn parent_thread(thread: &Thread) -> Option<&'static Thread> {
-    let slot = thread.maker_slot.get();
-    (thread.begins.get() != 0).then(|| thread_in_slot(slot))
+/// Who goes on when a process has ended that had its memory from another: the
+/// thread that waits for it, or else whoever is next.
+fn after_end(thread: &Thread) -> Option<&'static Thread> {
+    let process = thread.process();
+    let maker = thread_in_slot(thread.maker_slot.get());
+    let waits = thread.begins.get() != 0
+        && maker.tid_word.load(Relaxed) != 0
+        && !core::ptr::eq(maker.process(), process);
+    if waits {
+        return Some(maker);
+    }
+    others(process)
+        .filter(|other| peek(other).is_some())
+        .find_map(|other| find_thread(other, other.log.thread.get()))
 }
 
 /// What happens is not what happened: says so and ends the process.
@@ -327,13 +393,13 @@ pub fn init(image_len: u64) -> ! {
     process::go(thread, &regs)
 }
 
-fn map_anonymous(start: u64, len: u64, prot: u64) -> bool {
+pub fn map_anonymous(start: u64, len: u64, prot: u64) -> bool {
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
     sys::call(nr::MMAP, start, len, prot, flags, u64::MAX, 0) == start as i64
 }
 
 /// Maps a captured file; never shared, so that the copy stays as it is.
-fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
+pub fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
     let mut path = [0u8; 21];
     let mut at = path.len() - 1;
     let mut rest = id;
@@ -350,7 +416,7 @@ fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
     if fd < 0 {
         return false;
     }
-    let flags = sys::MAP_PRIVATE | sys::MAP_FIXED;
+    let flags = sys::MAP_PRIVATE | sys::MAP_FIXED | sys::MAP_NORESERVE;
     let got = sys::call(nr::MMAP, start, len, prot, flags, fd as u64, offset);
     sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
     got == start as i64
@@ -581,7 +647,7 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     {
         mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
-    write_through(args, &record);
+    write_through(row, args, &record);
     let result = record.result;
     count_output(thread, row, result);
     consume(thread.process());
@@ -623,19 +689,46 @@ pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         diverge_call(thread, &record, u64::from(row.nr));
     }
     apply(row, args, &record);
-    write_through(args, &record);
+    write_through(row, args, &record);
     let result = record.result;
     count_output(thread, row, result);
     consume(thread.process());
     result
 }
 
-/// What was written to a file shows where the file is mapped shared.
-fn write_through(args: &[u64; 6], record: &Record<'_>) {
-    if let Some(blob) = record.blob(tag::OBJECT)
-        && let Some([key, offset]) = mem::read_own::<[u64; 2]>(blob.bytes)
-    {
-        sharing::written(key, offset, args[1], record.result as u64);
+/// What was done to a file shows where the file is mapped.
+fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
+    let Some(blob) = record.blob(tag::OBJECT) else {
+        return;
+    };
+    if record.result < 0 {
+        return;
+    }
+    let Some([key, offset]) = mem::read_own::<[u64; 2]>(blob.bytes) else {
+        return;
+    };
+    // How long it is now; older recordings do not say.
+    if let Some([_, _, size]) = mem::read_own::<[u64; 3]>(blob.bytes) {
+        sharing::resized(key, size);
+    }
+    let len = record.result as u64;
+    match u64::from(row.nr) {
+        nr::FALLOCATE => {
+            const PUNCH_HOLE: u64 = 2;
+            const ZERO_RANGE: u64 = 16;
+            if args[1] & (PUNCH_HOLE | ZERO_RANGE) != 0 {
+                sharing::cleared(key, args[2], args[3]);
+            }
+        }
+        _ if offset == object::NOWHERE => {}
+        nr::WRITEV | nr::PWRITEV | nr::PWRITEV2 => {
+            let mut at = offset;
+            capture::each_piece(args[1], args[2], len, |address, len| {
+                sharing::written(key, at, address, len);
+                at += len;
+            });
+        }
+        _ => sharing::written(key, offset, args[1], len.min(args[2])),
     }
 }
 
@@ -742,6 +835,10 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
         return None;
     }
     player::stop_if_due(thread);
+    if !(1..=64).contains(&record.values[0]) {
+        // There is no such signal.
+        diverge_call(thread, &record, NO_CALL);
+    }
     let mut info = [0u64; 16];
     if let Some(blob) = record.blob(tag::SIGINFO) {
         let len = blob.bytes.len().min(128) as u64;
@@ -807,7 +904,8 @@ pub fn interrupted(thread: &Thread, regs: &mut Regs) {
     if peek(process).is_some_and(|record| record.kind == kind::PREEMPT) {
         player::stop_if_due(thread);
         consume(process);
-        if peek(process).is_some() && process.log.thread.get() == thread.number.get() {
+        let is_next = peek(process).is_some() && process.log.thread.get() == thread.number.get();
+        if is_next && process.log.has_turn.get() == 0 {
             // Nobody else wanted the turn after all.
             return;
         }
@@ -838,7 +936,9 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     let file = record.blob(tag::FILE).and_then(|blob| blob.as_u64());
     let size = record.blob(tag::PIECE).and_then(|blob| blob.as_u64());
-    let object = record.blob(tag::OBJECT).and_then(|blob| blob.as_u64());
+    let object = record.blob(tag::OBJECT);
+    let key = object.and_then(|blob| blob.as_u64());
+    let object_size = object.and_then(|blob| mem::read_own::<[u64; 2]>(blob.bytes));
     consume(process_of(thread));
     if number == nr::BRK {
         brk(thread, result as u64);
@@ -852,19 +952,25 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         nr::MMAP => {
             let [_, len, prot, flags, _, offset] = *args;
             let shared = flags & 3 != sys::MAP_PRIVATE;
-            sharing::forget(at, len);
+            sharing::forget(thread, at, len);
             let done = match file {
                 Some(id) => map_file(id, at, len, prot, offset),
                 None => map_anonymous(at, len, prot),
             };
-            if done && shared {
-                let (key, id) = match object {
-                    Some(key) => (key, file.unwrap_or(0)),
-                    // Only children will have it too.
-                    None => (own_key(thread), 0),
+            if done && (shared || key.is_some()) {
+                let object = Object {
+                    // Without one, only children will have it too.
+                    key: key.unwrap_or_else(|| own_key(thread)),
+                    file: file.unwrap_or(sharing::NO_FILE),
+                    size: object_size.map(|[_, size]| size),
+                    kind: match (shared, key) {
+                        (true, Some(_)) => sharing::SHARED,
+                        (true, None) => sharing::UNNAMED,
+                        (false, _) => sharing::PRIVATE,
+                    },
                 };
-                let offset = if object.is_some() { offset } else { 0 };
-                sharing::map(thread, key, id, at, len, prot, offset);
+                let offset = if key.is_some() { offset } else { 0 };
+                sharing::map(thread, &object, at, len, prot, offset);
             }
             done
         }
@@ -872,34 +978,38 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
             let len = size.unwrap_or(4096);
             let prot = if args[2] & 0o10000 != 0 { 1 } else { 3 };
             let done = map_anonymous(at, len, prot);
-            if let Some(key) = object.filter(|_| done) {
-                sharing::map(thread, key, 0, at, len, prot, 0);
+            if let Some(key) = key.filter(|_| done) {
+                let object = Object {
+                    key,
+                    file: sharing::NO_FILE,
+                    size: None,
+                    kind: sharing::SHARED,
+                };
+                sharing::map(thread, &object, at, len, prot, 0);
             }
             done
         }
         SHMDT => {
             if let Some(len) = sharing::length_at(args[0]) {
-                sharing::forget(args[0], len);
+                sharing::forget(thread, args[0], len);
                 sys::call(nr::MUNMAP, args[0], len, 0, 0, 0, 0);
             }
             true
         }
         nr::MREMAP => {
             let [old, old_len, len, flags, _, _] = *args;
-            let shared = sharing::before_move(old, old_len);
-            let done = if old == at {
+            if sharing::moved(thread, old, old_len, at, len) {
+                true
+            } else if old == at {
                 sys::call(nr::MREMAP, old, old_len, len, flags & !3, 0, 0) == result
             } else {
+                sharing::forget(thread, at, len);
                 sys::call(nr::MREMAP, old, old_len, len, flags | 3, at, 0) == result
-            };
-            if let Some(region) = shared.filter(|_| done) {
-                sharing::after_move(thread, &region, at, len);
             }
-            done
         }
         nr::MUNMAP | nr::MPROTECT => {
             if number == nr::MUNMAP {
-                sharing::forget(args[0], args[1]);
+                sharing::forget(thread, args[0], args[1]);
             }
             let done = sys::call(number, args[0], args[1], args[2], args[3], args[4], 0) == result;
             if number == nr::MPROTECT {
@@ -908,8 +1018,12 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
             done
         }
         nr::MADVISE => {
-            if matches!(args[2], 4 | 8 | 9) {
-                sys::call(nr::MADVISE, args[0], args[1], 4, 0, 0, 0);
+            const DONTNEED: u64 = 4;
+            const FREE: u64 = 8;
+            const REMOVE: u64 = 9;
+            const DONTNEED_LOCKED: u64 = 24;
+            if matches!(args[2], DONTNEED | FREE | REMOVE | DONTNEED_LOCKED) {
+                sharing::discard(args[0], args[1], args[2] == REMOVE);
             }
             true
         }
@@ -1099,7 +1213,9 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
 }
 
 /// A thread begins in replay: its stack is set up so that switching to it
-/// starts it.
+/// starts it. As from the kernel, it has the floating-point and vector state of
+/// the thread that makes it, which calls this: rounding modes, and what is left
+/// in registers. The low halves of the vector registers come from its stack.
 pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
     child.tid.set(tid);
     child.fs_base.set(tls.unwrap_or(0));
@@ -1108,11 +1224,7 @@ pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
     let sp = word - 64;
     mem::copy(sp, frame.as_ptr() as u64, 56);
     child.switch_sp.set(sp);
-    mem::copy(
-        child.xstate_area(),
-        (&raw const space().initial_xstate) as u64,
-        core::mem::size_of_val(&space().initial_xstate) as u64,
-    );
+    place::store_vectors(child, &[[0; 2]; 16]);
 }
 
 /// The result of the `clone` that makes a thread.
@@ -1136,18 +1248,25 @@ pub fn thread_began(thread: &Thread) {
     consume(thread.process());
 }
 
-/// A vfork child runs in its parent's memory, from its own log, until it
-/// execs or ends; then the parent goes on.
-pub fn run_vfork_child(thread: &Thread, child: &Thread, event: u64) {
+/// A process that has its parent's memory begins there, with a log of its own:
+/// it runs when its turns come, which the log says. A parent that waits for it
+/// goes on when it execs or ends. False: it was killed before it did anything.
+pub fn begin_beside(thread: &Thread, child: &Thread, event: u64) -> bool {
     let home = child.process();
     let Some(index) = find_child(thread.process().number.get(), event, begin::VFORK) else {
         child.tid_word.store(0, Release);
         home.taken.set(0);
-        return;
+        return false;
     };
     attach(home, index);
     home.log.thread.set(0);
     child.maker_slot.set(thread.slot.get());
+    true
+}
+
+/// Its parent waits for it: nothing that the parent's log has next comes before
+/// it has begun.
+pub fn run_beside(thread: &Thread, child: &Thread) {
     switch(thread, child);
 }
 

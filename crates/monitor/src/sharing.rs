@@ -15,6 +15,17 @@
 //! A process may also map one object at several addresses. Then each of its
 //! pages is accessible at one of them at a time, and moves when it is touched
 //! at another.
+//!
+//! A private mapping of a file follows the file, too, page by page, until the
+//! program writes to the page. Such a mapping is one of these addresses; its
+//! pages are protected against writing until then. What the file has where no
+//! mapping of the program's shows it is kept at an address of our own
+//! (*hidden*). So is what was unmapped: if the object is mapped again and the
+//! recorder saw no reason to copy it again, that is what it has.
+//!
+//! Files grow and shrink under their mappings. How long each is, the log says
+//! where that changes; what lies behind the end is mapped such that touching it
+//! is SIGBUS, as it was then (`lay`).
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -34,6 +45,21 @@ const CLEAN: u8 = 0;
 const DIRTY: u8 = 1;
 /// The object's page is accessible at another address.
 const AWAY: u8 = 2;
+/// Of a private mapping: the program wrote to it, it is not the object's any
+/// more.
+const OWN: u8 = 3;
+
+/// There is no captured file behind a mapping.
+pub const NO_FILE: u64 = u64::MAX;
+
+/// Kinds of regions.
+pub const SHARED: u64 = 0;
+/// Its pages are the object's until they are written.
+pub const PRIVATE: u64 = 1;
+/// Not the program's: see above.
+const HIDDEN: u64 = 2;
+/// Shared with children only: unmapped, it is gone.
+pub const UNNAMED: u64 = 3;
 
 /// A stretch of an object that is mapped.
 #[derive(Clone, Copy)]
@@ -48,21 +74,48 @@ pub struct Region {
     pub prot: u64,
     /// Where the states of its pages begin.
     pub states: u64,
+    /// The captured file it was mapped from, and how much of that is still the
+    /// object's.
+    pub file: u64,
+    pub captured: u64,
+    pub kind: u64,
 }
 
 impl Region {
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
+    /// A part of it: addresses.
+    fn part(&self, start: u64, end: u64) -> Region {
+        let skipped = start - self.start;
+        Region {
+            start,
+            end,
+            offset: self.offset + skipped,
+            states: self.states + skipped / PAGE,
+            ..*self
+        }
+    }
     fn state(&self, page: u64) -> u64 {
         self.states + (page - self.start) / PAGE
     }
     /// Where this region has the page at `offset` of its object.
     fn page_of(&self, key: u64, offset: u64) -> Option<u64> {
-        let inside = self.key == key
-            && (self.offset..self.offset + (self.end - self.start)).contains(&offset);
+        let inside = self.key == key && (self.offset..self.offset + self.len()).contains(&offset);
         inside.then(|| self.start + (offset - self.offset))
     }
 }
 
 pub const REGIONS_MAX: usize = 1024;
+pub const OBJECTS_MAX: usize = 1024;
+
+/// How long an object is.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// 0 = this place is free.
+    key: u64,
+    size: u64,
+}
 
 /// What a space knows of it.
 #[repr(C)]
@@ -76,8 +129,8 @@ pub struct Sharing {
     pub seen: Cell<u64>,
     /// How many pages are kept.
     pub kept: Cell<u64>,
-    /// How much room the states of pages take.
-    pub states: Cell<u64>,
+    /// The objects that have regions, as far as their size is known.
+    pub sizes: [Cell<Size>; OBJECTS_MAX],
 }
 
 /// Where the states of pages are, and pages as they were before this turn,
@@ -87,6 +140,12 @@ const STATES_MAX: u64 = 0x1000_0000;
 const KEPT_BASE: u64 = protocol::layout::MONITOR_BASE + 0x3_5000_0000;
 const KEPT_MAX: u64 = 0x8000_0000 / KEPT_SIZE;
 const KEPT_SIZE: u64 = 2 * PAGE;
+const HIDDEN_BASE: u64 = protocol::layout::MONITOR_BASE + 0x20_0000_0000;
+const HIDDEN_MAX: u64 = 0x20_0000_0000;
+/// How many that the program does not map are kept.
+const HIDDEN_KEPT: usize = 64;
+/// Behind the end of every captured file.
+const BEYOND: u64 = 1 << 40;
 
 fn sharing() -> &'static Sharing {
     &space().sharing
@@ -143,64 +202,284 @@ fn add(region: Region) -> bool {
     true
 }
 
-/// An object is mapped, as private memory, at `start`: `id` is the captured
-/// file with what was in it then.
-pub fn map(thread: &Thread, key: u64, id: u64, start: u64, len: u64, prot: u64, offset: u64) {
-    let sharing = sharing();
-    let len = (len + PAGE - 1) & !(PAGE - 1);
-    let states = sharing.states.get();
-    let room = (len / PAGE + PAGE - 1) & !(PAGE - 1);
-    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
-    let at = STATES_BASE + states;
-    if states + room > STATES_MAX
-        || sys::call(nr::MMAP, at, room, 3, flags, u64::MAX, 0) != at as i64
-    {
-        replay::diverge(thread, difference::MEMORY, 2, start, len);
+/// An address range without a region in it (of states, or of hidden ones):
+/// `taken` says where in it regions are.
+fn find_room(
+    base: u64,
+    room: u64,
+    len: u64,
+    taken: impl Fn(&Region) -> Option<(u64, u64)>,
+) -> Option<u64> {
+    let mut at = base;
+    while at + len <= base + room {
+        let next = regions()
+            .filter_map(|region| taken(&region))
+            .filter(|(start, end)| *start < at + len && at < *end)
+            .map(|(_, end)| up(end))
+            .max();
+        match next {
+            Some(next) => at = next,
+            None => return Some(at),
+        }
     }
-    sharing.states.set(states + room);
+    None
+}
+
+fn up(address: u64) -> u64 {
+    address.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// Memory for the states of a region's pages, all CLEAN.
+fn fresh_states(thread: &Thread, len: u64) -> u64 {
+    let room = up(len / PAGE);
+    let taken = |r: &Region| Some((r.states & !(PAGE - 1), up(r.states + r.len() / PAGE)));
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+    match find_room(STATES_BASE, STATES_MAX, room, taken) {
+        Some(at) if sys::call(nr::MMAP, at, room, 3, flags, u64::MAX, 0) == at as i64 => at,
+        _ => replay::diverge(thread, difference::MEMORY, 2, 0, len),
+    }
+}
+
+fn size_of(key: u64) -> Option<u64> {
+    let sizes = &sharing().sizes;
+    let found = sizes.iter().map(Cell::get).find(|s| s.key == key)?;
+    Some(found.size)
+}
+
+/// False: there are too many objects.
+fn set_size(key: u64, size: u64) -> bool {
+    let sizes = &sharing().sizes;
+    let place = sizes
+        .iter()
+        .find(|s| s.get().key == key)
+        .or_else(|| sizes.iter().find(|s| s.get().key == 0))
+        .or_else(|| sizes.iter().find(|s| !is_mapped(s.get().key)));
+    place.is_some_and(|place| {
+        place.set(Size { key, size });
+        true
+    })
+}
+
+fn is_mapped(key: u64) -> bool {
+    regions().any(|region| region.key == key)
+}
+
+/// What is mapped.
+pub struct Object {
+    pub key: u64,
+    /// The captured file with what was in it then.
+    pub file: u64,
+    /// How long it was then, if it can change.
+    pub size: Option<u64>,
+    pub kind: u64,
+}
+
+/// An object is mapped, as private memory, at `start`.
+pub fn map(thread: &Thread, object: &Object, start: u64, len: u64, prot: u64, offset: u64) {
+    let Object { key, file, .. } = *object;
+    let len = up(len);
+    forget(thread, start, len);
+    // The recorder copied it again: somebody else changed it.
+    drop_hidden(|r| r.key == key && r.file != file);
+    if let Some(size) = object.size {
+        if is_mapped(key) {
+            resize(key, size);
+        }
+        if !set_size(key, size) {
+            replay::diverge(thread, difference::MEMORY, 3, start, len);
+        }
+    }
     let region = Region {
         start,
         end: start + len,
         key,
         offset,
         prot,
-        states: at,
+        states: fresh_states(thread, len),
+        file,
+        captured: object.size.unwrap_or(u64::MAX),
+        kind: object.kind,
     };
-    forget(start, len);
-    let mut page = start;
     let mut moved = false;
-    while page < region.end {
-        if holder_of(key, offset + (page - start)).is_some() {
-            set_state(region.state(page), AWAY);
-            moved = true;
+    if is_mapped(key) {
+        let mut page = start;
+        while page < region.end {
+            if holder_of(key, offset + (page - start)).is_some() {
+                set_state(region.state(page), AWAY);
+                moved = true;
+            }
+            page += PAGE;
         }
-        page += PAGE;
     }
     if !add(region) {
         replay::diverge(thread, difference::MEMORY, 3, start, len);
     }
+    if region.kind == PRIVATE {
+        hide(thread, &region);
+    }
     if !moved {
-        catch_up(key, id, sharing.seen.get());
+        catch_up(key, file, sharing().seen.get());
     }
     renew(&region);
     if is_written() && !moved {
-        append(entry::MAP, key, id, 0, 0);
+        append(entry::MAP, key, file, 0, 0);
     }
+}
+
+/// A place for the pages of an object that a private mapping shows and the
+/// program changes for itself.
+fn hide(thread: &Thread, shown: &Region) {
+    let last = shown.offset + shown.len() - PAGE;
+    let is_there = regions().any(|r| {
+        r.kind == HIDDEN
+            && r.page_of(shown.key, shown.offset).is_some()
+            && r.page_of(shown.key, last).is_some()
+    });
+    if is_there {
+        return;
+    }
+    let taken = |r: &Region| (r.kind == HIDDEN).then_some((r.start, r.end));
+    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, shown.len(), taken) else {
+        replay::diverge(thread, difference::MEMORY, 3, shown.start, shown.len());
+    };
+    let hidden = Region {
+        start,
+        end: start + shown.len(),
+        prot: 3,
+        states: fresh_states(thread, shown.len()),
+        kind: HIDDEN,
+        ..*shown
+    };
+    lay(&hidden, hidden.start, hidden.end);
+    let mut page = hidden.start;
+    while page < hidden.end {
+        set_state(hidden.state(page), AWAY);
+        page += PAGE;
+    }
+    if !add(hidden) {
+        replay::diverge(thread, difference::MEMORY, 3, shown.start, shown.len());
+    }
+    renew(&hidden);
+}
+
+/// Maps a part of a region afresh: what the captured file has, zeroes as far as
+/// the object has grown since, and behind its end what cannot be touched.
+fn lay(region: &Region, start: u64, end: u64) {
+    let size = up(size_of(region.key).unwrap_or(u64::MAX));
+    let place = |offset: u64| {
+        let at = offset.max(region.offset) - region.offset;
+        (region.start.saturating_add(at)).clamp(start, end)
+    };
+    let captured = match region.file {
+        NO_FILE => start,
+        _ => place(up(region.captured).min(size)),
+    };
+    let grown = match region.file {
+        // Nothing would be behind its end either.
+        NO_FILE => end,
+        _ => place(size).max(captured),
+    };
+    let offset = region.offset + (start - region.start);
+    let all =
+        captured <= start || replay::map_file(region.file, start, captured - start, 0, offset);
+    let all = (grown <= captured || replay::map_anonymous(captured, grown - captured, 0)) && all;
+    let behind = BEYOND + region.offset + (grown - region.start);
+    let all = (end <= grown || replay::map_file(region.file, grown, end - grown, 0, behind)) && all;
+    if !all {
+        let thread = crate::state::thread();
+        replay::diverge(thread, difference::MEMORY, 0, start, end - start);
+    }
+}
+
+/// An object has another size now, which others will see.
+pub fn resized(key: u64, size: u64) {
+    if size_of(key).is_some_and(|before| before != size) {
+        resize(key, size);
+        if is_written() {
+            append(entry::SIZE, key, size, 0, 0);
+        }
+    }
+}
+
+fn resize(key: u64, size: u64) {
+    let Some(before) = size_of(key).filter(|before| *before != size) else {
+        return;
+    };
+    if is_written() {
+        collect();
+    }
+    set_size(key, size);
+    let (low, high) = (up(size.min(before)), up(size.max(before)));
+    let count = sharing().count.get() as usize;
+    for cell in sharing().regions.iter().take(count) {
+        let region = cell.get();
+        if region.key != key {
+            continue;
+        }
+        // What was cut off is zero when it comes back.
+        let region = Region {
+            captured: region.captured.min(size),
+            ..region
+        };
+        cell.set(region);
+        let from = region.offset.max(low);
+        let to = high.min(region.offset + region.len());
+        if from < to {
+            let start = region.start + (from - region.offset);
+            let part = region.part(start, start + (to - from));
+            lay(&region, part.start, part.end);
+            let mut page = part.start;
+            while page < part.end {
+                if state(part.state(page)) == OWN {
+                    disown(&part, page);
+                }
+                page += PAGE;
+            }
+            renew(&part);
+        }
+    }
+    let tail = size & (PAGE - 1);
+    if size < before
+        && tail != 0
+        && let Some((region, page)) = holder_of(key, size - tail)
+    {
+        protect(page, 3);
+        mem::copy(page + tail, (&raw const ZEROES) as u64, PAGE - tail);
+        settle(&region, page);
+    }
+}
+
+static ZEROES: [u64; PAGE as usize / 8] = [0; PAGE as usize / 8];
+
+/// A page that the program changed for itself is the object's again.
+fn disown(region: &Region, page: u64) {
+    let offset = region.offset + (page - region.start);
+    let is_held = holder_of(region.key, offset).is_some();
+    set_state(region.state(page), if is_held { AWAY } else { CLEAN });
+}
+
+/// What may be done with a page as things are.
+fn wanted(region: &Region, page: u64) -> u64 {
+    match state(region.state(page)) {
+        AWAY => 0,
+        OWN => region.prot,
+        _ if region.kind == PRIVATE => region.prot & !WRITE,
+        CLEAN if is_written() => region.prot & !WRITE,
+        _ => region.prot,
+    }
+}
+
+fn settle(region: &Region, page: u64) {
+    protect(page, wanted(region, page));
 }
 
 /// Sets the protection of all pages of a region as their states say.
 fn renew(region: &Region) {
-    let watched = is_written();
     let (mut from, mut page) = (region.start, region.start);
-    let wanted = |page: u64| match state(region.state(page)) {
-        AWAY => 0,
-        CLEAN if watched => region.prot & !WRITE,
-        _ => region.prot,
-    };
     while page < region.end {
         page += PAGE;
-        if page == region.end || wanted(page) != wanted(from) {
-            let prot = wanted(from);
+        if page == region.end || wanted(region, page) != wanted(region, from) {
+            let prot = wanted(region, from);
             sys::call(nr::MPROTECT, from, page - from, prot, 0, 0, 0);
             from = page;
         }
@@ -211,8 +490,38 @@ fn renew(region: &Region) {
 fn holder_of(key: u64, offset: u64) -> Option<(Region, u64)> {
     regions().find_map(|region| {
         let page = region.page_of(key, offset)?;
-        (state(region.state(page)) != AWAY).then_some((region, page))
+        matches!(state(region.state(page)), CLEAN | DIRTY).then_some((region, page))
     })
+}
+
+/// Somebody looks at this memory from outside: every address shows what the
+/// program would see there.
+pub fn show() {
+    for region in regions().filter(|r| r.kind != HIDDEN) {
+        // Most objects are mapped once.
+        if !regions().any(|r| r.key == region.key && r.start != region.start) {
+            continue;
+        }
+        let mut page = region.start;
+        while page < region.end {
+            let offset = region.offset + (page - region.start);
+            if state(region.state(page)) == AWAY
+                && let Some((from, there)) = holder_of(region.key, offset)
+            {
+                fetch(page, &from, there);
+                settle(&region, page);
+            }
+            page += PAGE;
+        }
+    }
+}
+
+/// Copies a page from where it is accessible.
+fn fetch(to: u64, from: &Region, there: u64) {
+    protect(to, 3);
+    protect(there, 1);
+    mem::copy(to, there, PAGE);
+    settle(from, there);
 }
 
 /// The program, or the monitor on its behalf, touched a page that is
@@ -231,16 +540,26 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
     let offset = region.offset + (page - region.start);
     let place = region.state(page);
     let mut changed = false;
-    if state(place) == AWAY {
+    if region.kind == PRIVATE && is_write && state(place) != OWN {
+        // From now on it is the program's own.
+        if state(place) == AWAY {
+            let Some((from, there)) = holder_of(region.key, offset) else {
+                return false;
+            };
+            fetch(page, &from, there);
+        } else {
+            pass_on(&region, page);
+        }
+        set_state(place, OWN);
+        changed = true;
+    } else if state(place) == AWAY {
         let Some((from, there)) = holder_of(region.key, offset) else {
             return false;
         };
-        protect(page, 3);
-        protect(there, 1);
-        mem::copy(page, there, PAGE);
+        fetch(page, &from, there);
         set_state(place, state(from.state(there)));
         set_state(from.state(there), AWAY);
-        protect(there, 0);
+        settle(&from, there);
         changed = true;
     }
     if is_write && state(place) == CLEAN && is_written() {
@@ -248,12 +567,7 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
         set_state(place, DIRTY);
         changed = true;
     }
-    let prot = if state(place) == CLEAN && is_written() {
-        region.prot & !WRITE
-    } else {
-        region.prot
-    };
-    protect(page, prot);
+    settle(&region, page);
     changed
 }
 
@@ -303,7 +617,7 @@ fn collect() {
             append(entry::BYTES, key, offset + from, page + from, at - from);
         }
         set_state(region.state(page), CLEAN);
-        protect(page, region.prot & !WRITE);
+        settle(&region, page);
     }
 }
 
@@ -361,33 +675,84 @@ fn apply(head: &[u64; 4], at: u64) {
     };
     protect(page, 3);
     mem::copy(page + (offset & (PAGE - 1)), journal_at(at) + 32, len);
-    let watched = is_written() && state(region.state(page)) == CLEAN;
-    protect(
-        page,
-        if watched {
-            region.prot & !WRITE
-        } else {
-            region.prot
-        },
-    );
+    settle(&region, page);
 }
 
 /// The process wrote to an object by a call: as if to memory.
 pub fn written(key: u64, offset: u64, from: u64, len: u64) {
     let mut done = 0;
     while done < len {
-        let at = offset + done;
+        let at = offset.wrapping_add(done);
         let step = (PAGE - (at & (PAGE - 1))).min(len - done);
-        if let Some((region, page)) = holder_of(key, at & !(PAGE - 1)) {
-            if state(region.state(page)) == CLEAN && is_written() {
-                keep(key, at & !(PAGE - 1), page);
-                set_state(region.state(page), DIRTY);
-            }
-            protect(page, 3);
-            mem::copy(page + (at & (PAGE - 1)), from + done, step);
-            protect(page, region.prot);
-        }
+        write_page(key, at, from + done, step);
         done += step;
+    }
+}
+
+/// The same with zeroes, as far as the object reaches.
+pub fn cleared(key: u64, offset: u64, len: u64) {
+    let end = offset
+        .saturating_add(len)
+        .min(size_of(key).unwrap_or(u64::MAX));
+    // Only what is mapped is looked at.
+    let count = sharing().count.get() as usize;
+    for cell in sharing().regions.iter().take(count) {
+        let region = cell.get();
+        if region.key != key {
+            continue;
+        }
+        let mut at = offset.max(region.offset);
+        let end = end.min(region.offset + region.len());
+        while at < end {
+            let step = (PAGE - (at & (PAGE - 1))).min(end - at);
+            write_page(key, at, (&raw const ZEROES) as u64, step);
+            at += step;
+        }
+    }
+}
+
+/// Writes to one page of an object, if it is anywhere.
+fn write_page(key: u64, at: u64, from: u64, len: u64) {
+    let Some((region, page)) = holder_of(key, at & !(PAGE - 1)) else {
+        return;
+    };
+    if state(region.state(page)) == CLEAN && is_written() {
+        keep(key, at & !(PAGE - 1), page);
+        set_state(region.state(page), DIRTY);
+    }
+    protect(page, 3);
+    mem::copy(page + (at & (PAGE - 1)), from, len);
+    settle(&region, page);
+}
+
+/// `madvise` of a range whose contents are not needed any more; `removes`: nor
+/// are those of what is mapped there.
+pub fn discard(start: u64, len: u64, removes: bool) {
+    const MADV_DONTNEED: u64 = 4;
+    let end = start.saturating_add(up(len));
+    let mut at = start;
+    while at < end {
+        let Some(region) = regions().find(|r| (r.start..r.end).contains(&at)) else {
+            let next = regions().map(|r| r.start).filter(|s| (at..end).contains(s));
+            let to = next.min().unwrap_or(end);
+            sys::call(nr::MADVISE, at, to - at, MADV_DONTNEED, 0, 0, 0);
+            at = to;
+            continue;
+        };
+        let part = region.part(at, end.min(region.end));
+        if part.kind == PRIVATE {
+            let mut page = part.start;
+            while page < part.end {
+                if state(part.state(page)) == OWN {
+                    disown(&part, page);
+                    settle(&part, page);
+                }
+                page += PAGE;
+            }
+        } else if removes {
+            cleared(part.key, part.offset, part.len());
+        }
+        at = part.end;
     }
 }
 
@@ -420,8 +785,10 @@ fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
         let end = journal.len.load(Acquire);
         while at < end {
             let (head, next) = entry_at(at);
-            if head[0] == entry::BYTES {
-                apply(&head, at);
+            match head[0] {
+                entry::BYTES => apply(&head, at),
+                entry::SIZE => resize(head[1], head[2]),
+                _ => {}
             }
             at = next;
             sharing().seen.set(at);
@@ -483,13 +850,13 @@ pub fn forked() {
         mem::copy(head.as_mut_ptr() as u64, place, 16);
         if let Some((region, page)) = holder_of(head[0], head[1]) {
             set_state(region.state(page), CLEAN);
-            protect(page, region.prot & !WRITE);
+            settle(&region, page);
         }
     }
 }
 
 /// A range is unmapped, or something else is mapped over it.
-pub fn forget(start: u64, len: u64) {
+pub fn forget(thread: &Thread, start: u64, len: u64) {
     let end = start.saturating_add((len + PAGE - 1) & !(PAGE - 1));
     if !regions().any(|r| r.start < end && start < r.end) {
         return;
@@ -503,58 +870,110 @@ pub fn forget(start: u64, len: u64) {
         if region.key == 0 || region.start >= end || start >= region.end {
             continue;
         }
-        hand_over(&region, start.max(region.start), end.min(region.end));
-        let head = Region {
-            end: start.max(region.start),
-            ..region
-        };
-        let cut = end.min(region.end) - region.start;
-        let tail = Region {
-            start: region.start + cut,
-            offset: region.offset + cut,
-            states: region.states + cut / PAGE,
-            ..region
-        };
-        cell.set(if head.start < head.end {
-            head
+        let (from, to) = (start.max(region.start), end.min(region.end));
+        let part = region.part(from, to);
+        hand_over(&part);
+        let stays = |page: u64| matches!(state(part.state(page)), CLEAN | DIRTY);
+        if part.kind == SHARED && (from..to).step_by(PAGE as usize).any(stays) {
+            let states = fresh_states(thread, part.len());
+            mem::copy(states, part.states, part.len() / PAGE);
+            cut(cell, from, to);
+            stow(thread, &part, states);
         } else {
-            Region { key: 0, ..region }
-        });
-        if tail.start < tail.end {
-            add(tail);
+            cut(cell, from, to);
         }
+    }
+}
+
+fn is_visible(key: u64) -> bool {
+    regions().any(|region| region.key == key && region.kind != HIDDEN)
+}
+
+/// Drops hidden regions that the program does not map: those that `unwanted`
+/// says.
+fn drop_hidden(mut unwanted: impl FnMut(&Region) -> bool) {
+    let count = sharing().count.get() as usize;
+    for cell in sharing().regions.iter().take(count) {
+        let region = cell.get();
+        let is_hidden = region.key != 0 && region.kind == HIDDEN;
+        if is_hidden && !is_visible(region.key) && unwanted(&region) {
+            sys::call(nr::MUNMAP, region.start, region.len(), 0, 0, 0, 0);
+            cell.set(Region { key: 0, ..region });
+        }
+    }
+}
+
+/// What was just taken out of the program's sight, if nobody else has it, is
+/// kept.
+fn stow(thread: &Thread, part: &Region, states: u64) {
+    let taken = |r: &Region| (r.kind == HIDDEN).then_some((r.start, r.end));
+    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, part.len(), taken) else {
+        return;
+    };
+    sys::call(nr::MPROTECT, part.start, part.len(), 3, 0, 0, 0);
+    move_memory(part.start, start, part.len());
+    let hidden = Region {
+        start,
+        end: start + part.len(),
+        prot: 3,
+        states,
+        kind: HIDDEN,
+        ..*part
+    };
+    let mut others = regions().filter(|r| r.kind == HIDDEN && !is_visible(r.key));
+    if others.nth(HIDDEN_KEPT).is_some() {
+        let mut dropped = false;
+        drop_hidden(|_| !core::mem::replace(&mut dropped, true));
+    }
+    if !add(hidden) {
+        replay::diverge(thread, difference::MEMORY, 3, part.start, part.len());
+    }
+    renew(&hidden);
+}
+
+/// Takes a range out of a region.
+fn cut(cell: &Cell<Region>, from: u64, to: u64) {
+    let region = cell.get();
+    cell.set(if region.start < from {
+        region.part(region.start, from)
+    } else {
+        Region { key: 0, ..region }
+    });
+    if to < region.end {
+        add(region.part(to, region.end));
     }
 }
 
 /// Pages that go away here are from now on at another address, if there is
 /// one. (The memory is still there.)
-fn hand_over(region: &Region, start: u64, end: u64) {
-    let mut page = start;
-    while page < end {
-        let offset = region.offset + (page - region.start);
-        if state(region.state(page)) != AWAY {
-            let heir = regions().find_map(|other| {
-                let there = other.page_of(region.key, offset)?;
-                (there != page && state(other.state(there)) == AWAY).then_some((other, there))
-            });
-            if let Some((other, there)) = heir {
-                protect(there, 3);
-                protect(page, 1);
-                mem::copy(there, page, PAGE);
-                set_state(other.state(there), CLEAN);
-                set_state(region.state(page), AWAY);
-                let watched = is_written();
-                protect(
-                    there,
-                    if watched {
-                        other.prot & !WRITE
-                    } else {
-                        other.prot
-                    },
-                );
-            }
+fn hand_over(region: &Region) {
+    let is_alone =
+        !regions().any(|r| r.key == region.key && (r.end <= region.start || region.end <= r.start));
+    if is_alone {
+        return;
+    }
+    let mut page = region.start;
+    while page < region.end {
+        if matches!(state(region.state(page)), CLEAN | DIRTY) {
+            pass_on(region, page);
         }
         page += PAGE;
+    }
+}
+
+/// A page is from now on at another address of the object, if there is one.
+fn pass_on(region: &Region, page: u64) {
+    let offset = region.offset + (page - region.start);
+    let heir = regions().find_map(|other| {
+        let there = other.page_of(region.key, offset)?;
+        (there != page && state(other.state(there)) == AWAY).then_some((other, there))
+    });
+    if let Some((other, there)) = heir {
+        fetch(there, region, page);
+        set_state(other.state(there), state(region.state(page)));
+        set_state(region.state(page), AWAY);
+        settle(&other, there);
+        settle(region, page);
     }
 }
 
@@ -568,23 +987,16 @@ pub fn protected(start: u64, len: u64, prot: u64) {
             continue;
         }
         // The pieces on both sides keep what they have.
-        let from = start.max(region.start) - region.start;
-        let to = end.min(region.end) - region.start;
-        let piece = |from: u64, to: u64, prot: u64| Region {
-            start: region.start + from,
-            end: region.start + to,
-            offset: region.offset + from,
-            states: region.states + from / PAGE,
+        let (from, to) = (start.max(region.start), end.min(region.end));
+        cut(cell, from, to);
+        let middle = Region {
             prot,
-            ..region
+            ..region.part(from, to)
         };
-        let middle = piece(from, to, prot);
-        cell.set(middle);
-        if from > 0 {
-            add(piece(0, from, region.prot));
-        }
-        if to < region.end - region.start {
-            add(piece(to, region.end - region.start, region.prot));
+        if cell.get().key == 0 {
+            cell.set(middle);
+        } else {
+            add(middle);
         }
         renew(&middle);
     }
@@ -597,38 +1009,92 @@ pub fn length_at(start: u64) -> Option<u64> {
         .map(|r| r.end - r.start)
 }
 
-/// A range is about to be moved: all of it is accessible now.
-pub fn before_move(old: u64, old_len: u64) -> Option<Region> {
-    let region = regions().find(|r| r.start == old)?;
+/// `mremap` of a mapping of an object: true if this is one, and it is done.
+pub fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) -> bool {
+    let (old_len, new_len) = (up(old_len), up(new_len));
+    let count = sharing().count.get() as usize;
+    let found = sharing().regions.iter().take(count).find(|cell| {
+        let region = cell.get();
+        let is_here = (region.start..region.end).contains(&old);
+        region.key != 0 && is_here && old + old_len <= region.end
+    });
+    let Some(cell) = found else {
+        return false;
+    };
     if is_written() {
         collect();
     }
-    let mut page = region.start;
-    while page < region.end {
-        if state(region.state(page)) == AWAY {
-            on_fault(page, false);
-        }
-        protect(page, 3);
-        page += PAGE;
+    let region = cell.get();
+    let part = region.part(old, old + old_len);
+    if old_len == 0 {
+        // A second mapping of the same.
+        let object = Object {
+            key: region.key,
+            file: region.file,
+            size: size_of(region.key),
+            kind: region.kind,
+        };
+        let whole = Region {
+            start: new,
+            end: new + new_len,
+            ..part
+        };
+        lay(&whole, whole.start, whole.end);
+        map(thread, &object, new, new_len, region.prot, part.offset);
+        return true;
     }
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
-        if cell.get().start == old {
-            cell.set(Region {
-                key: 0,
-                ..cell.get()
-            });
+    let kept = old_len.min(new_len);
+    if new_len < old_len {
+        hand_over(&part.part(old + kept, part.end));
+    }
+    cut(cell, part.start, part.end);
+    if new != old {
+        forget(thread, new, new_len);
+        sys::call(nr::MPROTECT, old, kept, 3, 0, 0, 0);
+        move_memory(old, new, kept);
+    }
+    if new_len < old_len {
+        sys::call(nr::MUNMAP, old + kept, old_len - kept, 0, 0, 0, 0);
+    }
+    let states = fresh_states(thread, new_len);
+    let region = Region {
+        start: new,
+        end: new + new_len,
+        states,
+        ..part
+    };
+    mem::copy(states, part.states, kept / PAGE);
+    if new_len > kept {
+        lay(&region, new + kept, region.end);
+        let mut page = new + kept;
+        while page < region.end {
+            if holder_of(region.key, region.offset + (page - new)).is_some() {
+                set_state(region.state(page), AWAY);
+            }
+            page += PAGE;
         }
     }
-    let _ = old_len;
-    Some(region)
+    if !add(region) {
+        replay::diverge(thread, difference::MEMORY, 3, new, new_len);
+    }
+    if region.kind == PRIVATE {
+        hide(thread, &region);
+    }
+    renew(&region);
+    true
 }
 
-/// It has been moved.
-pub fn after_move(thread: &Thread, region: &Region, new: u64, new_len: u64) {
-    const NO_FILE: u64 = u64::MAX;
-    let Region {
-        key, prot, offset, ..
-    } = *region;
-    map(thread, key, NO_FILE, new, new_len, prot, offset);
+/// Moves memory that may be of several mappings, each of which the kernel moves
+/// by itself.
+fn move_memory(from: u64, to: u64, len: u64) {
+    const MAYMOVE_FIXED: u64 = 3;
+    if sys::call(nr::MREMAP, from, len, len, MAYMOVE_FIXED, to, 0) != to as i64 {
+        if len <= PAGE {
+            let thread = crate::state::thread();
+            replay::diverge(thread, difference::MEMORY, 0, from, to);
+        }
+        let half = up(len / 2);
+        move_memory(from, to, half);
+        move_memory(from + half, to + half, len - half);
+    }
 }

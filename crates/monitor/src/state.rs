@@ -76,6 +76,12 @@ pub struct Log {
     pub at: Cell<u64>,
     pub mark: Cell<u64>,
     pub has_next: Cell<u32>,
+    /// In replay: this process runs, and has not come to its end.
+    pub lives: Cell<u32>,
+    /// In replay: the turn that the next record is in, if it has not begun yet:
+    /// domain, sequence number, who had the one before.
+    pub has_turn: Cell<u32>,
+    pub turn: Cell<[u64; 3]>,
     pub next: UnsafeCell<MaybeUninit<Record<'static>>>,
 }
 
@@ -128,8 +134,10 @@ pub struct Space {
     /// What is mapped from now on is locked (see `lock`).
     pub locks: Cell<u32>,
     pub domain: AtomicU32,
-    /// Files are mapped shared: what is written to them shows in memory.
+    /// How many files are mapped such that what is written to them shows in
+    /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
+    pub mapped_files: [Cell<u64>; 64],
     /// This is a replay.
     pub replays: Cell<u32>,
     /// In replay: the heap's end.

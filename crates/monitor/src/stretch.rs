@@ -47,8 +47,8 @@ struct Stretch {
     repeat: Option<Repeat>,
     /// Rounds that are left when the one step that is under way is done.
     rounds_left: u64,
-    /// Pages of code that were looked at: the address, + 1 if it must not be
-    /// translated.
+    /// Pages of code that were looked at: the address, + 1 if it may be written
+    /// to.
     pages: [u64; PAGES],
     /// Code was translated since the thread set out.
     translates: bool,
@@ -155,7 +155,9 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     }
     stretch.look(registers, &place::halves(registers, image));
     stretch.stops += 1;
-    if stretch.stops < STOPS_MAX {
+    // The processor stops before the first round of an instruction that
+    // repeats itself, not between two.
+    if stretch.stops < STOPS_MAX && stretch.repeat.is_none() {
         return rip;
     }
     stretch.go(&mut cache, rip).unwrap_or(rip)
@@ -171,7 +173,10 @@ pub fn has_arrived(thread: &Thread, regs: &mut Regs) -> bool {
             stretch.at_place(&mut cache, thread, regs)
         }
         Exit::Stepped { target } => stretch.between_rounds(&mut cache, thread, regs, target),
-        Exit::Open { target, .. } | Exit::Counted { target } | Exit::Changed { target } => {
+        Exit::Open { target, .. }
+        | Exit::Counted { target }
+        | Exit::Stale { target }
+        | Exit::Changed { target } => {
             stretch.go_on(&mut cache, regs, exit, target);
             false
         }
@@ -403,31 +408,26 @@ impl Source for Code<'_> {
     fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
         let len = into.len() as u64;
         let first = 4096 - (address & 4095);
-        if !self.can_run(address) {
-            return 0;
-        }
-        let len = if first < len && !self.can_run(address + first) {
-            first
-        } else {
-            len
-        };
-        if mem::copy(into.as_mut_ptr() as u64, address, len) {
+        let to = into.as_mut_ptr() as u64;
+        if mem::copy(to, address, len) {
             len as usize
+        } else if first < len && mem::copy(to, address, first) {
+            first as usize
         } else {
             0
         }
     }
-}
 
-impl Code<'_> {
-    /// Whether code on this page can be run from a translation.
-    fn can_run(&mut self, address: u64) -> bool {
+    fn changing(&mut self, address: u64) -> Option<u64> {
         let page = address & !4095;
         let place = &mut self.pages[(page >> 12) as usize % PAGES];
         if *place & !1 != page || *place == 0 {
             *place = page | u64::from(!is_constant(address));
         }
-        *place & 1 == 0
+        if *place & 1 == 0 {
+            return None;
+        }
+        mem::read(address)
     }
 }
 

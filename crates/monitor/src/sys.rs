@@ -21,6 +21,7 @@ pub mod nr {
     pub const WRITE: u64 = 1;
     pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
+    pub const STAT: u64 = 4;
     pub const FSTAT: u64 = 5;
     pub const POLL: u64 = 7;
     pub const MMAP: u64 = 9;
@@ -31,6 +32,8 @@ pub mod nr {
     pub const RT_SIGPROCMASK: u64 = 14;
     pub const RT_SIGRETURN: u64 = 15;
     pub const IOCTL: u64 = 16;
+    pub const PWRITE64: u64 = 18;
+    pub const WRITEV: u64 = 20;
     pub const MREMAP: u64 = 25;
     pub const SCHED_YIELD: u64 = 24;
     pub const MADVISE: u64 = 28;
@@ -53,6 +56,8 @@ pub mod nr {
     pub const EXIT: u64 = 60;
     pub const SEMCTL: u64 = 66;
     pub const FCNTL: u64 = 72;
+    pub const TRUNCATE: u64 = 76;
+    pub const FTRUNCATE: u64 = 77;
     pub const CREAT: u64 = 85;
     pub const GETTIMEOFDAY: u64 = 96;
     pub const GETPPID: u64 = 110;
@@ -85,12 +90,15 @@ pub mod nr {
     pub const DUP2: u64 = 33;
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const FALLOCATE: u64 = 285;
     pub const ACCEPT4: u64 = 288;
     pub const DUP3: u64 = 292;
+    pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
     pub const SETNS: u64 = 308;
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;
+    pub const PWRITEV2: u64 = 328;
     pub const CLOSE_RANGE: u64 = 436;
     pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;
@@ -171,8 +179,17 @@ pub struct Stat {
 }
 
 pub fn fstat(fd: u64) -> Option<Stat> {
+    stat_by(nr::FSTAT, fd)
+}
+
+/// Of what a path of the program's leads to.
+pub fn stat(path: u64) -> Option<Stat> {
+    stat_by(nr::STAT, path)
+}
+
+fn stat_by(number: u64, what: u64) -> Option<Stat> {
     let mut words = [0u64; 18];
-    if call(nr::FSTAT, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) != 0 {
+    if call(number, what, words.as_mut_ptr() as u64, 0, 0, 0, 0) != 0 {
         return None;
     }
     Some(Stat {

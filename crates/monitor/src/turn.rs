@@ -22,6 +22,8 @@ const SLICE_TICKS: u64 = (SLICE * 2) >> protocol::shared::TICK_SHIFT;
 
 /// In [`Domain::last_process`].
 const NOBODY: u32 = u32::MAX;
+/// The same: a process that has had another image since.
+const EARLIER_IMAGE: u32 = u32::MAX - 1;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -158,6 +160,14 @@ pub fn give(thread: &Thread) {
     domain.holder.store(0, Relaxed);
     if domain.word.swap(FREE, Release) == WANTED {
         sys::futex_wake(&domain.word, 1);
+    }
+}
+
+/// The process that has the turn is about to become another image. What it
+/// takes then is another turn: its memory begins anew.
+pub fn leave_image(thread: &Thread) {
+    if thread.holds_turn.get() != 0 {
+        domain().last_process.store(EARLIER_IMAGE, Relaxed);
     }
 }
 

@@ -44,7 +44,7 @@ pub mod kind {
     pub const PATCH: u8 = 8;
     /// The turn came from another process's log. Not an event. Values: domain,
     /// sequence number, number of the process that had it before (`u32::MAX` =
-    /// nobody).
+    /// nobody, one less: one that has exec'd since).
     pub const TURN: u8 = 9;
     /// A process, or a new image of it, begins. Values: [`super::begin`],
     /// parent's number, the parent's event, kernel's id (in the upper half the
@@ -137,6 +137,12 @@ pub mod begin {
     pub const VFORK: u64 = 3;
 }
 
+/// What [`tag::OBJECT`] says of a call.
+pub mod object {
+    /// In place of the offset: nothing was written.
+    pub const NOWHERE: u64 = u64::MAX;
+}
+
 /// Tags of blobs. Below 6: what the argument of that number points to.
 pub mod tag {
     /// The blob is the beginning of longer data, followed by the data's
@@ -168,7 +174,9 @@ pub mod tag {
     pub const PATH: u8 = 0x1c;
     /// Second piece of an argument (messages of a vector).
     pub const PIECE: u8 = 0x1d;
-    /// What shared memory is backed by: a key of its own (u64).
+    /// What memory is backed by that shows changes: a key of its own (u64). Of a
+    /// file that is mapped, its size follows. Of a call that wrote to one or
+    /// changed its size, the offset ([`super::object`]) and the size it has then.
     pub const OBJECT: u8 = 0x1e;
     /// Process that is at the other end of an accepted unix socket: the
     /// kernel's id of it (u64).

@@ -346,6 +346,8 @@ pub mod entry {
     pub const BYTES: u64 = 2;
     /// An object was mapped. Values: object, captured file.
     pub const MAP: u64 = 3;
+    /// An object has another size. Values: object, size.
+    pub const SIZE: u64 = 4;
 }
 
 #[repr(C)]

@@ -18,6 +18,7 @@
 
 mod arena;
 pub mod calls;
+mod catalog;
 pub mod chunk;
 pub mod descriptors;
 pub mod error;
@@ -37,6 +38,7 @@ pub mod synthetic;
 pub mod timeline;
 pub mod writer;
 
+pub use catalog::CATALOG;
 pub use error::{OpenError, WriteError};
 pub use event::{Event, Phase};
 pub use journal::Damage;

@@ -8,6 +8,7 @@ use protocol::names::signal_name;
 use protocol::record::{begin, kind};
 
 use crate::calls::nr;
+use crate::catalog::Beginning;
 use crate::event::Event;
 use crate::frame::field;
 use crate::log::LogEnd;
@@ -184,11 +185,10 @@ pub fn thread_number(name: &str) -> Option<u32> {
 }
 
 /// Finds the processes, from the beginnings of their logs and their images.
-pub(crate) fn find(recording: &Recording) -> Vec<Process> {
-    let mut numbers: BTreeSet<u32> = recording.log_numbers().collect();
+pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<Process> {
+    let numbers = recording.process_numbers();
     let mut images: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, image) in recording.images().iter().enumerate() {
-        numbers.insert(image.process);
         images.entry(image.process).or_default().push(i);
     }
     let wanted: Vec<(u32, Vec<usize>)> = numbers
@@ -199,6 +199,18 @@ pub(crate) fn find(recording: &Recording) -> Vec<Process> {
             (number, own)
         })
         .collect();
+    if let Some(known) = known {
+        let known: HashMap<u32, Beginning> = known.into_iter().map(|b| (b.number(), b)).collect();
+        let found = wanted.into_iter().filter_map(|(number, own)| {
+            let mut process = unread(recording, number, own);
+            known.get(&number)?.put(&mut process);
+            Some(process)
+        });
+        let mut processes: Vec<Process> = found.collect();
+        processes.sort_by_key(|process| (process.birth, process.number));
+        give_names(recording, &mut processes);
+        return processes;
+    }
     // Each takes decompressing a chunk: with many it is worth sharing.
     let workers = match wanted.len() {
         0..16 => 1,
@@ -223,11 +235,10 @@ pub(crate) fn find(recording: &Recording) -> Vec<Process> {
     processes
 }
 
-/// What the beginning of a process's log says of it. `None` if nothing of
-/// the process can be read.
-fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<Process> {
+/// A process of whose log nothing was read.
+fn unread(recording: &Recording, number: u32, images: Vec<usize>) -> Process {
     let chunks = recording.chunks(number);
-    let mut process = Process {
+    Process {
         number,
         name: String::new(),
         program: String::new(),
@@ -242,7 +253,13 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
         images,
         log_bytes: chunks.iter().map(|c| u64::from(c.raw_len)).sum(),
         stored_bytes: chunks.iter().map(|c| u64::from(c.stored_len)).sum(),
-    };
+    }
+}
+
+/// What the beginning of a process's log says of it. `None` if nothing of
+/// the process can be read.
+fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<Process> {
+    let mut process = unread(recording, number, images);
     let first_image = process
         .images
         .first()

@@ -1,11 +1,12 @@
 //! Opening a recording.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::arena::Arena;
+use crate::catalog;
 use crate::chunk::ChunkHead;
 use crate::error::OpenError;
 use crate::frame::{self, Kind};
@@ -91,6 +92,8 @@ pub struct Recording {
     /// Indexes in `statuses`, by process.
     ended: HashMap<u32, usize>,
     names: Names,
+    /// What the beginnings of the logs say was known without reading them.
+    catalogued: bool,
     /// Names that threads gave themselves, once they are known.
     thread_names: OnceLock<HashMap<(u32, u32), String>>,
 }
@@ -141,11 +144,16 @@ impl Recording {
             pids: Pids::default(),
             ended: HashMap::new(),
             names: Names::load(dir)?,
+            catalogued: false,
             thread_names: OnceLock::new(),
         };
         recording.index(left)?;
         recording.clock = refined(&recording.manifest, recording.summary.as_ref());
-        let mut processes = process::find(&recording);
+        let whole = recording.arena.is_none() && recording.damage.is_empty();
+        let count = recording.process_numbers().len();
+        let known = whole.then(|| catalog::load(dir, count)).flatten();
+        recording.catalogued = known.is_some();
+        let mut processes = process::find(&recording, known);
         let original: Vec<(String, u32)> = processes
             .iter()
             .map(|process| (process.name.clone(), process.number))
@@ -462,8 +470,14 @@ impl Recording {
         given.or_else(own).or_else(|| process::thread_number(name))
     }
 
-    pub(crate) fn log_numbers(&self) -> impl Iterator<Item = u32> {
-        self.logs.keys().copied()
+    /// Numbers of all processes that have a log or an image.
+    pub(crate) fn process_numbers(&self) -> BTreeSet<u32> {
+        let images = self.images.iter().map(|image| image.process);
+        self.logs.keys().copied().chain(images).collect()
+    }
+
+    pub(crate) fn is_catalogued(&self) -> bool {
+        self.catalogued
     }
 
     pub(crate) fn chunks(&self, process: u32) -> &[ChunkRef] {

@@ -226,7 +226,8 @@ impl Work<'_> {
     }
 
     /// How long it took, when it was recorded, from the event before `event`
-    /// to that one.
+    /// to that one. No longer than the whole run: a recording may say anything
+    /// about its clock, and nobody waits for that.
     fn stretch(&self, process: Option<u32>, event: u64) -> Duration {
         let clock = self.recording.clock();
         let time = |number: u64| {
@@ -235,8 +236,13 @@ impl Work<'_> {
         };
         let after = time(event);
         let before = event.checked_sub(1).and_then(time);
+        let started = self.recording.manifest().clock.realtime_ns;
+        let ended = self.recording.summary().map(|summary| summary.realtime_ns);
+        let most = ended.map_or(u64::MAX, |ended| ended.saturating_sub(started));
         match (before, after) {
-            (Some(before), Some(after)) => Duration::from_nanos(after.saturating_sub(before)),
+            (Some(before), Some(after)) => {
+                Duration::from_nanos(after.saturating_sub(before).min(most))
+            }
             _ => Duration::ZERO,
         }
     }

@@ -342,6 +342,14 @@ impl<'r> Session<'r> {
         after.saturating_sub(1)
     }
 
+    /// The images of the process, each by its number and its first event. (One
+    /// that was forked begins with an image of its parent's, which has no
+    /// number of its own: 0.)
+    pub fn images(&self) -> Vec<(u32, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|s| (s.image, s.first_event)).collect()
+    }
+
     /// Goes to the place before `event`, forwards or back.
     pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
         let at = self.image_at(event);
@@ -967,6 +975,11 @@ impl<'r> Session<'r> {
             .collect()
     }
 
+    /// How much memory all checkpoints take together, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.tracks.values().map(Track::memory_used).sum()
+    }
+
     /// Drops a checkpoint. (The one before the first event stays.)
     pub fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {
         self.tracks.values_mut().any(|track| track.forget(id))
@@ -1112,15 +1125,16 @@ impl Track {
         self.free.push(checkpoint.player.place);
     }
 
+    fn memory_used(&self) -> u64 {
+        let players = self.checkpoints.iter().map(|c| &c.player);
+        players.map(Player::memory_used).sum()
+    }
+
     /// Drops checkpoints, those first that are nearest to their neighbours in
     /// time, until the rest is within the budget.
     fn thin(&mut self, budget: Budget) {
-        let used = |track: &Track| -> u64 {
-            let players = track.checkpoints.iter().map(|c| &c.player);
-            players.map(Player::memory_used).sum()
-        };
         while self.checkpoints.len() > budget.count.max(1)
-            || self.checkpoints.len() > 1 && used(self) > budget.memory
+            || self.checkpoints.len() > 1 && self.memory_used() > budget.memory
         {
             let gaps = self.checkpoints.windows(3).enumerate();
             let nearest = gaps

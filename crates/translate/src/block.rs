@@ -1,9 +1,11 @@
 //! Translation of one block: from an address on, past conditional jumps that
 //! are not taken, to the first instruction that never leads to the next.
 
+use core::ops::Range;
+
 use crate::cache::{
     BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX,
-    SPILL, TARGET, VECTOR, kind, write_exit, write_exit_through,
+    SPILL, TARGET, VECTOR, kind, restore, save, write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
 use crate::writer::{RAX, RCX, Writer};
@@ -13,6 +15,15 @@ pub trait Source {
     /// Reads code at `address`: how many bytes there are, up to the whole of
     /// `into`. None, if it must not be run from a translation.
     fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize;
+
+    /// The word at `address` as it is in memory, if what is there may be
+    /// written to while its translation is in use: code that is made at run
+    /// time. Its blocks compare themselves with memory whenever they are
+    /// entered. (A block that changes its own end is seen the next time.)
+    fn changing(&mut self, address: u64) -> Option<u64> {
+        let _ = address;
+        None
+    }
 }
 
 /// Something that holds when the goal is reached. Conditions are tried in
@@ -68,9 +79,16 @@ const _: () = assert!(
     INSTS_MAX * INST_ROOM
         + EDGES_MAX * EDGE_ROOM
         + (Goal::CONDITIONS_MAX + 2) * CONDITION_ROOM
+        + GUARD_ROOM
         + 2 * EXIT_DATA
         < BLOCK_ROOM
 );
+
+/// How many instructions a block has that compares itself with memory, and how
+/// many words that are at most.
+const GUARDED_INSTS: usize = 24;
+const GUARD_WORDS: usize = GUARDED_INSTS * 15 / 8 + 1;
+const GUARD_ROOM: usize = GUARD_WORDS * 32 + 128;
 
 /// A jump out of the block to an address of the program.
 #[derive(Clone, Copy)]
@@ -115,6 +133,15 @@ impl Cache<'_> {
         let (target, site) = match exit {
             Exit::Goal { resume } => return Some(resume),
             Exit::Open { target, site } => (target, site),
+            Exit::Stale { target } => {
+                let old = self.find(target).map(|offset| self.site(offset, 1));
+                let offset = self.translate(target, source, options)?;
+                // Whatever leads to the old one leads to the new one.
+                if let Some(site) = old {
+                    self.link(site, offset);
+                }
+                return Some(self.base.wrapping_add(offset as u64));
+            }
             Exit::Counted { target } | Exit::Stepped { target } | Exit::Changed { target } => {
                 (target, None)
             }
@@ -152,12 +179,22 @@ impl Cache<'_> {
         source: &mut impl Source,
         options: &Options<'_>,
     ) -> Option<usize> {
-        if let Some(offset) = self.find(address) {
-            return Some(offset);
+        match self.find(address) {
+            Some(offset) => Some(offset),
+            None => self.translate(address, source, options),
         }
+    }
+
+    fn translate(
+        &mut self,
+        address: u64,
+        source: &mut impl Source,
+        options: &Options<'_>,
+    ) -> Option<usize> {
         let mut bytes = [0; 15];
         let len = source.fetch(address, &mut bytes);
-        inst(bytes.get(..len)?, address)?;
+        let first = inst(bytes.get(..len)?, address)?;
+        let guarded = may_change(source, address, first.len);
 
         let start = self.begin_block(address);
         let how = How {
@@ -175,14 +212,23 @@ impl Cache<'_> {
         };
         let mut at = address;
         let mut end = start;
+        let guard = guarded.then(|| {
+            let mut w = self.writer(end);
+            let site = w.jump_later(&[0xe9]);
+            end = w.at;
+            site
+        });
         let mut falls_through = true;
-        for number in 0..INSTS_MAX {
+        for number in 0..if guarded { GUARDED_INSTS } else { INSTS_MAX } {
             if number != 0 && self.find(at).is_some() {
                 break;
             }
             let len = source.fetch(at, &mut bytes);
             let Some(code) = bytes.get(..len) else { break };
             let Some(found) = inst(code, at) else { break };
+            if may_change(source, at, found.len) != guarded {
+                break;
+            }
             let mut w = self.writer(end);
             if let Some(goal) = options.goal.filter(|goal| goal.address == at) {
                 write_goal(&mut w, &goal);
@@ -206,12 +252,60 @@ impl Cache<'_> {
             write_edge(&mut w, edge, known, how);
             end = w.at;
         }
+        if let Some(site) = guard {
+            let mut w = self.writer(end);
+            w.settle(site, end);
+            write_guard(&mut w, address..at, start.wrapping_add(5), source);
+            end = w.at;
+        }
         let mut w = self.writer(end);
         w.align();
         let end = w.at;
         self.end_block(end);
         Some(start)
     }
+}
+
+/// Whether an instruction may be written to.
+fn may_change(source: &mut impl Source, at: u64, len: usize) -> bool {
+    let last = at.wrapping_add(len as u64).wrapping_sub(1);
+    source.changing(at).is_some() || source.changing(last).is_some()
+}
+
+/// Goes to `body` if the code that a block was made of is still there.
+fn write_guard(w: &mut Writer<'_>, code: Range<u64>, body: usize, source: &mut impl Source) {
+    let len = code.end.wrapping_sub(code.start);
+    // The last word ends where the code ends. If there is less than one: it
+    // must not reach into a page that the code does not.
+    let page_end = code.start | 4095;
+    let last = match len {
+        8.. => code.end.wrapping_sub(8),
+        _ if code.end.wrapping_sub(1) > page_end => code.start,
+        _ => code.start.min(page_end.wrapping_sub(7)),
+    };
+    save(w);
+    w.value(RAX, code.start);
+    let mut fails = [0; GUARD_WORDS];
+    let mut used = 0;
+    for (i, fail) in (0u64..len.div_ceil(8)).zip(&mut fails) {
+        let address = code.start.wrapping_add(8 * i).min(last);
+        let word = source.changing(address).unwrap_or(0);
+        w.value(RCX, word.wrapping_neg());
+        w.bytes(&[0x48, 0x8b, 0x90]); // mov rdx, [rax + displacement]
+        w.u32(address.wrapping_sub(code.start) as u32);
+        w.bytes(&[0x48, 0x8d, 0x0c, 0x11]); // lea rcx, [rcx + rdx]
+        w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
+        *fail = w.jump_later(&[0xe9]);
+        used += 1;
+    }
+    restore(w);
+    w.jump(body);
+    let stale = w.at;
+    for fail in fails.iter().take(used) {
+        w.settle(*fail, stale);
+    }
+    restore(w);
+    write_exit(w, code.start, 0, kind::STALE);
 }
 
 struct Edges {

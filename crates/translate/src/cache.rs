@@ -67,6 +67,8 @@ pub mod kind {
     pub const COUNTED: u32 = 2;
     /// One instruction was executed.
     pub const STEPPED: u32 = 3;
+    /// The block is not of the code that is there now.
+    pub const STALE: u32 = 4;
 }
 pub const EXIT_DATA: usize = 16;
 
@@ -113,6 +115,11 @@ pub enum Exit {
     },
     /// One instruction was executed ([`Cache::step`]); this is the next.
     Stepped {
+        /// The program's address.
+        target: u64,
+    },
+    /// The code at this address has changed since it was translated.
+    Stale {
         /// The program's address.
         target: u64,
     },
@@ -247,12 +254,10 @@ impl<'a> Cache<'a> {
             kind::GOAL => Exit::Goal { resume: target },
             kind::COUNTED => Exit::Counted { target },
             kind::STEPPED => Exit::Stepped { target },
+            kind::STALE => Exit::Stale { target },
             _ => Exit::Open {
                 target,
-                site: Some(Site {
-                    offset: word as u32 as usize,
-                    generation: self.get(GENERATION),
-                }),
+                site: Some(self.site(word as u32 as usize, 0)),
             },
         }
     }
@@ -275,6 +280,14 @@ impl<'a> Cache<'a> {
             }
         }
         Some(self.get(LIST + low.checked_sub(1)? * 16))
+    }
+
+    /// The jump whose target is so many bytes behind an offset.
+    pub(crate) fn site(&self, offset: usize, behind: usize) -> Site {
+        Site {
+            offset: offset.wrapping_add(behind),
+            generation: self.get(GENERATION),
+        }
     }
 
     /// Lets a jump lead to a translation, if both are still there.
@@ -302,7 +315,13 @@ impl<'a> Cache<'a> {
     /// Begins a block for the code at `address`: its offset. Everything may be
     /// forgotten for it.
     pub(crate) fn begin_block(&mut self, address: u64) -> usize {
-        let free = |cache: &Self| places(address).find(|p| cache.get(KEYS + p * 8) == 0);
+        // The one that it has, if it was translated before.
+        let free = |cache: &Self| {
+            places(address).find(|p| {
+                let key = cache.get(KEYS + p * 8);
+                key == 0 || key == address.wrapping_neg()
+            })
+        };
         let room = self.memory.len().saturating_sub(self.get(USED) as usize);
         if room < 2 * BLOCK_ROOM || self.get(BLOCKS) as usize == BLOCKS_MAX || free(self).is_none()
         {
@@ -471,7 +490,14 @@ pub fn write_exit_through(w: &mut Writer<'_>, value: u32) {
     w.jump_through(COMMON);
 }
 
-fn restore(w: &mut Writer<'_>) {
+/// Puts rax, rcx and rdx aside.
+pub fn save(w: &mut Writer<'_>) {
+    w.store(SAVED_RCX, RCX);
+    w.store(SAVED_RDX, RDX);
+    w.store(SAVED_RAX, RAX);
+}
+
+pub fn restore(w: &mut Writer<'_>) {
     w.load(RAX, SAVED_RAX);
     w.load(RDX, SAVED_RDX);
     w.load(RCX, SAVED_RCX);

@@ -35,7 +35,8 @@
 //!
 //! - One thread at a time runs code from a cache.
 //! - The translation is of the code as it was. Who cannot tell that code has
-//!   stayed the same calls [`Cache::clear`].
+//!   stayed the same calls [`Cache::clear`], or says so
+//!   ([`Source::changing`]): then blocks look for themselves.
 //! - System calls, faults, far transfers and whatever else is not here end a
 //!   block: [`Cache::enter`] refuses them, and they are run where they are.
 //!

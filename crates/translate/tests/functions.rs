@@ -32,13 +32,18 @@ fn both(machine: &mut Machine, function: u64, arguments: [u64; 4], prepare: impl
     machine.native(&mut state, function);
     let native = state;
     let native_stack = machine.stack().to_vec();
-    state = begin;
-    state.gpr[RSP] = machine.fresh_stack();
-    prepare();
-    machine.translated(&mut state, function, &PLAIN);
-    assert_eq!(state.fault, 0, "translated, at {:x}", state.fault_rip);
-    assert_eq!(state, native);
-    assert!(machine.stack() == native_stack);
+    // Also as if it were code that may change.
+    for made in [false, true] {
+        machine.made = made;
+        state = begin;
+        state.gpr[RSP] = machine.fresh_stack();
+        prepare();
+        machine.translated(&mut state, function, &PLAIN);
+        assert_eq!(state.fault, 0, "translated, at {:x}", state.fault_rip);
+        assert_eq!(state, native);
+        assert!(machine.stack() == native_stack);
+    }
+    machine.made = false;
     state.gpr[RAX]
 }
 

@@ -2,105 +2,22 @@
 // that whoever reads the recording can tell from the bytes alone which send each receive is of.
 //
 // Usage: ground_truth [SEED]. What it does differs with the seed; what it prints does not.
-//
-// A message is cells of eight bytes, 'A' and seven digits: its number. Streams are split and merged
-// at random places. What carries no bytes is marked: getpgid(10000000 + n) comes right before the
-// cause numbered n, getpgid(20000000 + n) right after its effect (30000000 + n if signals may come in
-// between). No process has such an id.
-#define _GNU_SOURCE
+#include "ground_truth.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <termios.h>
-#include <unistd.h>
-
-#define CELL 8
-#define NEED(x)                                                                                   \
-    do {                                                                                          \
-        if (!(x)) {                                                                               \
-            perror(#x);                                                                           \
-            fprintf(stderr, "%s:%d\n", __FILE__, __LINE__);                                       \
-            _exit(1);                                                                             \
-        }                                                                                         \
-    } while (0)
-
-static uint64_t state;
-static unsigned worker, counter;
-static char dir[100];
-
-static unsigned rnd(unsigned below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (unsigned)((state >> 20) % below);
-}
-
-// A process of its own random numbers and message numbers.
-static pid_t child(unsigned number) {
-    unsigned base = worker * 4 + number;
-    uint64_t seed = state ^ (0x9e3779b97f4a7c15ull * (base + 1));
-    pid_t pid = fork();
-    NEED(pid >= 0);
-    if (pid == 0) {
-        worker = base;
-        counter = 0;
-        state = seed | 1;
-    }
-    return pid;
-}
-
-static void reap(int count) {
-    for (int i = 0; i < count; i++) {
-        int status;
-        NEED(wait(&status) > 0);
-        NEED(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
-}
-
-static unsigned fresh(void) { return worker * 4000 + counter++; }
-
-// A message of so many cells; its number.
-static unsigned fill(char *buf, unsigned cells) {
-    unsigned id = fresh();
-    for (unsigned i = 0; i < cells; i++) {
-        char cell[16];
-        snprintf(cell, sizeof cell, "A%07u", id);
-        memcpy(buf + i * CELL, cell, CELL);
-    }
-    return id;
-}
-
-static void nap(void) {
-    if (rnd(4) == 0)
-        usleep(rnd(300));
-}
-
-static void send_some(int fd, unsigned messages, unsigned most) {
-    char buf[64 * CELL];
-    for (unsigned i = 0; i < messages; i++) {
-        unsigned cells = 1 + rnd(most);
-        fill(buf, cells);
-        NEED(write(fd, buf, cells * CELL) == (ssize_t)(cells * CELL));
-        nap();
-    }
-}
 
 // Reads to the end, `odd`: in pieces of any size.
 static unsigned read_all(int fd, int odd) {
@@ -116,8 +33,6 @@ static unsigned read_all(int fd, int odd) {
         nap();
     }
 }
-
-static void mark(unsigned long n) { syscall(SYS_getpgid, n); }
 
 // One pipe, several writers and, if even, several readers.
 static void pipes(void) {
@@ -595,26 +510,9 @@ static void timers(void) {
 }
 
 int main(int argc, char **argv) {
-    state = (argc > 1 ? strtoull(argv[1], NULL, 10) : 1) * 0x9e3779b97f4a7c15ull | 1;
-    snprintf(dir, sizeof dir, "%s/ground_truth.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    NEED(mkdtemp(dir));
     void (*all[])(void) = {pipes,       fifo,        pair_stream,    pair_datagram,  pair_packets,
                            listen_unix, listen_inet, datagrams_unix, datagrams_inet, passed,
                            spliced,     terminal,    counters,       signals,        locks,
                            futexes,     threads,     timers,         pipes,          pipes};
-    int count = sizeof all / sizeof *all;
-    for (int i = 0; i < count; i++) {
-        worker = 8 + (unsigned)i;
-        if (child(0) == 0) {
-            worker = 20 + (unsigned)i;
-            all[i]();
-            _exit(0);
-        }
-    }
-    reap(count);
-    char command[200];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    NEED(system(command) == 0);
-    puts("done");
-    return 0;
+    return run_all(argc, argv, all, sizeof all / sizeof *all);
 }

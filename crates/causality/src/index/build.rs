@@ -40,6 +40,7 @@ pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> 
     put_waits(&mut builder, &mut processes, &world);
     put_calls(&mut builder, &mut processes, &mut world);
     put_threads(&mut builder, &mut processes, &world, &mut text);
+    put_locks(&mut builder, &world, &mut text);
     builder.section(Section::Processes, &processes);
     builder.section(Section::Text, &text);
     builder.finish(key, [events, guesses, dropped])
@@ -519,13 +520,14 @@ fn encode(what: WaitFor) -> (u8, u64) {
         WaitFor::Send(channel) => (1, channel.into()),
         WaitFor::Connection => (2, 0),
         WaitFor::Accept => (3, 0),
-        WaitFor::Child => (4, 0),
+        WaitFor::Child(child) => (4, child.map_or(0, |place| u64::from(place) + 1)),
         WaitFor::Wake(address) => (5, address),
         WaitFor::Lock(file) => (6, file.into()),
         WaitFor::Time => (7, 0),
         WaitFor::Signal => (8, 0),
         WaitFor::Any { from, count } => (9, u64::from(from) | u64::from(count) << 32),
         WaitFor::Other => (10, 0),
+        WaitFor::Thread(thread) => (11, thread.into()),
     }
 }
 
@@ -535,7 +537,8 @@ pub(crate) fn decode(what: u8, value: u64) -> WaitFor {
         1 => WaitFor::Send(value as u32),
         2 => WaitFor::Connection,
         3 => WaitFor::Accept,
-        4 => WaitFor::Child,
+        4 => WaitFor::Child(value.checked_sub(1).map(|place| place as u32)),
+        11 => WaitFor::Thread(value as u32),
         5 => WaitFor::Wake(value),
         6 => WaitFor::Lock(value as u32),
         7 => WaitFor::Time,
@@ -574,6 +577,34 @@ fn put_calls(builder: &mut Builder, processes: &mut [ProcessRec], world: &mut Wo
     builder.section(Section::Calls, &records);
 }
 
+/// The locks on files that somebody waited for, and who had them.
+fn put_locks(builder: &mut Builder, world: &World<'_>, text: &mut Vec<u8>) {
+    let wanted = &world.wanted_locks;
+    let mut holds: Vec<LockRec> = world
+        .lock_holds
+        .iter()
+        .filter(|hold| wanted.contains(&hold.lock))
+        .map(|hold| LockRec {
+            lock: U32::new(hold.lock),
+            process: U32::new(hold.process),
+            from: U32::new(hold.from),
+            to: U32::new(hold.to),
+        })
+        .collect();
+    holds.sort_by_key(|hold| (hold.lock.get(), hold.process.get(), hold.from.get()));
+    builder.section(Section::Locks, &holds);
+    let mut wanted: Vec<u32> = wanted.iter().copied().collect();
+    wanted.sort_unstable();
+    let names: Vec<LockNameRec> = wanted
+        .into_iter()
+        .map(|lock| LockNameRec {
+            lock: U32::new(lock),
+            name: put_text(text, &String::from_utf8_lossy(world.path_of(lock >> 1))),
+        })
+        .collect();
+    builder.section(Section::LockNames, &names);
+}
+
 fn put_threads(
     builder: &mut Builder,
     processes: &mut [ProcessRec],
@@ -587,7 +618,7 @@ fn put_threads(
     let mut records = Vec::new();
     for (place, process) in processes.iter_mut().enumerate() {
         let from = records.len();
-        for (thread, born, died) in world.threads(place as u32) {
+        for (thread, born, died, used) in world.threads(place as u32) {
             let name = names
                 .get(&(place as u32, thread))
                 .map_or("", String::as_str);
@@ -596,6 +627,7 @@ fn put_threads(
                 thread: U32::new(thread),
                 born: U32::new(born),
                 died: U32::new(died.unwrap_or(NO)),
+                used: U32::new(used.unwrap_or(NO)),
                 name: put_text(text, name),
             });
         }

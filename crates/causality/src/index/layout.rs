@@ -10,10 +10,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
 /// Bytes that have one checksum.
-pub(crate) const BLOCK: usize = 1 << 18;
+pub(crate) const BLOCK: usize = 1 << 15;
 
 /// What the sections hold, in their order in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,10 @@ pub(crate) enum Section {
     Polls,
     /// [`ThreadRec`], by process and thread.
     Threads,
+    /// [`LockRec`], by lock.
+    Locks,
+    /// [`LockNameRec`], by lock.
+    LockNames,
     /// Text that records refer to.
     Text,
 }
@@ -238,5 +242,25 @@ pub(crate) struct ThreadRec {
     pub thread: U32,
     pub born: U32,
     pub died: U32,
+    /// Its first call that is not about the thread itself.
+    pub used: U32,
+    pub name: Range,
+}
+
+/// A process had a lock on a file.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LockRec {
+    pub lock: U32,
+    pub process: U32,
+    pub from: U32,
+    pub to: U32,
+}
+
+/// What a lock is on.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct LockNameRec {
+    pub lock: U32,
     pub name: Range,
 }

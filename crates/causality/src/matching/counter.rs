@@ -1,12 +1,14 @@
-//! Eventfds: a read takes the whole sum, or one unit of it.
+//! Eventfds and semaphores: a read takes the whole sum, or single units.
 
 use crate::world::objects::Op;
 
 /// Pairs writes and reads. A read of the whole must be the sum of writes: one
-/// that was made at the same time and does not fit came later.
+/// that was made at the same time and does not fit came later. `resets`: the
+/// writes that set the sum, whatever it was.
 pub(crate) fn pair(
     writes: &[Op],
     reads: &[Op],
+    resets: &[usize],
     single: bool,
     mut emit: impl FnMut(usize, usize, u64),
 ) {
@@ -17,11 +19,25 @@ pub(crate) fn pair(
         .filter_map(|i| Some((*i, writes.get(*i)?.amount)))
         .collect();
     left.reverse();
+    let mut sets: Vec<(usize, u64)> = resets
+        .iter()
+        .filter_map(|i| Some((*i, writes.get(*i)?.lo)))
+        .collect();
+    sets.sort_by_key(|(_, lo)| std::cmp::Reverse(*lo));
     let mut readers: Vec<usize> = (0..reads.len()).collect();
     readers.sort_by_key(|i| reads.get(*i).map(|op| (op.hi, op.lo)));
     for r in readers {
         let Some(read) = reads.get(r) else { continue };
-        let mut wanted = if single { 1 } else { read.amount };
+        let mut wanted = read.amount;
+        while let Some((at, lo)) = sets.last().copied()
+            && lo <= read.hi
+        {
+            sets.pop();
+            // What was there before is not there any more.
+            if let Some(place) = left.iter().rposition(|(w, _)| *w == at) {
+                left.truncate(place + 1);
+            }
+        }
         let mut place = left.len();
         while wanted > 0 && place > 0 {
             place -= 1;
@@ -33,15 +49,15 @@ pub(crate) fn pair(
                 break;
             }
             if single {
-                emit(w, r, 1);
-                if units > 1 {
-                    if let Some(entry) = left.get_mut(place) {
-                        entry.1 -= 1;
-                    }
-                } else {
-                    left.remove(place);
+                let taken = units.min(wanted);
+                if taken > 0 {
+                    emit(w, r, taken);
                 }
-                wanted = 0;
+                wanted -= taken;
+                match left.get_mut(place) {
+                    Some(entry) if units > taken => entry.1 -= taken,
+                    _ => drop(left.remove(place)),
+                }
             } else if units <= wanted {
                 emit(w, r, units);
                 wanted -= units;
@@ -66,7 +82,7 @@ mod tests {
 
     fn pairs(writes: &[Op], reads: &[Op], single: bool) -> Vec<(usize, usize, u64)> {
         let mut found = Vec::new();
-        pair(writes, reads, single, |w, r, n| found.push((w, r, n)));
+        pair(writes, reads, &[], single, |w, r, n| found.push((w, r, n)));
         found
     }
 
@@ -83,6 +99,15 @@ mod tests {
             pairs(&writes, &reads, true),
             [(0, 0, 1), (0, 1, 1), (1, 2, 1)]
         );
+    }
+
+    #[test]
+    fn a_value_that_is_set_is_all_there_is() {
+        let writes = [op(1, 1, 4), op(3, 3, 1), op(6, 6, 2)];
+        let reads = [op(2, 2, 1), op(4, 4, 1), op(7, 7, 2)];
+        let mut found = Vec::new();
+        pair(&writes, &reads, &[1], true, |w, r, n| found.push((w, r, n)));
+        assert_eq!(found, [(0, 0, 1), (1, 1, 1), (2, 2, 2)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod counter;
 mod futexes;
 mod locks;
 mod mailbox;
+pub(crate) mod ready;
 mod signals;
 pub(crate) mod stream;
 mod terminal;
@@ -18,6 +19,7 @@ use crate::channel::ChannelKind;
 use crate::link::{EventId, Kind, Link};
 use crate::world::objects::{Destination, Flow, Key, Op, Socket};
 use crate::world::{World, calls};
+use ready::Origins;
 use stream::{Contents, Overlap};
 
 /// Of a receive whose bytes are needed to tell its sends apart, so many are
@@ -52,16 +54,34 @@ pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u
     let mut links = std::mem::take(&mut world.links);
     datagrams(world, &mut links);
     let (orders, guesses) = orders(recording, world);
-    streams(world, &orders, &mut links);
+    let mut origins = Origins::new();
+    let mut rests: HashMap<u32, Op> = HashMap::new();
+    streams(world, &orders, &mut links, &mut origins, &mut rests);
     for (number, channel) in world.channels.iter().enumerate() {
-        let number = Some(number as u32);
+        let waited = !channel.ready.is_empty();
+        let number = number as u32;
         match channel.flow {
             Flow::Count(single) => {
-                counter::pair(&channel.sends, &channel.recvs, single, |w, r, units| {
-                    if let (Some(w), Some(r)) = (channel.sends.get(w), channel.recvs.get(r)) {
-                        links.push(link(Kind::Count, w, r, number, units));
-                    }
-                });
+                let mut left = 0u64;
+                counter::pair(
+                    &channel.sends,
+                    &channel.recvs,
+                    &channel.resets,
+                    single,
+                    |w, r, units| {
+                        if let (Some(w), Some(r)) = (channel.sends.get(w), channel.recvs.get(r)) {
+                            links.push(link(Kind::Count, w, r, Some(number), units));
+                            if waited {
+                                ready::note(&mut origins, r, w);
+                                left = left.max(w.lo);
+                            }
+                        }
+                    },
+                );
+                let rest = channel.sends.iter().filter(|send| send.lo > left);
+                if let Some(rest) = rest.min_by_key(|send| send.lo).filter(|_| waited) {
+                    rests.insert(number, *rest);
+                }
             }
             Flow::Packets => {
                 let list = |ops: &[Op], keys: &[Key]| -> Vec<(Op, Key)> {
@@ -69,48 +89,89 @@ pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u
                 };
                 let sends = list(&channel.sends, &channel.sent_keys);
                 let recvs = list(&channel.recvs, &channel.received_keys);
+                let mut taken = HashSet::new();
+                let mut got = HashSet::new();
                 mailbox::pair(
                     &sends,
                     &recvs,
                     |_, _| true,
                     |s, r| {
+                        taken.insert(s);
+                        got.insert(r);
                         if let (Some((s, _)), Some((r, _))) = (sends.get(s), recvs.get(r)) {
-                            links.push(link(Kind::Message, s, r, number, r.amount));
+                            links.push(link(Kind::Message, s, r, Some(number), r.amount));
+                            if waited {
+                                ready::note(&mut origins, r, s);
+                            }
                         }
                     },
                 );
+                // Nothing at all is the end, unless somebody sent nothing.
+                let ends = recvs.iter().enumerate();
+                let ends = ends.filter(|(r, (op, _))| op.amount == 0 && !got.contains(r));
+                let ends: Vec<Op> = ends.map(|(_, (op, _))| *op).collect();
+                last_before(&channel.ended, &ends, |cause, effect| {
+                    links.push(link(Kind::Close, cause, effect, Some(number), 0));
+                    if waited {
+                        ready::note(&mut origins, effect, cause);
+                    }
+                });
+                if waited {
+                    let left = (0..sends.len()).filter(|s| !taken.contains(s));
+                    let left = left.filter_map(|s| sends.get(s).map(|(op, _)| *op));
+                    rests.extend(left.min_by_key(|op| op.lo).map(|op| (number, op)));
+                }
             }
             _ => {}
         }
         let news = [
-            (&channel.eofs, &channel.ended),
-            (&channel.refused, &channel.abandoned),
+            (&channel.eofs, &channel.ended, Kind::Close),
+            (&channel.refused, &channel.abandoned, Kind::Close),
+            (&channel.broken, &channel.abandoned, Kind::Ready),
         ];
-        for (effects, causes) in news {
-            for effect in effects {
-                let cause = causes
-                    .iter()
-                    .filter(|cause| cause.lo <= effect.hi)
-                    .max_by_key(|cause| cause.lo);
-                if let Some(cause) = cause {
-                    links.push(link(Kind::Close, cause, effect, number, 0));
+        for (effects, causes, kind) in news {
+            last_before(causes, effects, |cause, effect| {
+                links.push(link(kind, cause, effect, Some(number), 0));
+                if waited {
+                    ready::note(&mut origins, effect, cause);
                 }
-            }
+            });
         }
     }
     for pty in &world.terminals {
-        terminals(world, pty, &mut links);
+        terminals(world, pty, &mut links, &mut origins);
+    }
+    for (number, channel) in world.channels.iter().enumerate() {
+        let mut rest: Vec<&Op> = rests.get(&(number as u32)).into_iter().collect();
+        rest.extend(channel.ended.last());
+        let takes = channel.recvs.iter().chain(&channel.eofs);
+        ready::pair(&channel.ready, takes, &origins, &rest, |cause, wait| {
+            links.push(link(Kind::Ready, cause, wait, Some(number as u32), 0));
+        });
+    }
+    for listener in &world.listeners {
+        let accepts = &listener.accepts;
+        let left: Vec<&Op> = listener.waiting.iter().map(|half| &half.op).collect();
+        ready::pair(
+            &listener.ready,
+            accepts,
+            &world.connects,
+            &left,
+            |cause, wait| {
+                links.push(link(Kind::Ready, cause, wait, None, 0));
+            },
+        );
     }
     for timer in &world.timers {
-        for read in &timer.reads {
-            let set = timer
-                .sets
-                .iter()
-                .filter(|set| set.lo <= read.hi)
-                .max_by_key(|set| set.lo);
-            if let Some(set) = set {
-                links.push(link(Kind::Timer, set, read, None, 0));
-            }
+        for (effects, kind) in [(&timer.reads, Kind::Timer), (&timer.ready, Kind::Ready)] {
+            last_before(&timer.sets, effects, |set, effect| {
+                links.push(link(kind, set, effect, None, 0));
+            });
+        }
+    }
+    for (wait, process) in &world.ends_seen {
+        if let Some(last) = world.last_op(*process).filter(|last| last.lo <= wait.hi) {
+            links.push(link(Kind::Ready, &last, wait, None, 0));
         }
     }
     futexes::pair(std::mem::take(&mut world.futexes), |wake, wait| {
@@ -119,19 +180,46 @@ pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u
     locks::pair(std::mem::take(&mut world.locks), |release, lock| {
         links.push(link(Kind::Lock, release, lock, None, 0));
     });
+    let mut told = Origins::new();
     signals::pair(world, |kind, cause, effect| {
-        links.push(Link {
-            cause: EventId::new(cause.0, cause.1.into()),
-            effect: EventId::new(effect.process, effect.last.into()),
-            thread: effect.thread,
-            cause_thread: None,
-            kind,
-            channel: None,
-            amount: 0,
-        });
+        let mut made = link(kind, cause, effect, None, 0);
+        made.cause_thread = None;
+        links.push(made);
+        if !world.signals_ready.is_empty() {
+            ready::note(&mut told, effect, cause);
+        }
     });
+    let read = world.arrivals.iter().filter(|arrival| !arrival.handled);
+    let read: Vec<Op> = read.map(|arrival| arrival.op).collect();
+    let mut waits: HashMap<u32, Vec<Op>> = HashMap::new();
+    for wait in &world.signals_ready {
+        waits.entry(wait.process).or_default().push(*wait);
+    }
+    for (process, waits) in waits {
+        let own = read.iter().filter(|op| op.process == process);
+        ready::pair(&waits, own, &told, &[], |cause, wait| {
+            let mut made = link(Kind::Ready, cause, wait, None, 0);
+            made.cause_thread = None;
+            links.push(made);
+        });
+    }
     merge(&mut links);
     (links, guesses)
+}
+
+/// Pairs each effect with the last cause that had begun by then.
+fn last_before(causes: &[Op], effects: &[Op], mut emit: impl FnMut(&Op, &Op)) {
+    if causes.is_empty() || effects.is_empty() {
+        return;
+    }
+    let mut order: Vec<&Op> = causes.iter().collect();
+    order.sort_by_key(|cause| cause.lo);
+    for effect in effects {
+        let after = order.partition_point(|cause| cause.lo <= effect.hi);
+        if let Some(cause) = after.checked_sub(1).and_then(|at| order.get(at)) {
+            emit(cause, effect);
+        }
+    }
 }
 
 /// One link for each cause, effect and channel; no event causes itself.
@@ -242,7 +330,13 @@ fn contents(recording: &Recording, world: &World<'_>, channels: &[usize]) -> Con
 }
 
 /// Links all streams, those that others are fed from first.
-fn streams(world: &mut World<'_>, orders: &[Orders], links: &mut Vec<Link>) {
+fn streams(
+    world: &mut World<'_>,
+    orders: &[Orders],
+    links: &mut Vec<Link>,
+    origins: &mut Origins,
+    rests: &mut HashMap<u32, Op>,
+) {
     let mut feeds: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, forward) in world.forwards.iter().enumerate() {
         feeds.entry(forward.to.0).or_default().push(i);
@@ -257,7 +351,8 @@ fn streams(world: &mut World<'_>, orders: &[Orders], links: &mut Vec<Link>) {
         let mut stack = vec![(number, false)];
         while let Some((number, ready)) = stack.pop() {
             if ready {
-                link_stream(world, number, orders, &feeds, &mut pieces, links);
+                let rest = link_stream(world, number, orders, &feeds, &mut pieces, links, origins);
+                rests.extend(rest.map(|rest| (number, rest)));
                 continue;
             }
             if !done.insert(number) {
@@ -274,22 +369,23 @@ fn streams(world: &mut World<'_>, orders: &[Orders], links: &mut Vec<Link>) {
     }
 }
 
+/// Returns the send of which something was left when all was over, where
+/// somebody may want to know.
 fn link_stream(
-    world: &mut World<'_>,
+    world: &World<'_>,
     number: u32,
     orders: &[Orders],
     feeds: &HashMap<u32, Vec<usize>>,
     pieces: &mut HashMap<(u32, usize, bool), Pieces>,
     links: &mut Vec<Link>,
-) {
-    let (Some(channel), Some(order)) = (
-        world.channels.get(number as usize),
-        orders.get(number as usize),
-    ) else {
-        return;
-    };
-    if channel.flow != Flow::Stream || channel.recvs.is_empty() && channel.peeks.is_empty() {
-        return;
+    origins: &mut Origins,
+) -> Option<Op> {
+    let channel = world.channels.get(number as usize)?;
+    let order = orders.get(number as usize)?;
+    let waited = !channel.ready.is_empty();
+    let used = !channel.recvs.is_empty() || !channel.peeks.is_empty() || waited;
+    if channel.flow != Flow::Stream || !used {
+        return None;
     }
     let mut sends = std::borrow::Cow::Borrowed(&channel.sends);
     let mut send_order = std::borrow::Cow::Borrowed(&order.sends);
@@ -320,6 +416,9 @@ fn link_stream(
                 (sends.get(overlap.send), channel.recvs.get(overlap.recv))
             {
                 links.push(link(Kind::Message, send, recv, Some(number), overlap.len));
+                if waited && overlap.in_recv == 0 {
+                    origins.insert((recv.process, recv.last), *send);
+                }
             }
             if notes {
                 took.push((false, overlap));
@@ -343,7 +442,7 @@ fn link_stream(
         let (Some(send), Some(recv)) = (sends.get(overlap.send), list.get(overlap.recv)) else {
             continue;
         };
-        let mut origins = vec![(*send, overlap.in_recv, overlap.len)];
+        let mut sources = vec![(*send, overlap.in_recv, overlap.len)];
         if let Some(origin) = fed.get(&overlap.send) {
             let end = overlap.in_send + overlap.len;
             for (op, from, len) in origin {
@@ -351,14 +450,25 @@ fn link_stream(
                 if lo < hi {
                     let at = overlap.in_recv + (lo - overlap.in_send);
                     links.push(link(Kind::Message, op, recv, Some(number), hi - lo));
-                    origins.push((*op, at, hi - lo));
+                    sources.push((*op, at, hi - lo));
                 }
             }
         }
         if let Some(list) = pieces.get_mut(&(number, overlap.recv, peek)) {
-            list.extend(origins);
+            list.extend(sources);
         }
     }
+    if !waited {
+        return None;
+    }
+    let mut at: u64 = channel.recvs.iter().map(|recv| recv.amount).sum();
+    let rest = send_order.iter().find(|s| {
+        let amount = sends.get(**s).map_or(0, |send| send.amount);
+        let found = at < amount;
+        at = at.saturating_sub(amount);
+        found
+    });
+    rest.and_then(|s| sends.get(*s).copied())
 }
 
 /// What looks that took nothing saw.
@@ -369,25 +479,31 @@ fn peeks(
     recv_order: &[usize],
     mut emit: impl FnMut(Overlap),
 ) {
-    let mut offsets = Vec::with_capacity(recv_order.len());
-    let mut at = 0;
+    // Where in the stream each receive began, and each send.
+    let mut offsets: HashMap<(u32, u32), u64> = HashMap::new();
+    let mut end = 0;
     for recv in recv_order.iter().filter_map(|i| channel.recvs.get(*i)) {
-        offsets.push((recv, at));
-        at += recv.amount;
+        offsets.insert((recv.process, recv.last), end);
+        end += recv.amount;
     }
+    let mut begun = Vec::with_capacity(send_order.len());
+    let mut sent = 0;
+    for s in send_order {
+        begun.push(sent);
+        sent += sends.get(*s).map_or(0, |send| send.amount);
+    }
+    let takes = ready::Takes::new(&channel.recvs);
     for (i, peek) in channel.peeks.iter().enumerate() {
         // The first receive that came later tells where the stream was.
-        let later = |recv: &Op| match recv.process == peek.process {
-            true => recv.last > peek.last,
-            false => recv.hi >= peek.hi,
-        };
-        let from = offsets.iter().find(|(recv, _)| later(recv));
-        let from = from.map_or(at, |(_, from)| *from);
+        let next = takes.after(peek);
+        let next = next.and_then(|recv| offsets.get(&(recv.process, recv.last)));
+        let from = next.copied().unwrap_or(end);
         let to = from + peek.amount;
-        let mut sent = 0;
-        for s in send_order {
+        let first = begun.partition_point(|at| *at <= from).saturating_sub(1);
+        let rest = send_order.iter().zip(&begun).skip(first);
+        for (s, sent) in rest.take_while(|(_, sent)| **sent < to) {
             let Some(send) = sends.get(*s) else { continue };
-            let (lo, hi) = (sent.max(from), (sent + send.amount).min(to));
+            let (lo, hi) = (from.max(*sent), (sent + send.amount).min(to));
             if lo < hi {
                 emit(Overlap {
                     send: *s,
@@ -397,15 +513,16 @@ fn peeks(
                     len: hi - lo,
                 });
             }
-            sent += send.amount;
-            if sent >= to {
-                break;
-            }
         }
     }
 }
 
-fn terminals(world: &World<'_>, pty: &crate::world::objects::Pty, links: &mut Vec<Link>) {
+fn terminals(
+    world: &World<'_>,
+    pty: &crate::world::objects::Pty,
+    links: &mut Vec<Link>,
+    origins: &mut Origins,
+) {
     let [down_number, up_number] = pty.channels;
     let (Some(down), Some(up)) = (
         world.channels.get(down_number as usize),
@@ -439,6 +556,7 @@ fn terminals(world: &World<'_>, pty: &crate::world::objects::Pty, links: &mut Ve
             };
             if let (Some(send), Some(recv)) = (sends.get(send), recvs.get(recv)) {
                 links.push(link(Kind::Message, send, recv, Some(number), bytes));
+                ready::note(origins, recv, send);
             }
         },
     );
@@ -574,6 +692,7 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
             channel.sends.push(sent.op);
         }
     }
+    let mut origins = Origins::new();
     for (sent, socket, i) in found {
         let Some(message) = world
             .sockets
@@ -598,7 +717,29 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
             && !message.peek
         {
             channel.recvs.push(message.op);
+            ready::note(&mut origins, &message.op, &sent.op);
         }
+    }
+    for (number, socket) in world.sockets.iter().enumerate() {
+        if socket.ready.is_empty() {
+            continue;
+        }
+        let number = number as u32;
+        let takes = socket.received.iter().filter(|message| !message.peek);
+        let takes = takes.map(|message| &message.op);
+        let left = world.sent.iter().zip(&target).filter(|(sent, to)| {
+            let there = match (&sent.to, &socket.local) {
+                (Destination::Socket(to), _) => *to == number,
+                (Destination::Address(to), Some(own)) => arrives(to, own),
+                (Destination::Address(_), None) => false,
+            };
+            to.is_none() && there
+        });
+        let mut left: Vec<&Op> = left.map(|(sent, _)| &sent.op).collect();
+        left.sort_by_key(|op| op.lo);
+        ready::pair(&socket.ready, takes, &origins, &left, |cause, wait| {
+            links.push(link(Kind::Ready, cause, wait, None, 0));
+        });
     }
     world.flows = flows
         .into_iter()

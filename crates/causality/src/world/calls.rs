@@ -43,6 +43,11 @@ pub(crate) mod nr {
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
     pub const KILL: u64 = 62;
+    pub const SEMOP: u64 = 65;
+    pub const SEMCTL: u64 = 66;
+    pub const MSGSND: u64 = 69;
+    pub const MSGRCV: u64 = 70;
+    pub const MSGCTL: u64 = 71;
     pub const FCNTL: u64 = 72;
     pub const FLOCK: u64 = 73;
     pub const CHDIR: u64 = 80;
@@ -57,6 +62,7 @@ pub(crate) mod nr {
     pub const FUTEX: u64 = 202;
     pub const EPOLL_CREATE: u64 = 213;
     pub const SET_TID_ADDRESS: u64 = 218;
+    pub const SEMTIMEDOP: u64 = 220;
     pub const TIMER_SETTIME: u64 = 223;
     pub const CLOCK_NANOSLEEP: u64 = 230;
     pub const EXIT_GROUP: u64 = 231;
@@ -64,6 +70,9 @@ pub(crate) mod nr {
     pub const EPOLL_CTL: u64 = 233;
     pub const TGKILL: u64 = 234;
     pub const MQ_OPEN: u64 = 240;
+    pub const MQ_UNLINK: u64 = 241;
+    pub const MQ_TIMEDSEND: u64 = 242;
+    pub const MQ_TIMEDRECEIVE: u64 = 243;
     pub const WAITID: u64 = 247;
     pub const INOTIFY_INIT: u64 = 253;
     pub const OPENAT: u64 = 257;
@@ -144,6 +153,15 @@ pub(crate) fn is_followed(number: u64) -> bool {
             EXIT,
             WAIT4,
             KILL,
+            SEMOP,
+            SEMCTL,
+            MSGSND,
+            MSGRCV,
+            MSGCTL,
+            SEMTIMEDOP,
+            MQ_UNLINK,
+            MQ_TIMEDSEND,
+            MQ_TIMEDRECEIVE,
             FCNTL,
             FLOCK,
             CHDIR,
@@ -209,15 +227,20 @@ pub(crate) fn is_followed(number: u64) -> bool {
     FOLLOWED.get(number as usize).copied().unwrap_or(false)
 }
 
+/// Whether a thread makes a call while it is set up, before it runs what it is
+/// there for.
+pub(crate) fn is_housekeeping(number: u64) -> bool {
+    matches!(number, MMAP | MUNMAP | PRCTL | SET_TID_ADDRESS | EXIT)
+}
+
 /// The descriptors that a call is about.
 pub(crate) fn descriptors(number: u64, args: &[u64; 6]) -> (Option<u64>, Option<u64>) {
     match number {
         READ | WRITE | READV | WRITEV | SENDTO | RECVFROM | SENDMSG | RECVMSG | RECVMMSG
         | SENDMMSG | PREADV2 | PWRITEV2 | VMSPLICE | CONNECT | ACCEPT | ACCEPT4 | BIND | LISTEN
         | GETSOCKNAME | SHUTDOWN | DUP | DUP2 | DUP3 | FCNTL | FLOCK | IOCTL | TIMERFD_SETTIME
-        | EPOLL_CTL | EPOLL_WAIT | EPOLL_PWAIT | EPOLL_PWAIT2 | FCHDIR | PIDFD_SEND_SIGNAL => {
-            (Some(args[0]), None)
-        }
+        | EPOLL_CTL | EPOLL_WAIT | EPOLL_PWAIT | EPOLL_PWAIT2 | FCHDIR | PIDFD_SEND_SIGNAL
+        | MQ_TIMEDSEND | MQ_TIMEDRECEIVE => (Some(args[0]), None),
         // Where the bytes come from, and where they go.
         SPLICE => (Some(args[0]), Some(args[2])),
         TEE => (Some(args[0]), Some(args[1])),

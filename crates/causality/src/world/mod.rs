@@ -13,7 +13,9 @@
 pub(crate) mod calls;
 pub(crate) mod objects;
 mod pairs;
+mod polls;
 mod processes;
+mod queues;
 mod sockets;
 mod tables;
 mod terminals;
@@ -32,7 +34,7 @@ use calls::nr;
 use objects::*;
 use tables::{Files, Slot, Table};
 pub use waits::WaitFor;
-pub(crate) use waits::{LONG, Wait};
+pub(crate) use waits::{LONG, SENDS, Wait, lock_number};
 
 /// A call that has begun and not returned.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,8 @@ pub(crate) struct Pending {
     file: u32,
     /// That of its second, for calls that move bytes between two.
     second: u32,
+    /// The semaphore that it may have to wait for.
+    semaphore: Option<u16>,
     args: [u64; 6],
 }
 
@@ -72,6 +76,8 @@ struct Proc {
 #[derive(Debug, Default)]
 struct ThreadState {
     pending: Vec<Pending>,
+    /// The files that a wait for several is for, and how.
+    watching: Vec<(u32, u32)>,
     /// Woken when it ends.
     clear_tid: u64,
     /// The event that made it, until its first one is seen.
@@ -80,6 +86,8 @@ struct ThreadState {
     /// Its first event, and the one at which it ended.
     born: Option<u32>,
     died: Option<u32>,
+    /// Its first call that is not about the thread itself.
+    used: Option<u32>,
 }
 
 /// How a process ended.
@@ -131,7 +139,9 @@ pub(crate) struct World<'r> {
     pub channels: Vec<Chan>,
     pub sockets: Vec<Socket>,
     pub connections: Vec<Connection>,
-    listeners: Vec<Listener>,
+    pub listeners: Vec<Listener>,
+    /// What was accepted, by the event: who had connected.
+    pub connects: HashMap<(u32, u32), Op>,
     tcp: pairs::Tuples,
     pub sent: Vec<Sent>,
     /// Channels of datagrams, with the sockets they go from and to.
@@ -141,11 +151,25 @@ pub(crate) struct World<'r> {
     /// closed it.
     fifos: HashMap<(u64, u64), (u32, Option<u64>)>,
     pub timers: Vec<Timer>,
-    epolls: Vec<Vec<(i32, u32)>>,
+    epolls: Vec<polls::Epoll>,
+    /// Waits that found a signal to read.
+    pub signals_ready: Vec<Op>,
+    /// Waits that found that a process had ended.
+    pub ends_seen: Vec<(Op, u32)>,
+    ipcs: HashMap<queues::Ipc, u32>,
+    /// Sets of semaphores whose values are not known.
+    vague_sets: HashSet<u32>,
+    posix_queues: HashMap<Vec<u8>, u32>,
     paths: HashMap<Vec<u8>, u32>,
     path_names: Vec<Vec<u8>>,
     pub locks: Vec<LockOp>,
     held: HashMap<(u32, bool, LockOwner), u32>,
+    /// Who had which lock, from which event to which, and by which owner.
+    pub lock_holds: Vec<LockHold>,
+    /// Of `lock_holds`, those that go on.
+    open_holds: HashMap<(u32, bool, LockOwner), usize>,
+    /// Locks that somebody waited for at length.
+    pub wanted_locks: HashSet<u32>,
     pub futexes: HashMap<Futex, FutexOps>,
     memories: u32,
     memory_of: HashMap<Vec<u8>, u32>,
@@ -196,6 +220,7 @@ impl<'r> World<'r> {
             sockets: Vec::new(),
             connections: Vec::new(),
             listeners: Vec::new(),
+            connects: HashMap::new(),
             tcp: pairs::Tuples::default(),
             sent: Vec::new(),
             flows: Vec::new(),
@@ -203,10 +228,18 @@ impl<'r> World<'r> {
             fifos: HashMap::new(),
             timers: Vec::new(),
             epolls: Vec::new(),
+            signals_ready: Vec::new(),
+            ends_seen: Vec::new(),
+            ipcs: HashMap::new(),
+            vague_sets: HashSet::new(),
+            posix_queues: HashMap::new(),
             paths: HashMap::new(),
             path_names: Vec::new(),
             locks: Vec::new(),
             held: HashMap::new(),
+            lock_holds: Vec::new(),
+            open_holds: HashMap::new(),
+            wanted_locks: HashSet::new(),
             futexes: HashMap::new(),
             memories: 0,
             memory_of: HashMap::new(),
@@ -226,6 +259,26 @@ impl<'r> World<'r> {
     /// Number of the last event of a process.
     pub fn last_event(&self, place: u32) -> Option<u32> {
         self.proc(place).map(|process| process.last)
+    }
+
+    /// The last event of a process, as what others learn of its end from.
+    pub fn last_op(&self, place: u32) -> Option<Op> {
+        let process = self.proc(place)?;
+        Some(Op {
+            process: place,
+            first: process.last,
+            last: process.last,
+            lo: process.last_time,
+            hi: process.last_time,
+            ..Op::default()
+        })
+    }
+
+    /// The path of a file that has a number here.
+    pub fn path_of(&self, file: u32) -> &[u8] {
+        self.path_names
+            .get(file as usize)
+            .map_or(&[], Vec::as_slice)
     }
 
     /// The place of the process with this number.
@@ -256,13 +309,16 @@ impl<'r> World<'r> {
     }
 
     /// The threads of a process: number, first event, the one at which it
-    /// ended.
-    pub fn threads(&self, place: u32) -> impl Iterator<Item = (u32, u32, Option<u32>)> {
+    /// ended, the first call that is not about the thread itself.
+    pub fn threads(
+        &self,
+        place: u32,
+    ) -> impl Iterator<Item = (u32, u32, Option<u32>, Option<u32>)> {
         let threads = self.proc(place).map_or(&[][..], |p| p.threads.as_slice());
         threads
             .iter()
             .zip(0u32..)
-            .filter_map(|(thread, number)| Some((number, thread.born?, thread.died)))
+            .filter_map(|(thread, number)| Some((number, thread.born?, thread.died, thread.used)))
     }
 
     /// Whether a process is known to have ended, and by its own doing.
@@ -344,6 +400,11 @@ impl<'r> World<'r> {
         match self.files.what(file) {
             What::Outside { input, output } => (some(input), some(output)),
             What::Pipe {
+                channel,
+                read,
+                write,
+            }
+            | What::Queue {
                 channel,
                 read,
                 write,
@@ -434,13 +495,13 @@ impl<'r> World<'r> {
         let (input, output) = self.channels_of(file);
         if let Some(channel) = output.and_then(|channel| self.channel(channel)) {
             channel.writers = channel.writers.saturating_sub(1);
-            if channel.writers == 0 {
+            if channel.writers == 0 && !channel.shut_out {
                 channel.ended.push(op);
             }
         }
         if let Some(channel) = input.and_then(|channel| self.channel(channel)) {
             channel.readers = channel.readers.saturating_sub(1);
-            if channel.readers == 0 {
+            if channel.readers == 0 && !channel.shut_in {
                 channel.abandoned.push(op);
             }
         }
@@ -519,6 +580,10 @@ impl<'r> World<'r> {
         }
         if let Some(thread) = self.thread_mut(place, event.thread) {
             thread.born.get_or_insert(number);
+            let begins = matches!(event.phase, Phase::Start | Phase::Call);
+            if begins && !calls::is_housekeeping(event.nr) {
+                thread.used.get_or_insert(number);
+            }
         }
         let mut op = Op {
             process: place,
@@ -561,7 +626,9 @@ impl<'r> World<'r> {
                         last: number,
                         nr: event.nr as u32,
                     });
-                    self.note_wait(op, &pending, Some(number));
+                    // Who stopped it may want to know what it waited for.
+                    let interrupted = matches!(event.result, Some(-516..=-512 | -4));
+                    self.note_wait(op, &pending, Some(number), interrupted);
                 }
                 self.done(op, event, pending);
             }
@@ -580,6 +647,7 @@ impl<'r> World<'r> {
             lo: event.time,
             file,
             second,
+            semaphore: queues::waits_for_semaphore(event),
             args: event.args,
         }
     }
@@ -604,6 +672,7 @@ impl<'r> World<'r> {
             nr::CLONE | nr::FORK | nr::VFORK => self.about_to_fork(op, event.args[0], event.nr),
             nr::EXIT => self.thread_ends(op),
             nr::EXIT_GROUP => self.process_ends(op),
+            number if polls::names_descriptors(number) => self.begins_to_watch(op, event),
             _ => {}
         }
     }
@@ -697,12 +766,12 @@ impl<'r> World<'r> {
                 self.make(op, result, What::Signals, flags & CLOEXEC != 0);
             }
             nr::EPOLL_CREATE | nr::EPOLL_CREATE1 => {
-                self.epolls.push(Vec::new());
+                self.epolls.push(polls::Epoll::default());
                 let what = What::Epoll((self.epolls.len() - 1) as u32);
                 let cloexec = event.nr == nr::EPOLL_CREATE1 && args[0] & CLOEXEC != 0;
                 self.make(op, result, what, cloexec);
             }
-            nr::EPOLL_CTL => self.epoll_ctl(op, args, file),
+            nr::EPOLL_CTL => self.epoll_ctl(op, event, file),
             nr::PIDFD_OPEN => {
                 let process = self.process_with(args[0] as u32, op.hi);
                 let what = process.map_or(What::Other, What::Process);
@@ -714,7 +783,22 @@ impl<'r> World<'r> {
                 let path = self.path(name);
                 self.make(op, result, What::File(path), args[1] & 1 != 0);
             }
-            nr::INOTIFY_INIT | nr::INOTIFY_INIT1 | nr::MQ_OPEN => {
+            nr::POLL
+            | nr::PPOLL
+            | nr::SELECT
+            | nr::PSELECT6
+            | nr::EPOLL_WAIT
+            | nr::EPOLL_PWAIT
+            | nr::EPOLL_PWAIT2 => self.watched(op, event, file),
+            nr::MSGSND => self.queue_sent(op, event),
+            nr::MSGRCV => self.queue_received(op, event),
+            nr::MSGCTL => self.queue_control(event),
+            nr::SEMOP | nr::SEMTIMEDOP => self.semaphore_done(op, event),
+            nr::SEMCTL => self.semaphore_control(op, event),
+            nr::MQ_OPEN => self.posix_queue_opened(op, event),
+            nr::MQ_UNLINK => self.posix_queue_unlinked(event),
+            nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => self.posix_queue_used(op, event, file),
+            nr::INOTIFY_INIT | nr::INOTIFY_INIT1 => {
                 self.make(op, result, What::Other, args[0] & CLOEXEC != 0);
             }
             nr::CHDIR => {
@@ -841,22 +925,6 @@ impl<'r> World<'r> {
             .and_then(|table| table.slot_mut(fd as u32 as i32));
         if let Some(slot) = slot {
             slot.cloexec = cloexec;
-        }
-    }
-
-    fn epoll_ctl(&mut self, op: Op, args: &[u64; 6], file: u32) {
-        let What::Epoll(epoll) = self.files.what(file) else {
-            return;
-        };
-        let fd = args[2] as u32 as i32;
-        let watched = self.file_of(op.process, args[2]);
-        let Some(list) = self.epolls.get_mut(epoll as usize) else {
-            return;
-        };
-        match args[1] {
-            1 => list.push((fd, watched)),
-            2 => list.retain(|entry| entry.0 != fd),
-            _ => {}
         }
     }
 

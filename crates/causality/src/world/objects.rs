@@ -76,9 +76,19 @@ pub(crate) struct Chan {
     /// Open files that can send, and that can receive.
     pub writers: u32,
     pub readers: u32,
+    /// One end was shut down: that was its end, whatever is closed later.
+    pub shut_out: bool,
+    pub shut_in: bool,
     /// What was sent and received, where it takes that to tell messages apart.
     pub sent_keys: Vec<Key>,
     pub received_keys: Vec<Key>,
+    /// Waits that found something to receive here, and those that found that
+    /// nobody receives any more.
+    pub ready: Vec<Op>,
+    pub broken: Vec<Op>,
+    /// Of a count: places among the sends of those that set it, whatever it
+    /// was.
+    pub resets: Vec<usize>,
 }
 
 impl Chan {
@@ -99,8 +109,13 @@ impl Chan {
             abandoned: Vec::new(),
             writers: 0,
             readers: 0,
+            shut_out: false,
+            shut_in: false,
             sent_keys: Vec::new(),
             received_keys: Vec::new(),
+            ready: Vec::new(),
+            broken: Vec::new(),
+            resets: Vec::new(),
         }
     }
 }
@@ -156,6 +171,12 @@ pub(crate) enum What {
         master: bool,
     },
     Counter(u32),
+    /// A POSIX message queue.
+    Queue {
+        channel: u32,
+        read: bool,
+        write: bool,
+    },
     Timer(u32),
     Signals,
     File(u32),
@@ -200,6 +221,10 @@ pub(crate) struct Socket {
     pub pair: Option<u32>,
     /// Datagrams that it received.
     pub received: Vec<Received>,
+    /// Waits that found a datagram here.
+    pub ready: Vec<Op>,
+    /// A connection was asked for without waiting for it: of whom.
+    pub asked_for: Option<Op>,
     /// Messages with descriptors that wait to be received here.
     pub rights: Vec<Rights>,
 }
@@ -263,6 +288,9 @@ pub(crate) struct Listener {
     pub waiting: Vec<Half>,
     /// Accepted ones whose connect is not known yet.
     pub accepted: Vec<Half>,
+    /// Calls that accepted, and waits that found somebody to accept.
+    pub accepts: Vec<Op>,
+    pub ready: Vec<Op>,
 }
 
 /// A pseudo-terminal.
@@ -283,6 +311,8 @@ pub(crate) struct Pty {
 pub(crate) struct Timer {
     pub sets: Vec<Op>,
     pub reads: Vec<Op>,
+    /// Waits that found it due.
+    pub ready: Vec<Op>,
 }
 
 /// A thing that was locked or unlocked.
@@ -313,6 +343,16 @@ pub(crate) struct LockOp {
     pub mode: LockMode,
     /// Bytes of the file: from, and the first that is not.
     pub range: (u64, u64),
+}
+
+/// A process had a lock on a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockHold {
+    /// See [`super::lock_number`].
+    pub lock: u32,
+    pub process: u32,
+    pub from: u32,
+    pub to: u32,
 }
 
 /// Where threads wait for each other.

@@ -276,12 +276,17 @@ impl World<'_> {
                     ..op
                 };
                 self.never_returned(own, &pending);
-                self.note_wait(own, &pending, None);
+                self.note_wait(own, &pending, None, false);
             }
         }
         if time.is_some() {
+            let mut op = op;
             if let Some(process) = self.proc_mut(place) {
                 process.killed = !process.ended;
+            }
+            if self.proc(place).is_some_and(|process| process.killed) {
+                // Behind its last event it still had all that it had.
+                op.last = op.last.saturating_add(1);
             }
             self.process_ends(op);
         }
@@ -604,8 +609,20 @@ impl World<'_> {
         mode: LockMode,
         range: (u64, u64),
     ) {
+        let key = (file, bsd, owner);
         if mode != LockMode::Free {
-            *self.held.entry((file, bsd, owner)).or_default() += 1;
+            *self.held.entry(key).or_default() += 1;
+            if !self.open_holds.contains_key(&key) {
+                self.open_holds.insert(key, self.lock_holds.len());
+                self.lock_holds.push(LockHold {
+                    lock: super::lock_number(file, bsd),
+                    process: op.process,
+                    from: op.last,
+                    to: u32::MAX,
+                });
+            }
+        } else {
+            self.lets_go(op, key);
         }
         self.locks.push(LockOp {
             op,
@@ -617,10 +634,20 @@ impl World<'_> {
         });
     }
 
+    /// An owner has no lock on a file any more. (Of several on parts of it, the
+    /// first that is given back counts.)
+    fn lets_go(&mut self, op: Op, key: (u32, bool, LockOwner)) {
+        let hold = self.open_holds.remove(&key);
+        if let Some(hold) = hold.and_then(|hold| self.lock_holds.get_mut(hold)) {
+            hold.to = op.last;
+        }
+    }
+
     /// All locks of an owner on a file are gone.
     pub(super) fn unlock_all(&mut self, op: Op, file: u32, owner: LockOwner) {
         for bsd in [true, false] {
             if self.held.remove(&(file, bsd, owner)).is_some() {
+                self.lets_go(op, (file, bsd, owner));
                 self.locks.push(LockOp {
                     op,
                     file,
@@ -641,6 +668,7 @@ impl World<'_> {
         if let What::File(path) = self.files.what(file) {
             let owner = LockOwner::Process(op.process);
             if self.held.remove(&(path, false, owner)).is_some() {
+                self.lets_go(op, (path, false, owner));
                 self.locks.push(LockOp {
                     op,
                     file: path,

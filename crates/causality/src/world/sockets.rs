@@ -269,8 +269,8 @@ impl World<'_> {
                 if !over {
                     listener.waiting.remove(at);
                 }
-            } else if let Some(half) = listener.accepted.iter().find(|half| own(half)) {
-                found = Some((half.connection, number));
+            } else if let Some(at) = listener.accepted.iter().position(own) {
+                found = Some((listener.accepted.swap_remove(at).connection, number));
             }
         }
         if !over {
@@ -297,9 +297,14 @@ impl World<'_> {
         known.peer = Some(peer.clone());
         let local = known.local.clone();
         let listener = self.listener_at(&peer);
-        if over && let Some(listener) = listener.and_then(|l| self.listeners.get(l as usize)) {
-            let cause = (listener.op.process, listener.op.first);
-            self.link(Kind::Listen, cause, &op);
+        if let Some(listens) = listener.and_then(|l| self.listeners.get(l as usize)) {
+            let listens = listens.op;
+            if over {
+                self.link(Kind::Listen, (listens.process, listens.first), &op);
+            }
+            if let Some(known) = self.sockets.get_mut(socket as usize) {
+                known.asked_for = Some(listens).filter(|_| !over);
+            }
         }
         if self
             .sockets
@@ -322,7 +327,7 @@ impl World<'_> {
         };
         match self.tcp.connected((local, peer), half, listener) {
             Some(accepted) => {
-                self.link(Kind::Connect, (op.process, op.first), &accepted.op);
+                self.link_connect(op, &accepted.op);
                 self.attach(socket, accepted.connection, 0);
             }
             None => {
@@ -342,6 +347,9 @@ impl World<'_> {
             Some((_, s)) => (s.domain, s.kind, s.listener, s.local.clone()),
             None => (0, STREAM, None, None),
         };
+        if let Some(listener) = listener.and_then(|l| self.listeners.get_mut(l as usize)) {
+            listener.accepts.push(op);
+        }
         let domain = match (&peer, domain) {
             (Some(Address::V4(..)), 0) => sockaddr::INET,
             (Some(Address::V6(..)), 0) => sockaddr::INET6,
@@ -379,8 +387,7 @@ impl World<'_> {
         let name = format!("{peer}->{local}");
         let tuple = (peer, local);
         if let Some(half) = self.tcp.accepted(&tuple, op.hi) {
-            let cause = (half.op.process, half.op.first);
-            self.link(Kind::Connect, cause, &op);
+            self.link_connect(half.op, &op);
             return half.connection;
         }
         let connection = self.make_connection(domain, kind, name);
@@ -414,8 +421,7 @@ impl World<'_> {
         });
         match found {
             Some(half) => {
-                let cause = (half.op.process, half.op.first);
-                self.link(Kind::Connect, cause, &op);
+                self.link_connect(half.op, &op);
                 half.connection
             }
             None => {
@@ -425,15 +431,22 @@ impl World<'_> {
         }
     }
 
+    fn link_connect(&mut self, connect: Op, accept: &Op) {
+        self.link(Kind::Connect, (connect.process, connect.first), accept);
+        self.connects.insert((accept.process, accept.last), connect);
+    }
+
     pub(super) fn shut_down(&mut self, op: Op, file: u32, how: u64) {
         let (input, output) = self.channels_of(file);
         if matches!(how, 1 | 2)
             && let Some(channel) = output.and_then(|channel| self.channel(channel))
+            && !std::mem::replace(&mut channel.shut_out, true)
         {
             channel.ended.push(op);
         }
         if matches!(how, 0 | 2)
             && let Some(channel) = input.and_then(|channel| self.channel(channel))
+            && !std::mem::replace(&mut channel.shut_in, true)
         {
             channel.abandoned.push(op);
         }

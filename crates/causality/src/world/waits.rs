@@ -19,11 +19,15 @@ pub enum WaitFor {
     Connection,
     /// The other side of a connection.
     Accept,
-    /// The end of a child.
-    Child,
+    /// The end of a child: of this process (its place), or of any.
+    Child(Option<u32>),
     /// A wake at this address.
     Wake(u64),
-    /// A lock on a file (its number).
+    /// The end of a thread of the same process.
+    Thread(u32),
+    /// A lock on a file (see [`History::lock_name`]).
+    ///
+    /// [`History::lock_name`]: crate::History::lock_name
     Lock(u32),
     /// Time to pass.
     Time,
@@ -38,6 +42,14 @@ pub enum WaitFor {
     },
     /// Something else, or something that the recording does not tell.
     Other,
+}
+
+/// In the list of channels that a wait is for one of: for room to send.
+pub(crate) const SENDS: u32 = 1 << 31;
+
+/// A file's locks of one of the two kinds that do not see each other.
+pub(crate) fn lock_number(file: u32, bsd: bool) -> u32 {
+    file << 1 | u32::from(bsd)
 }
 
 /// A call that waited.
@@ -55,14 +67,21 @@ pub(crate) struct Wait {
 }
 
 impl World<'_> {
-    pub(super) fn note_wait(&mut self, op: Op, pending: &Pending, last: Option<u32>) {
-        if last.is_some_and(|last| last - pending.first.min(last) <= LONG) {
+    pub(super) fn note_wait(
+        &mut self,
+        op: Op,
+        pending: &Pending,
+        last: Option<u32>,
+        interrupted: bool,
+    ) {
+        let short = last.is_some_and(|last| last - pending.first.min(last) <= LONG);
+        if short && !interrupted {
             return;
         }
         if matches!(pending.nr, nr::EXIT | nr::EXIT_GROUP) {
             return;
         }
-        let (what, limited) = self.waits_for(pending);
+        let (what, limited) = self.waits_for(op, pending);
         self.waits.push(Wait {
             process: op.process,
             thread: op.thread,
@@ -75,7 +94,7 @@ impl World<'_> {
     }
 
     /// What a call waits for, and whether it would go on by itself.
-    fn waits_for(&mut self, pending: &Pending) -> (WaitFor, bool) {
+    fn waits_for(&mut self, op: Op, pending: &Pending) -> (WaitFor, bool) {
         let (input, output) = match pending.file {
             NONE => (None, None),
             file => self.channels_of(file),
@@ -104,10 +123,26 @@ impl World<'_> {
             | nr::SENDFILE => (output.map_or(WaitFor::Other, WaitFor::Send), false),
             nr::ACCEPT | nr::ACCEPT4 => (WaitFor::Connection, false),
             nr::CONNECT => (WaitFor::Accept, false),
-            nr::WAIT4 | nr::WAITID => (WaitFor::Child, false),
-            nr::FUTEX => (WaitFor::Wake(args[0]), args[3] != 0),
+            nr::WAIT4 | nr::WAITID => (WaitFor::Child(self.awaited_child(pending)), false),
+            nr::FUTEX => {
+                // The kernel clears this word when the thread ends.
+                let process = self.proc(op.process);
+                let threads = process.map_or(&[][..], |process| process.threads.as_slice());
+                let joined = threads.iter().position(|thread| {
+                    thread.clear_tid == args[0] && args[0] != 0 && thread.died.is_none()
+                });
+                let what = match joined.map(|thread| thread as u32) {
+                    Some(thread) if thread != op.thread => WaitFor::Thread(thread),
+                    _ => WaitFor::Wake(args[0]),
+                };
+                (what, args[3] != 0)
+            }
             nr::FLOCK | nr::FCNTL => match self.files.what(pending.file) {
-                What::File(file) => (WaitFor::Lock(file), false),
+                What::File(file) => {
+                    let lock = lock_number(file, pending.nr == nr::FLOCK);
+                    self.wanted_locks.insert(lock);
+                    (WaitFor::Lock(lock), false)
+                }
                 _ => (WaitFor::Other, false),
             },
             nr::NANOSLEEP | nr::CLOCK_NANOSLEEP => (WaitFor::Time, true),
@@ -115,33 +150,90 @@ impl World<'_> {
             nr::RT_SIGTIMEDWAIT => (WaitFor::Signal, args[2] != 0),
             nr::EPOLL_WAIT | nr::EPOLL_PWAIT => self.waits_for_any(pending, args[3] as i32 != -1),
             nr::EPOLL_PWAIT2 => self.waits_for_any(pending, args[3] != 0),
-            nr::POLL => (WaitFor::Other, args[2] as i32 >= 0),
+            nr::POLL => self.waits_for_listed(op, args[2] as i32 >= 0),
+            nr::PPOLL => self.waits_for_listed(op, args[2] != 0),
+            nr::SELECT | nr::PSELECT6 => self.waits_for_listed(op, args[4] != 0),
+            nr::MSGRCV | nr::SEMOP | nr::SEMTIMEDOP => {
+                let channel = self.ipc_of(pending);
+                let limited = pending.nr == nr::SEMTIMEDOP && args[3] != 0;
+                (channel.map_or(WaitFor::Other, WaitFor::Receive), limited)
+            }
+            nr::MSGSND => {
+                let channel = self.ipc_of(pending);
+                (channel.map_or(WaitFor::Other, WaitFor::Send), false)
+            }
+            nr::MQ_TIMEDRECEIVE => (input.map_or(WaitFor::Other, WaitFor::Receive), args[4] != 0),
+            nr::MQ_TIMEDSEND => (output.map_or(WaitFor::Other, WaitFor::Send), args[4] != 0),
             _ => (WaitFor::Other, false),
         }
+    }
+
+    /// The child that a wait is for, if it is for one.
+    fn awaited_child(&self, pending: &Pending) -> Option<u32> {
+        const P_PID: u64 = 1;
+        const P_PIDFD: u64 = 3;
+        let pid = match (pending.nr, pending.args[0]) {
+            (nr::WAIT4, pid) => pid as i32,
+            (_, P_PID) => pending.args[1] as i32,
+            (_, P_PIDFD) => match self.files.what(pending.file) {
+                What::Process(place) => return Some(place),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0)?;
+        self.process_with(pid, pending.lo)
+    }
+
+    fn waits_for_listed(&mut self, op: Op, limited: bool) -> (WaitFor, bool) {
+        let watched = self
+            .thread_mut(op.process, op.thread)
+            .map(|thread| std::mem::take(&mut thread.watching))
+            .unwrap_or_default();
+        self.waits_for_one_of(watched, limited)
     }
 
     fn waits_for_any(&mut self, pending: &Pending, limited: bool) -> (WaitFor, bool) {
         let What::Epoll(epoll) = self.files.what(pending.file) else {
             return (WaitFor::Other, limited);
         };
-        let watched: Vec<u32> = self
+        let watched: Vec<(u32, u32)> = self
             .epolls
             .get(epoll as usize)
-            .map(|list| list.iter().map(|entry| entry.1).collect())
+            .map(|epoll| {
+                epoll
+                    .watched()
+                    .map(|watch| (watch.file, watch.bits))
+                    .collect()
+            })
             .unwrap_or_default();
-        let from = self.polls.len() as u32;
-        for file in watched {
-            match self.channels_of(file).0 {
-                Some(channel) => self.polls.push(channel),
-                None => {
-                    // A listener, a timer, something from outside: anything
-                    // may come from there.
-                    self.polls.truncate(from as usize);
-                    return (WaitFor::Other, limited);
-                }
+        self.waits_for_one_of(watched, limited)
+    }
+
+    /// Any of these files, each in the way that its bits say.
+    fn waits_for_one_of(&mut self, watched: Vec<(u32, u32)>, limited: bool) -> (WaitFor, bool) {
+        const OUT: u32 = 0x4;
+        let from = self.polls.len();
+        for (file, bits) in watched {
+            let (input, output) = self.channels_of(file);
+            let wants_out = bits & OUT != 0;
+            let wants_in = bits & !OUT != 0;
+            let known = (!wants_in || input.is_some()) && (!wants_out || output.is_some());
+            if !known {
+                // A listener, a timer, something from outside: anything may
+                // come from there.
+                self.polls.truncate(from);
+                return (WaitFor::Other, limited);
             }
+            self.polls.extend(input.filter(|_| wants_in));
+            self.polls
+                .extend(output.filter(|_| wants_out).map(|channel| channel | SENDS));
         }
-        let count = self.polls.len() as u32 - from;
-        (WaitFor::Any { from, count }, limited)
+        let count = self.polls.len() - from;
+        let what = WaitFor::Any {
+            from: from as u32,
+            count: count as u32,
+        };
+        (what, limited)
     }
 }

@@ -6,9 +6,11 @@ mod debugger;
 mod info;
 mod points;
 mod screen;
-mod stopped;
+pub mod stopped;
 mod stops;
 mod table;
+
+pub use stopped::Stopped;
 
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};

@@ -2,10 +2,13 @@
 #![allow(
     dead_code,
     clippy::print_stderr,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic
 )]
+
+pub mod normal;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -342,8 +342,13 @@ impl<'r> Renderer<'r> {
                     ),
                 ];
                 shown.extend(self.siginfo(event).map(|info| ("siginfo", info)));
+                shown.extend(registers(event).map(|words| ("registers", words)));
                 shown
             }
+            kind::PREEMPT => registers(event)
+                .map(|words| ("registers", words))
+                .into_iter()
+                .collect(),
             kind::THREAD_START => vec![
                 (
                     "thread",
@@ -385,6 +390,22 @@ impl<'r> Renderer<'r> {
             _ => Vec::new(),
         }
     }
+}
+
+/// Where a thread was in the middle of its code.
+fn registers(event: &Event<'_>) -> Option<Value> {
+    const NAMES: [&str; 18] = [
+        "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx",
+        "rax", "rcx", "rsp", "rip", "eflags",
+    ];
+    let words = event.blob(tag::REGISTERS)?.bytes.as_chunks::<8>().0;
+    let values = words
+        .iter()
+        .map(|word| Value::Hex(u64::from_le_bytes(*word)));
+    Some(Value::Struct(
+        NAMES.into_iter().zip(values).collect(),
+        false,
+    ))
 }
 
 /// A clock read keeps its value instead of its arguments.

@@ -251,8 +251,25 @@ impl Source for Own {
     }
 }
 
+/// The same, of code that may be written to at any time.
+pub struct Made;
+
+impl Source for Made {
+    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
+        Own.fetch(address, into)
+    }
+
+    fn changing(&mut self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 15];
+        Own.fetch(address, &mut bytes);
+        bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+}
+
 /// Only one piece of code runs at a time: its state is kept in one place.
 pub struct Machine {
+    /// Whether code is taken for one that may be written to.
+    pub made: bool,
     _alone: MutexGuard<'static, ()>,
     cache: Memory,
     stack: Memory,
@@ -270,6 +287,7 @@ impl Machine {
         static ALONE: Mutex<()> = Mutex::new(());
         catch_faults();
         Machine {
+            made: false,
             _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
             cache: Memory::new(len),
             stack: Memory::new(STACK),
@@ -330,14 +348,19 @@ impl Machine {
     pub fn after(&mut self, state: &mut State, exit: Exit, options: &Options<'_>) -> Exit {
         let mut exit = exit;
         loop {
-            let Some(go) = self.cache().resume(exit, &mut Own, options) else {
+            let go = if self.made {
+                self.cache().resume(exit, &mut Made, options)
+            } else {
+                self.cache().resume(exit, &mut Own, options)
+            };
+            let Some(go) = go else {
                 state.go = 0;
                 return exit;
             };
             state.go = go;
             self.go(state);
             exit = self.cache().exit();
-            if state.fault != 0 || !matches!(exit, Exit::Open { .. }) {
+            if state.fault != 0 || !matches!(exit, Exit::Open { .. } | Exit::Stale { .. }) {
                 state.go = 0;
                 return exit;
             }

@@ -1,0 +1,42 @@
+//! Frames of gdb's without what it cannot know.
+
+/// A frame with dots for the structures that gdb cannot read; it has no value
+/// for them, and dots are shown for structures anyway.
+pub fn unread(line: &str) -> String {
+    let mark = "=<error reading variable: ";
+    let mut out = line.to_string();
+    // A value that gdb has and we do not (see `MISSING` in the oracle).
+    if line.contains("core::ptr::mut_ptr::{impl#0}::sub<") {
+        out = out.replace("count=1)", "count=<optimized out>)");
+    }
+    while let Some(at) = out.find(mark) {
+        let end = out[at..].find('>').map_or(out.len(), |e| at + e + 1);
+        out.replace_range(at..end, "=...");
+    }
+    out
+}
+
+/// A frame without `x=x@entry=1` and `, x@entry=1`. gdb gives parameters of
+/// inlined functions entry values, out of what the function around them was
+/// called with: `to_string (__val=0, __val@entry=-8176)`.
+pub fn without_entry_values(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("@entry=") {
+        let (before, after) = rest.split_at(at);
+        let after = &after["@entry=".len()..];
+        let name = before.rfind(['=', ' ', '(']).map_or(0, |i| i + 1);
+        if before[..name].ends_with('=') {
+            // x=x@entry=1
+            out.push_str(&before[..name]);
+            rest = after;
+        } else {
+            // , x@entry=1
+            out.push_str(before[..name].trim_end_matches([',', ' ']));
+            let end = after.find([',', ')']).unwrap_or(after.len());
+            rest = &after[end..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
