@@ -1,6 +1,6 @@
 //! What the debugger's prompt costs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,38 @@ use anyhow::{Result, bail};
 use crate::bench::Bench;
 use crate::process;
 use crate::replay::Figure;
+
+/// Calls a function often, with a system call now and then.
+const VISITS: &str = r#"
+#include <stdio.h>
+static long visit(long n)
+{
+    long twice = n * 2;
+    return twice + 1;
+}
+int main(void)
+{
+    long sum = 0;
+    for (long n = 0; n < 100000; n++) {
+        sum += visit(n);
+        if (n % 10000 == 0) {
+            printf("%ld\n", sum);
+            fflush(stdout);
+        }
+    }
+    return 0;
+}
+"#;
+
+/// Makes that program, with debug information.
+fn compile(dir: &Path) -> Result<PathBuf> {
+    let (source, program) = (dir.join("visits.c"), dir.join("bench-visits"));
+    std::fs::write(&source, VISITS)?;
+    run(Command::new("cc")
+        .args(["-g", "-O0", "-o"])
+        .args([&program, &source]))?;
+    Ok(program)
+}
 
 /// All figures.
 pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
@@ -34,13 +66,8 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
 
     // Steps, in the middle of it all.
     let visits = dir.path().join("visits");
-    record(
-        mw,
-        &visits,
-        &bench.programs.join("bench-visits"),
-        &["100000"],
-    )?;
-    let setup = ["break visit if n == 50005", "continue"];
+    record(mw, &visits, &compile(dir.path())?, &[])?;
+    let setup = [vec!["tbreak visit", "continue"], vec!["next"; 40]].concat();
     let rounds = 20;
     let times = |line: &'static str| [line].repeat(rounds);
     let base = debug(mw, &visits, &setup)?;
@@ -50,7 +77,7 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
         ("reverse-step", "reverse-step", 500.0),
         ("reverse-stepi", "reverse-stepi", 500.0),
     ] {
-        let all = [setup.to_vec(), times(line)].concat();
+        let all = [setup.clone(), times(line)].concat();
         let took = debug(mw, &visits, &all)?.saturating_sub(base);
         figures.push(Figure {
             title,
@@ -72,7 +99,7 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
 
     // What changed a variable last, over all of it.
     let watch = [
-        "break bench_visits::main",
+        "break main",
         "continue",
         "watch sum",
         "goto end",

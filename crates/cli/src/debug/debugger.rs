@@ -147,7 +147,8 @@ impl<'r> Debugger<'r> {
             .first()
             .ok_or_else(|| Failure::new("the recording has no processes"))?
             .number;
-        let mut debugger = Debugger {
+        // Nothing is replayed before it is looked at: the logs may be long.
+        Ok(Debugger {
             recording,
             history,
             library: Library::new(Options::default()),
@@ -165,9 +166,7 @@ impl<'r> Debugger<'r> {
             addresses: None,
             conditions: HashMap::new(),
             traced: Vec::new(),
-        };
-        debugger.session()?;
-        Ok(debugger)
+        })
     }
 
     pub fn name(&self, number: u32) -> String {
@@ -927,9 +926,8 @@ impl<'r> Debugger<'r> {
         };
         let texts = conditions_of(self);
         let matters = |number: &u32| texts.contains_key(number);
-        let plain = !plan.addresses.iter().any(|(_, n)| matters(n))
-            && !plan.watched.iter().any(matters)
-            && frames.is_empty();
+        let plain =
+            !plan.addresses.iter().any(|(_, n)| matters(n)) && !plan.watched.iter().any(matters);
         if plain {
             return self
                 .session()?
