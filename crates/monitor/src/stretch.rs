@@ -406,14 +406,14 @@ pub struct Code<'a> {
 
 impl Source for Code<'_> {
     fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
-        // The monitor's own code, which the program's vdso leads into, is run
-        // where it is.
-        if mem::is_ours(address, 1) && !in_vdso(address) {
-            return 0;
-        }
         let len = into.len() as u64;
         let first = 4096 - (address & 4095);
         let to = into.as_mut_ptr() as u64;
+        // The monitor itself is no part of the program: calls lead into it, and
+        // are made by it, not by a translation of it.
+        if mem::is_ours(address, 1) && !is_shown(address) {
+            return 0;
+        }
         if mem::copy(to, address, len) {
             len as usize
         } else if first < len && mem::copy(to, address, first) {
@@ -436,20 +436,21 @@ impl Source for Code<'_> {
     }
 }
 
+/// Whether the code there is the monitor's, but run as the program's: the vdso
+/// that it is shown, and what patched sites lead to.
+fn is_shown(address: u64) -> bool {
+    let vdso = (&raw const crate::MW_VDSO) as u64;
+    let len = core::mem::size_of_val(&crate::MW_VDSO) as u64;
+    (vdso..vdso + len).contains(&address) || patcher::in_stub(address)
+}
+
 /// Whether the code there stays as it is as long as no call is made. What can
 /// be written may change under the translation.
 fn is_constant(address: u64) -> bool {
-    if in_vdso(address) || patcher::in_stub(address) {
+    if is_shown(address) {
         return true;
     }
     mem::read::<u8>(address).is_some_and(|byte| !mem::write(address, &byte))
-}
-
-/// Whether an address is in the vdso that programs are shown.
-fn in_vdso(address: u64) -> bool {
-    let vdso = (&raw const crate::MW_VDSO) as u64;
-    let len = core::mem::size_of_val(&crate::MW_VDSO) as u64;
-    (vdso..vdso + len).contains(&address)
 }
 
 /// Tells the processor to stop at `rip`. False if the kernel does not allow it.

@@ -955,12 +955,21 @@ impl<'r> Debugger<'r> {
                 };
                 let held =
                     condition_holds(session, library, layout, conditions, mapped, number, text);
-                held.unwrap_or_else(|error| {
-                    trouble.get_or_insert(Failure::new(format!(
-                        "the condition of {number} cannot be tested: {error}"
-                    )));
-                    true
-                })
+                match held {
+                    Ok(holds) => {
+                        // What is come to later is what counts.
+                        if holds {
+                            trouble = None;
+                        }
+                        holds
+                    }
+                    Err(error) => {
+                        trouble = Some(Failure::new(format!(
+                            "the condition of {number} cannot be tested: {error}"
+                        )));
+                        true
+                    }
+                }
             };
             if let Some(piece) = session.watch_hit() {
                 return plan.watched.get(piece).copied().is_some_and(&mut holds);

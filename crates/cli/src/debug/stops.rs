@@ -143,7 +143,9 @@ impl Prompt<'_> {
                 let line = line.unwrap_or_default();
                 say!("{noun} {number} at {address:#x}{line}{more}")?;
                 if changes {
-                    say!("(the program can write to this code: it is run slowly there)")?;
+                    say!(
+                        "(the program can write to this code: the breakpoint stays at the address)"
+                    )?;
                 }
             }
             (None, found) => {
