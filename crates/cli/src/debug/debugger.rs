@@ -998,8 +998,9 @@ impl<'r> Debugger<'r> {
             .run_back_to(stops, floor, Some(&mut wanted))
             .map_err(explain)?;
         match trouble {
-            Some(failure) => Err(failure),
-            None => Ok(back),
+            // Unless that was before the floor.
+            Some(failure) if matches!(back, Back::Breakpoint | Back::Watch(_)) => Err(failure),
+            _ => Ok(back),
         }
     }
 
