@@ -35,10 +35,18 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
     let threads = session.threads();
     assert!(!threads.is_empty());
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    // Whether the kernel has neighbours as one region or as two depends on what
+    // was forked when: here they are one.
+    let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
     for region in session.regions().unwrap().iter().filter(|r| r.writable) {
-        let len = (region.range.end - region.range.start) as usize;
-        let mut bytes = vec![0; len.min(1 << 20)];
-        let got = session.read(region.range.start, &mut bytes);
+        match ranges.last_mut() {
+            Some(last) if last.end == region.range.start => last.end = region.range.end,
+            _ => ranges.push(region.range.clone()),
+        }
+    }
+    for range in ranges {
+        let mut bytes = vec![0; ((range.end - range.start) as usize).min(1 << 20)];
+        let got = session.read(range.start, &mut bytes);
         for word in bytes[..got].chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into().unwrap());
             hash = (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
