@@ -23,7 +23,14 @@ pub fn facts(scratch: &Path) -> Vec<(&'static str, String)> {
         ("CPU", format!("{model}{virtual_machine}")),
         ("cores", cores.to_string()),
         ("memory", memory.unwrap_or_else(|| "unknown".into())),
-        ("kernel", format!("Linux {}", kernel.trim())),
+        // The version alone: what builders append to it says nothing here.
+        (
+            "kernel",
+            format!(
+                "Linux {}",
+                kernel.trim().split('-').next().unwrap_or_default()
+            ),
+        ),
         ("recordings on", file_system.to_string()),
     ]
 }
