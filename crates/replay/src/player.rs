@@ -38,6 +38,52 @@ pub struct ThreadState {
     pub xmm: [[u64; 2]; 16],
 }
 
+/// The registers of a thread by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names say it")]
+pub struct NamedRegisters {
+    pub rax: u64,
+    pub rbx: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub rbp: u64,
+    pub rsp: u64,
+    pub r8: u64,
+    pub r9: u64,
+    pub r10: u64,
+    pub r11: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rip: u64,
+    pub eflags: u64,
+    pub orig_rax: u64,
+    pub cs: u64,
+    pub ss: u64,
+    pub fs_base: u64,
+    pub gs_base: u64,
+}
+
+impl ThreadState {
+    /// The registers by their names: everybody who shows them has an order of
+    /// their own.
+    #[must_use]
+    #[rustfmt::skip]
+    pub fn by_name(&self) -> NamedRegisters {
+        let [
+            r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip,
+            cs, eflags, rsp, ss, fs_base, gs_base, ..
+        ] = self.regs;
+        NamedRegisters {
+            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip,
+            eflags, orig_rax, cs, ss, fs_base, gs_base,
+        }
+    }
+}
+
 /// Why a player stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {

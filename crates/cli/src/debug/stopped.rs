@@ -74,32 +74,7 @@ impl Process for Stopped<'_, '_> {
 
 /// From the order of `user_regs_struct` to that of DWARF.
 fn registers(state: &ThreadState) -> Registers {
-    let [
-        r15,
-        r14,
-        r13,
-        r12,
-        rbp,
-        rbx,
-        r11,
-        r10,
-        r9,
-        r8,
-        rax,
-        rcx,
-        rdx,
-        rsi,
-        rdi,
-        orig_rax,
-        rip,
-        cs,
-        eflags,
-        rsp,
-        ss,
-        fs_base,
-        gs_base,
-        ..,
-    ] = state.regs;
+    let r = state.by_name();
     let mut image = Box::new([0u8; 512]);
     for (place, value) in image
         .iter_mut()
@@ -110,14 +85,15 @@ fn registers(state: &ThreadState) -> Registers {
     }
     Registers {
         general: [
-            rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+            r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
         ],
-        rip,
-        eflags,
-        segments: [cs as u16, ss as u16, 0, 0, 0, 0],
-        fs_base,
-        gs_base,
-        orig_rax,
+        rip: r.rip,
+        eflags: r.eflags,
+        segments: [r.cs as u16, r.ss as u16, 0, 0, 0, 0],
+        fs_base: r.fs_base,
+        gs_base: r.gs_base,
+        orig_rax: r.orig_rax,
         fxsave: Some(image),
         ymm_high: None,
     }

@@ -9,7 +9,7 @@
 //! Searching for stops does not say that a process is elsewhere: only what is
 //! committed does.
 
-use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopReason};
+use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopPoint, StopReason};
 use ::replay::{Arrival, Back, Inside, Position, Stops, Wanted};
 use causality::EventId;
 
@@ -267,17 +267,9 @@ impl<'r> Program<'r> {
         let search = self.search(i, limit, interrupt);
         let seat = self.seat(i)?;
         seat.put(start);
-        let (to, found) = match &search {
-            Ok(Search::Found(found)) => (found.at, Some(found.clone())),
-            Ok(Search::Nothing) => (limit, None),
-            _ => return search,
-        };
-        seat.ahead = Some(Known {
-            stops: seat.stops.clone(),
-            from: start,
-            to,
-            found,
-        });
+        if let Some(known) = learnt(&search, &seat.stops, start, limit) {
+            seat.ahead = Some(known);
+        }
         search
     }
 
@@ -366,17 +358,9 @@ impl<'r> Program<'r> {
         let search = self.search_back(i, floor, interrupt);
         let seat = self.seat(i)?;
         seat.put(start);
-        let (to, found) = match &search {
-            Ok(Search::Found(found)) => (found.at, Some(found.clone())),
-            Ok(Search::Nothing) => (floor, None),
-            _ => return search,
-        };
-        seat.behind = Some(Known {
-            stops: seat.stops.clone(),
-            from: start,
-            to,
-            found,
-        });
+        if let Some(known) = learnt(&search, &seat.stops, start, floor) {
+            seat.behind = Some(known);
+        }
         search
     }
 
@@ -625,4 +609,24 @@ impl<'r> Program<'r> {
             }
         }
     }
+}
+
+/// What a search from one place to another leaves known, if it came to an end.
+fn learnt(
+    search: &Result<Search, String>,
+    stops: &[StopPoint],
+    from: Position,
+    to: Position,
+) -> Option<Known> {
+    let (to, found) = match search {
+        Ok(Search::Found(found)) => (found.at, Some(found.clone())),
+        Ok(Search::Nothing) => (to, None),
+        Ok(Search::Interrupted(_)) | Err(_) => return None,
+    };
+    Some(Known {
+        stops: stops.to_vec(),
+        from,
+        to,
+        found,
+    })
 }

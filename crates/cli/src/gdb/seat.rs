@@ -260,43 +260,19 @@ pub fn tid(pid: u32, state: &ThreadState) -> u32 {
 
 /// From the order of `user_regs_struct` to that of gdb.
 pub fn registers_of(state: &ThreadState) -> Registers {
-    let [
-        r15,
-        r14,
-        r13,
-        r12,
-        rbp,
-        rbx,
-        r11,
-        r10,
-        r9,
-        r8,
-        rax,
-        rcx,
-        rdx,
-        rsi,
-        rdi,
-        orig_rax,
-        rip,
-        cs,
-        eflags,
-        rsp,
-        ss,
-        fs_base,
-        gs_base,
-        ..,
-    ] = state.regs;
+    let r = state.by_name();
     Registers {
         general: [
-            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
         ],
-        rip,
-        eflags,
-        cs: cs as u16,
-        ss: ss as u16,
-        orig_rax,
-        fs_base,
-        gs_base,
+        rip: r.rip,
+        eflags: r.eflags,
+        cs: r.cs as u16,
+        ss: r.ss as u16,
+        orig_rax: r.orig_rax,
+        fs_base: r.fs_base,
+        gs_base: r.gs_base,
         xmm: state.xmm,
     }
 }
