@@ -182,6 +182,11 @@ impl<'r> History<'r> {
         Ok(question(self))
     }
 
+    /// How many bytes of the index answers took so far.
+    pub fn looked_at(&self) -> u64 {
+        self.index.looked_at()
+    }
+
     /// Whether something that was looked at turned out to be damaged, so that
     /// what was answered since is not to be believed.
     pub fn is_damaged(&self) -> bool {
@@ -292,10 +297,7 @@ impl<'r> History<'r> {
         let Ok(number) = u32::try_from(event.number) else {
             return Vec::new();
         };
-        let links = self.links_within(event.process,
-            number,
-            number.saturating_add(1),
-        );
+        let links = self.links_within(event.process, number, number.saturating_add(1));
         links
             .iter()
             .map(|record| self.link(event.process, record))
@@ -751,9 +753,7 @@ impl<'r> History<'r> {
     /// The processes that have a lock at a cut.
     pub(crate) fn lock_holders(&self, lock: u32, cut: &Cut) -> Vec<u32> {
         let count = self.index.len(Section::Locks);
-        let all = self
-            .index
-            .records::<LockRec>(Section::Locks, 0, count);
+        let all = self.index.records::<LockRec>(Section::Locks, 0, count);
         let from = all.partition_point(|hold| hold.lock.get() < lock);
         all.forward(from)
             .take_while(|hold| hold.lock.get() == lock)
@@ -769,9 +769,7 @@ impl<'r> History<'r> {
     pub fn uses(&self, event: EventId) -> Vec<Use> {
         let range = self.record(event.process).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<UseRec>(Section::Uses, from, count);
+        let all = self.index.records::<UseRec>(Section::Uses, from, count);
         let begin = all.partition_point(|used| u64::from(used.event.get()) < event.number);
         all.forward(begin)
             .take_while(|used| u64::from(used.event.get()) == event.number)
@@ -786,9 +784,7 @@ impl<'r> History<'r> {
     pub fn uses_of(&self, place: u32) -> impl Iterator<Item = (u64, Use)> + '_ {
         let range = self.record(place).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<UseRec>(Section::Uses, from, count);
+        let all = self.index.records::<UseRec>(Section::Uses, from, count);
         all.forward(0).map(|used| {
             let own = Use {
                 channel: used.channel.get() & !RECEIVES,
@@ -878,9 +874,7 @@ impl Graph for History<'_> {
     fn clock(&self, process: u32, from: u32, to: u32) -> Option<(u32, &[BoundRec])> {
         let range = self.record(process).snaps;
         let (at, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<SnapRec>(Section::Snaps, at, count);
+        let all = self.index.records::<SnapRec>(Section::Snaps, at, count);
         let at = all
             .partition_point(|snap| snap.event.get() < to)
             .checked_sub(1)?;

@@ -274,6 +274,15 @@ impl IndexFile {
         self.bytes.get().get(begin..end)
     }
 
+    /// How many bytes were looked at so far.
+    pub fn looked_at(&self) -> u64 {
+        let words = self.whole.iter();
+        let blocks: u32 = words
+            .map(|word| word.load(Ordering::Relaxed).count_ones())
+            .sum();
+        u64::from(blocks) * BLOCK as u64
+    }
+
     fn is_whole(&self, block: usize) -> bool {
         let Some(word) = self.whole.get(block / 64) else {
             return false;
