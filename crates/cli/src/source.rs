@@ -48,7 +48,7 @@ impl Line {
         let file = Path::new(&self.file).file_name();
         let file = file.map_or(self.file.as_str().into(), |name| name.to_string_lossy());
         let function = without_generics(&self.function);
-        format!("{function} at {file}:{}", self.line)
+        format!("{} at {file}:{}", last_parts(&function), self.line)
     }
 
     fn json(&self) -> Value {
@@ -650,6 +650,15 @@ fn without_generics(name: &str) -> String {
     }
 }
 
+/// The last two parts of a path: a function, and what it belongs to.
+fn last_parts(name: &str) -> &str {
+    let path = name.split(['(', '<']).next().unwrap_or(name);
+    match path.rmatch_indices("::").nth(1) {
+        Some((at, separator)) => name.get(at + separator.len()..).unwrap_or(name),
+        None => name,
+    }
+}
+
 /// The last part of a function's name that says something, as a name.
 fn short(name: &str) -> Option<String> {
     // Without what is in angle brackets and round ones.
@@ -688,6 +697,15 @@ mod tests {
             ("odd<fn() -> T>", "odd<fn() -> T>"),
         ] {
             assert_eq!(without_generics(function), name, "{function}");
+        }
+        for (function, name) in [
+            ("serve", "serve"),
+            ("Line::send", "Line::send"),
+            ("bank::line::Line::send", "Line::send"),
+            ("a::b::c(x::y::z)", "b::c(x::y::z)"),
+            ("<a::B as c::D>::f", "<a::B as c::D>::f"),
+        ] {
+            assert_eq!(last_parts(function), name, "{function}");
         }
     }
 
