@@ -189,7 +189,7 @@ impl Player {
 pub const BREAKPOINTS: usize = 256;
 /// Of at most eight bytes each.
 pub const WATCHES: usize = 64;
-pub const PLAYERS: usize = 512;
+pub const PLAYERS: usize = 2048;
 
 /// Where a player shows its threads, in its own memory.
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
@@ -382,5 +382,5 @@ pub struct Replay {
     pub players: [Player; PLAYERS],
 }
 
-pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x40_0000;
+pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x100_0000;
 const _: () = assert!((core::mem::size_of::<Replay>() as u64) < DATA_OFFSET - REPLAY_OFFSET);

@@ -11,8 +11,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use inject::Image;
@@ -26,12 +26,10 @@ use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{self, Shared, image_start};
 use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::spacing;
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
-
-/// How long a replay runs before it leaves a copy behind.
-const STRIDE: Duration = Duration::from_millis(200);
 
 /// How often it is seen whether it is to stop, and how long it may take to do
 /// so.
@@ -54,8 +52,48 @@ impl Default for Budget {
     fn default() -> Budget {
         Budget {
             memory: 2 << 30,
-            count: 64,
+            count: spacing::COPIES,
         }
+    }
+}
+
+impl Budget {
+    /// What each of so many sessions may take, unless it is told.
+    fn share(sessions: usize) -> Budget {
+        const TOGETHER: Budget = Budget {
+            memory: 4 << 30,
+            count: 4096,
+        };
+        const LEAST: Budget = Budget {
+            memory: 64 << 20,
+            count: 32,
+        };
+        let one = Budget::default();
+        let sessions = sessions.max(1);
+        let memory = TOGETHER.memory / sessions as u64;
+        Budget {
+            memory: memory.clamp(LEAST.memory, one.memory),
+            count: (TOGETHER.count / sessions).clamp(LEAST.count, one.count),
+        }
+    }
+}
+
+/// One of the sessions that are open in this process, which share what
+/// checkpoints may take.
+struct Seat;
+
+static SEATS: AtomicUsize = AtomicUsize::new(0);
+
+impl Seat {
+    fn take() -> Seat {
+        SEATS.fetch_add(1, Relaxed);
+        Seat
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -210,6 +248,8 @@ struct Checkpoint {
     event: u64,
     /// How long it takes to come here from the beginning.
     cost: Duration,
+    /// What it took when it, or one beside it, was last looked at.
+    memory: u64,
     kept: bool,
 }
 
@@ -239,7 +279,9 @@ pub struct Session<'r> {
     /// Which of the streams it is in.
     at: usize,
     next_id: u32,
-    budget: Budget,
+    /// Nothing: its share.
+    budget: Option<Budget>,
+    _seat: Seat,
     patience: Duration,
     interrupt: Arc<AtomicBool>,
     watch_hit: Option<usize>,
@@ -269,7 +311,8 @@ impl<'r> Session<'r> {
             tracks: BTreeMap::new(),
             at: 0,
             next_id: 1,
-            budget: Budget::default(),
+            budget: None,
+            _seat: Seat::take(),
             patience: PATIENCE,
             interrupt: Arc::new(AtomicBool::new(false)),
             watch_hit: None,
@@ -278,9 +321,15 @@ impl<'r> Session<'r> {
         Ok(session)
     }
 
-    /// Sets how much checkpoints may take.
+    /// Sets how much checkpoints may take. Untold, all sessions share what is
+    /// reasonable.
     pub fn set_budget(&mut self, budget: Budget) {
-        self.budget = budget;
+        self.budget = Some(budget);
+    }
+
+    fn budget(&self) -> Budget {
+        let share = || Budget::share(SEATS.load(Relaxed));
+        self.budget.unwrap_or_else(share)
     }
 
     /// Set to true, it stops whatever the session does, soon. It stays so
@@ -356,7 +405,7 @@ impl<'r> Session<'r> {
         self.track(at)?;
         self.at = at;
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &self.interrupt,
         };
@@ -504,7 +553,7 @@ impl<'r> Session<'r> {
     fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
         let interrupt = Arc::clone(&self.interrupt);
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &interrupt,
         };
@@ -1109,10 +1158,23 @@ impl Track {
             player,
             event,
             cost: self.cost,
+            memory: 0,
             kept,
         };
         self.checkpoints.insert(at, checkpoint);
+        self.measure(at);
         Ok(id)
+    }
+
+    /// Measures how much memory the checkpoint at this place takes, and the one
+    /// before it, with which it shares most: what the others take is hardly
+    /// another for it.
+    fn measure(&mut self, at: usize) {
+        for place in at.saturating_sub(1)..=at {
+            if let Some(checkpoint) = self.checkpoints.get_mut(place) {
+                checkpoint.memory = checkpoint.player.memory_used();
+            }
+        }
     }
 
     fn forget(&mut self, id: CheckpointId) -> bool {
@@ -1129,6 +1191,8 @@ impl Track {
     fn remove(&mut self, at: usize) {
         let checkpoint = self.checkpoints.remove(at);
         self.free.push(checkpoint.player.place);
+        drop(checkpoint);
+        self.measure(at);
     }
 
     fn memory_used(&self) -> u64 {
@@ -1136,21 +1200,15 @@ impl Track {
         players.map(Player::memory_used).sum()
     }
 
-    /// Drops checkpoints, those first that are nearest to their neighbours in
-    /// time, until the rest is within the budget.
+    /// Drops checkpoints until the rest is within the budget.
     fn thin(&mut self, budget: Budget) {
+        let memory = |all: &[Checkpoint]| all.iter().map(|c| c.memory).sum::<u64>();
         while self.checkpoints.len() > budget.count.max(1)
-            || self.checkpoints.len() > 1 && self.memory_used() > budget.memory
+            || self.checkpoints.len() > 1 && memory(&self.checkpoints) > budget.memory
         {
-            let gaps = self.checkpoints.windows(3).enumerate();
-            let nearest = gaps
-                .filter_map(|(i, three)| match three {
-                    [before, this, after] if !this.kept => Some((after.cost - before.cost, i + 1)),
-                    _ => None,
-                })
-                .min();
-            match nearest {
-                Some((_, at)) => self.remove(at),
+            let costs = self.checkpoints.iter().map(|c| (c.cost, c.kept));
+            match spacing::least_missed(costs) {
+                Some(at) => self.remove(at),
                 None => return,
             }
         }
@@ -1227,7 +1285,8 @@ impl Track {
             }
             let begun = Instant::now();
             self.current.run(&self.file, limit.event())?;
-            let mut next = begun + STRIDE;
+            let stride = spacing::stride(self.cost);
+            let mut next = begun + stride;
             let mut headway = Headway::new(self.next_event());
             let mut told = None;
             loop {
@@ -1252,7 +1311,7 @@ impl Track {
                     let patience = terms.patience.as_secs();
                     return Err(Error::Stuck { pid, patience });
                 }
-                next = Instant::now() + STRIDE;
+                next = Instant::now() + stride;
             }
             self.cost += begun.elapsed();
             match self.current.stop(&self.file) {
