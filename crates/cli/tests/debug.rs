@@ -10,44 +10,13 @@ mod harness;
 
 use std::process::Command;
 
-use harness::{MW, Recorded, Scratch, programs};
-
-/// What the debugger prints, and its exit status, for each command: the
-/// output is cut at the echo of the next.
-fn debug(recorded: &Recorded, commands: &[&str]) -> (String, i32) {
-    let mut command = Command::new(MW);
-    command.arg("replay").arg(&recorded.dir).arg("--batch");
-    for line in commands {
-        command.args(["-e", line]);
-    }
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    (text, output.status.code().unwrap())
-}
+use harness::prompt::{debug, has_in_order};
+use harness::{Recorded, Scratch, programs};
 
 /// The program of most of these tests, recorded.
 fn transfers(scratch: &Scratch) -> Recorded {
-    let source = programs::sources().join("debug/transfers.c");
-    let program = scratch.path().join("transfers");
-    let made = Command::new("cc")
-        .args(["-g", "-O0", "-o"])
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    scratch.record(&[program.to_str().unwrap()])
-}
-
-/// Checks that the text has these pieces, in this order.
-fn has_in_order(text: &str, pieces: &[&str]) {
-    let mut rest = text;
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else {
-            panic!("no `{piece}` in what is left of:\n{text}");
-        };
-        rest = &rest[at + piece.len()..];
-    }
+    let program = programs::for_debuggers(scratch, "debug/transfers.c", &[]);
+    scratch.record(&[program])
 }
 
 #[test]
@@ -498,6 +467,67 @@ fn what_stops_do() {
         ],
     );
     assert_eq!(text.matches("Tracepoint 3, ").count(), 5, "{text}");
+}
+
+/// A place that is come to often, where few of the times are meant: the
+/// conditions that the replaying process can test by itself, and one that it
+/// cannot, lead to the same places forwards and back.
+#[test]
+fn conditions() {
+    for level in ["-O0", "-O2"] {
+        let scratch = Scratch::new("debug-conditions");
+        let program = programs::for_debuggers(&scratch, "debug/visits.c", &[level]);
+        let recorded = scratch.record(&[program]);
+        for (condition, expected) in [
+            ("n == 777", vec![777]),
+            ("n > 19997", vec![19998, 19999]),
+            ("small >= 19999", vec![19999]),
+            ("v->number == 5", vec![5]),
+            ("v->delta == -1", vec![9999]),
+            ("v->delta < -9998", vec![0, 1]),
+            ("v->day == 255 && n > 19500", vec![19711, 19967]),
+            ("v->mood == WILD || n == 3", vec![3, 15000]),
+            ("v->last == 0", vec![0]),
+            ("v->last != 0 && v->last->number == 100", vec![101]),
+            ("v->marks[n % 4] == 4242", vec![4242]),
+            ("total == 10", vec![5]),
+            ("(n ^ 4096) == 0", vec![4096]),
+            ("(char)n == 'a' && n < 600", vec![97, 353]),
+            ("$rip == 0", vec![]),
+            // Text is compared outside.
+            ("n > 12000 && n < 12400 && v->name == \"here\"", vec![12345]),
+        ] {
+            let point = format!("break visit if {condition}");
+            let mut commands = vec![point.as_str()];
+            for _ in &expected {
+                commands.extend(["continue", "print n"]);
+            }
+            commands.push("continue");
+            for _ in &expected {
+                commands.extend(["reverse-continue", "print n"]);
+            }
+            commands.extend(["reverse-continue", "info breakpoints"]);
+            let (text, status) = debug(&recorded, &commands);
+            assert_eq!(status, 0, "{level} {condition}: {text}");
+            let shown = text.lines().filter_map(|line| {
+                let (_, value) = line.strip_prefix('$')?.split_once(" = ")?;
+                value.parse::<u64>().ok()
+            });
+            let there_and_back: Vec<u64> = expected
+                .iter()
+                .chain(expected.iter().rev())
+                .copied()
+                .collect();
+            assert_eq!(
+                shown.collect::<Vec<_>>(),
+                there_and_back,
+                "{level} {condition}: {text}"
+            );
+            let count = format!("hit {} times", there_and_back.len());
+            has_in_order(&text, &["has come to its end", "This is the beginning"]);
+            assert!(expected.is_empty() || text.contains(&count), "{text}");
+        }
+    }
 }
 
 /// Go: functions, lines, stacks and plain variables.

@@ -13,29 +13,14 @@ mod inspected;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use harness::processes::{Marker, VARIABLE};
+use harness::prompt::{debug, has_in_order};
 use harness::{MW, Recorded, Scratch, programs, wait_for};
 
-/// Compiles one of the programs for debuggers.
-fn compile(scratch: &Scratch, source: &str, options: &[&str]) -> PathBuf {
-    let source = programs::sources().join(source);
-    let program = scratch.path().join(source.file_stem().unwrap());
-    let made = Command::new("cc")
-        .args(["-g", "-O0", "-pthread"])
-        .args(options)
-        .arg("-o")
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    program
-}
-
 fn transfers(scratch: &Scratch) -> Recorded {
-    let program = compile(scratch, "debug/transfers.c", &[]);
+    let program = programs::for_debuggers(scratch, "debug/transfers.c", &[]);
     scratch.record(&[program])
 }
 
@@ -63,17 +48,6 @@ fn gdb(scratch: &Scratch, recorded: &Recorded, options: &[&str], script: &[&str]
         left.is_empty().then_some(())
     });
     text
-}
-
-/// Checks that the text has these pieces, in this order.
-fn has_in_order(text: &str, pieces: &[&str]) {
-    let mut rest = text;
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else {
-            panic!("no `{piece}` in what is left of:\n{text}");
-        };
-        rest = &rest[at + piece.len()..];
-    }
 }
 
 #[test]
@@ -192,7 +166,7 @@ fn backwards() {
 fn watchpoints() {
     tool!("gdb");
     let scratch = Scratch::new("gdb-watch");
-    let program = compile(&scratch, "debug/watched.c", &[]);
+    let program = programs::for_debuggers(&scratch, "debug/watched.c", &[]);
     let recorded = scratch.record(&[program]);
     let mut script = vec!["break main", "continue", "watch watched.value"];
     script.extend(["continue"; 7]);
@@ -234,7 +208,7 @@ fn watchpoints() {
 fn threads() {
     tool!("gdb");
     let scratch = Scratch::new("gdb-threads");
-    let program = compile(&scratch, "c/threads_mutex.c", &[]);
+    let program = programs::for_debuggers(&scratch, "c/threads_mutex.c", &[]);
     let recorded = scratch.record(&[program]);
     let text = gdb(
         &scratch,
@@ -407,7 +381,7 @@ fn stops_come_in_the_order_of_cause_and_effect() {
 fn programs_that_execute_others() {
     tool!("gdb");
     let scratch = Scratch::new("gdb-exec");
-    let program = compile(&scratch, "debug/transfers.c", &[]);
+    let program = programs::for_debuggers(&scratch, "debug/transfers.c", &[]);
     let line = format!("exec {}", program.display());
     let recorded = scratch.record(&["/bin/sh", "-c", &line]);
     let text = gdb(
@@ -828,15 +802,7 @@ fn compare_stacks(source: &'static str, level: u8, mut seed: u64) {
         true => "break values::main",
         false => "break main",
     };
-    let ask = |commands: &[&str]| {
-        let mut command = Command::new(MW);
-        command.arg("replay").arg(&recorded.dir).arg("--batch");
-        for line in commands {
-            command.args(["-e", line]);
-        }
-        let output = command.output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let ask = |commands: &[&str]| debug(&recorded, commands).0;
     // What is before is the dynamic linker's; what is before its beginning is
     // a matter of taste.
     let name = recorded.processes()[0].name().to_string();

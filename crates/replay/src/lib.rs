@@ -17,7 +17,7 @@ mod verdict;
 mod watch;
 
 pub use interrupt::Interrupts;
-pub use player::{Inside, NamedRegisters, ThreadState, Watch};
+pub use player::{Condition, Inside, NamedRegisters, ThreadState, Watch};
 pub use run::{Course, Settings, check, verify};
 pub use session::{
     Arrival, Back, Budget, CheckpointId, CheckpointInfo, Position, Region, Session, Stops, Wanted,

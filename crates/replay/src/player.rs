@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 use inject::{Image, Injection};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
-    FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, WATCHES, command,
-    reason, state,
+    CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView,
+    VIEWS_BASE, WATCHES, command, reason, state,
 };
 
 use crate::Error;
@@ -149,6 +150,17 @@ pub struct Motion {
     pub skip: u64,
     /// It stops when other code may be mapped.
     pub mapped: bool,
+    /// Breakpoints that are passed if none of their conditions holds.
+    pub conditions: Vec<Condition>,
+}
+
+/// What a breakpoint depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Of the breakpoint.
+    pub address: u64,
+    /// In the language of [`protocol::condition`].
+    pub code: Arc<[u8]>,
 }
 
 /// A place between two events.
@@ -505,6 +517,7 @@ fn set_motion(place: &Place, motion: &Motion) {
             .version
             .store(VERSION.fetch_add(1, Relaxed) + 1, Release);
     }
+    set_conditions(place, &motion.conditions);
     let nowhere = Inside {
         event: u64::MAX,
         transfers: u64::MAX,
@@ -521,6 +534,32 @@ fn set_motion(place: &Place, motion: &Motion) {
     place.step.store(u32::from(steps), Relaxed);
     let moves = *motion != Motion::default();
     place.motion.store(u32::from(moves), Release);
+}
+
+/// Those of a breakpoint that do not fit are not looked at on the way: it is
+/// stopped at then.
+fn set_conditions(place: &Place, conditions: &[Condition]) {
+    let mut sorted: Vec<&Condition> = conditions.iter().collect();
+    sorted.sort_by_key(|condition| condition.address);
+    let (mut count, mut used) = (0, 0);
+    for of_one in sorted.chunk_by(|a, b| a.address == b.address) {
+        let length: usize = of_one.iter().map(|c| c.code.len()).sum();
+        if count + of_one.len() > CONDITIONS || used + length > CONDITION_BYTES {
+            continue;
+        }
+        for (to, condition) in place.conditions.iter().skip(count).zip(of_one) {
+            to.address.store(condition.address, Relaxed);
+            to.from.store(used as u32, Relaxed);
+            to.len.store(condition.code.len() as u32, Relaxed);
+            let room = place.condition_code.iter().skip(used);
+            for (to, byte) in room.zip(condition.code.iter()) {
+                to.store(*byte, Relaxed);
+            }
+            used += condition.code.len();
+        }
+        count += of_one.len();
+    }
+    place.condition_count.store(count as u32, Relaxed);
 }
 
 fn place_in(file: &ReplayFile, place: usize) -> &Place {

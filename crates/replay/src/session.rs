@@ -25,7 +25,7 @@ use recording::process::Began;
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{self, Shared, image_start};
-use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::player::{Condition, Inside, Motion, Player, Stop, ThreadState, Watch};
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
@@ -150,6 +150,9 @@ pub struct Stops<'a> {
     pub watches: &'a [Watch],
     /// Behind each call that maps code.
     pub mapped: bool,
+    /// Breakpoints that have conditions are passed while it is certain that
+    /// none of those holds. What is stopped at has still to be asked.
+    pub conditions: &'a [Condition],
 }
 
 /// Where going back led.
@@ -421,7 +424,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_to(&stops, limit)
     }
@@ -430,6 +433,7 @@ impl<'r> Session<'r> {
     pub fn run_to(&mut self, stops: &Stops<'_>, limit: Position) -> Result<Arrival, Error> {
         let motion = Motion {
             mapped: stops.mapped,
+            conditions: stops.conditions.to_vec(),
             ..self.motion(stops.breakpoints, stops.watches, limit)?
         };
         let arrival = named(self.advance(&motion, limit)?, stops.watches);
@@ -541,6 +545,8 @@ impl<'r> Session<'r> {
             for (_, value) in &mut motion.watches {
                 *value = None;
             }
+            // Conditions are about variables of the image before.
+            motion.conditions.clear();
         }
     }
 
@@ -576,7 +582,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_back_to(&stops, Position::Event(0), wanted)
     }
@@ -607,6 +613,7 @@ impl<'r> Session<'r> {
     ) -> Result<Back, Error> {
         let (breakpoints, watches) = (stops.breakpoints, stops.watches);
         let mut limit = self.position();
+        let image = self.at;
         loop {
             // From the last checkpoint before the limit to the limit.
             let before = self
@@ -620,8 +627,18 @@ impl<'r> Session<'r> {
                 return Ok(Back::Interrupted);
             }
             let start = self.position();
+            // Conditions are about variables of one image.
+            let conditions = if self.at == image {
+                stops.conditions
+            } else {
+                &[]
+            };
+            let stops = Stops {
+                conditions,
+                ..*stops
+            };
             let last = match &mut wanted {
-                Some(wanted) => self.last_wanted(breakpoints, watches, limit, *wanted)?,
+                Some(wanted) => self.last_wanted(&stops, limit, *wanted)?,
                 None => self.last_of_all(breakpoints, watches, from, limit)?,
             };
             match last {
@@ -646,21 +663,20 @@ impl<'r> Session<'r> {
     /// From here to `limit`: the last stop that is wanted.
     fn last_wanted(
         &mut self,
-        breakpoints: &[u64],
-        watches: &[Watch],
+        stops: &Stops<'_>,
         limit: Position,
         wanted: &mut Wanted<'_, 'r>,
     ) -> Result<Last, Error> {
         let mut last = Last::Nowhere;
         while self.position() < limit {
-            let arrival = self.run_watching(breakpoints, watches, limit)?;
+            let arrival = self.run_to(stops, limit)?;
             let now = self.position();
             match arrival {
                 Arrival::Breakpoint if now < limit => {}
                 Arrival::Watch(_) if now <= limit => {}
                 Arrival::Interrupted => return Ok(Last::Interrupted),
                 _ => {
-                    self.watch_hit = self.changed_unseen(watches);
+                    self.watch_hit = self.changed_unseen(stops.watches);
                     if let Some(number) = self.watch_hit
                         && wanted(self)
                     {

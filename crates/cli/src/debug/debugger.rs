@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::{Arrival, Back, Position, Session, Stops, Watch};
+use ::replay::{Arrival, Back, Condition, Position, Session, Stops, Watch};
 use causality::{Cut, EventId, History};
 use inspect::expr::Expression;
 use inspect::frames::{Frame, Stack};
@@ -88,7 +88,7 @@ pub struct Debugger<'r> {
     /// Where its breakpoints are.
     addresses: Option<Addresses>,
     /// Conditions whose names were looked up, by point and address.
-    conditions: HashMap<(u32, u64), (Mapped, Expression)>,
+    conditions: Conditions,
     /// What tracepoints have to say.
     pub traced: Vec<String>,
 }
@@ -99,6 +99,16 @@ type Mapped = (u32, (usize, u64));
 /// Addresses of breakpoints, with their numbers: for which mappings and which
 /// version of the points.
 type Addresses = (Mapped, u64, Vec<(u64, u32)>);
+
+/// See [`Debugger::conditions`].
+type Conditions = HashMap<(u32, u64), (Mapped, Asked)>;
+
+/// A condition whose names were looked up.
+struct Asked {
+    expression: Expression,
+    /// For the replaying process, if it is simple enough.
+    code: Option<Arc<[u8]>>,
+}
 
 /// What the process at hand is to stop at.
 struct Plan {
@@ -390,6 +400,30 @@ impl<'r> Debugger<'r> {
         Ok(plan)
     }
 
+    /// What the replaying process can test by itself: conditions of
+    /// breakpoints that were tested here once. An address is left out if
+    /// somebody else wants to stop there (`others`), whatever holds.
+    fn conditions(&self, plan: &Plan, mapped: Mapped, others: &[u64]) -> Vec<Condition> {
+        let code = |address: u64, number: u32| {
+            let (for_this, asked) = self.conditions.get(&(number, address))?;
+            let code = asked.code.as_ref().filter(|_| *for_this == mapped)?;
+            Some(Arc::clone(code))
+        };
+        let mut all = Vec::new();
+        for (address, number) in &plan.addresses {
+            let mut same = plan.addresses.iter().filter(|(a, _)| a == address);
+            let is_alone = same.all(|(_, number)| code(*address, *number).is_some());
+            if let Some(code) = code(*address, *number)
+                && is_alone
+                && !others.contains(address)
+            {
+                let address = *address;
+                all.push(Condition { address, code });
+            }
+        }
+        all
+    }
+
     /// The innermost frame of the thread that runs.
     fn top(&mut self) -> Result<Option<Frame>, Failure> {
         self.innermost();
@@ -677,8 +711,9 @@ impl<'r> Debugger<'r> {
                 self.watched_frames()
             };
             let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
-            breakpoints.extend(extra);
-            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.returns.map(|(a, _)| a)));
+            let returns = frames.iter().filter_map(|(_, f)| f.returns.map(|(a, _)| a));
+            let others: Vec<u64> = extra.iter().copied().chain(returns).collect();
+            breakpoints.extend(&others);
             breakpoints.sort_unstable();
             breakpoints.dedup();
             if breakpoints.len() > protocol::replay::BREAKPOINTS {
@@ -696,10 +731,14 @@ impl<'r> Debugger<'r> {
             let caught = if alone { None } else { self.next_caught(next) };
             let caught = caught.map(Position::Event).filter(|at| *at < limit);
             let to = caught.unwrap_or(limit);
+            let mapped = (self.process, self.session()?.maps_version());
+            let conditions = self.conditions(&plan, mapped, &others);
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
-                mapped: plan.mapped,
+                // Other code may be there then, with other variables.
+                mapped: plan.mapped || !conditions.is_empty(),
+                conditions: &conditions,
             };
             let is_free = breakpoints.is_empty() && plan.watches.is_empty() && !plan.mapped;
             let arrival = match to {
@@ -822,14 +861,18 @@ impl<'r> Debugger<'r> {
         let mut from = here;
         loop {
             let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
-            breakpoints.extend(extra);
-            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.begins));
+            let begins = frames.iter().filter_map(|(_, f)| f.begins);
+            let others: Vec<u64> = extra.iter().copied().chain(begins).collect();
+            breakpoints.extend(&others);
+            let mapped = (self.process, self.session()?.maps_version());
+            let conditions = self.conditions(&plan, mapped, &others);
             let floor = self.last_caught(from.event()).max(event);
             let floor_at = Position::Event(floor.unwrap_or(0));
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
                 mapped: false,
+                conditions: &conditions,
             };
             let back = if breakpoints.is_empty() && plan.watches.is_empty() {
                 Back::Beginning
@@ -1394,8 +1437,7 @@ impl<'r> Debugger<'r> {
         for _ in 0..TRIES {
             let stops = Stops {
                 breakpoints: &breakpoints,
-                watches: &[],
-                mapped: false,
+                ..Stops::default()
             };
             let back = self
                 .session()?
@@ -1573,7 +1615,7 @@ fn condition_holds(
     session: &Session<'_>,
     library: &Library,
     layout: &mut Option<(Mapped, Arc<Layout>)>,
-    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    known: &mut Conditions,
     mapped: Mapped,
     number: u32,
     text: &str,
@@ -1607,19 +1649,22 @@ fn condition_holds(
 
 fn holds_in(
     scope: &Scope<'_>,
-    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    known: &mut Conditions,
     mapped: Mapped,
     number: u32,
     text: &str,
 ) -> Result<bool, inspect::Error> {
     let pc = scope.frame().map_or(0, |frame| frame.pc);
-    if let Some((for_this, expression)) = known.get(&(number, pc))
+    if let Some((for_this, asked)) = known.get(&(number, pc))
         && *for_this == mapped
     {
-        return expression.holds(scope);
+        return asked.expression.holds(scope);
     }
     let expression = Expression::parse(scope, text)?;
     let held = expression.holds(scope)?;
-    known.insert((number, pc), (mapped, expression));
+    let code = expression
+        .compile(scope)
+        .and_then(|steps| super::condition::encode(&steps));
+    known.insert((number, pc), (mapped, Asked { expression, code }));
     Ok(held)
 }
