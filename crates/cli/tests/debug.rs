@@ -530,6 +530,175 @@ fn conditions() {
     }
 }
 
+/// What gdb's users ask about, in gdb's words.
+#[test]
+fn information() {
+    let scratch = Scratch::new("debug-information");
+    let program = programs::for_debuggers(&scratch, "debug/signals.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let ask = |lines: &[&str]| {
+        let (text, status) = debug(&recorded, lines);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    let text = ask(&["info signals"]);
+    has_in_order(&text, &["No signal is handled, ignored or blocked here."]);
+    let there = ["break on_user", "continue"];
+    let text = ask(&[&there[..], &["info signals", "echo ==", "info handle"]].concat());
+    for half in text.split("==") {
+        has_in_order(half, &["SIGUSR1      0x", " on_user, blocked by main-0\n"]);
+        assert!(half.contains("SIGPIPE      ignored\n"), "{half}");
+        assert!(
+            half.contains("SIGTERM      default, blocked by main-0\n"),
+            "{half}"
+        );
+    }
+    let one = ["info signals 2", "info signals SIGUSR1", "info signal term"];
+    let text = ask(&[&there[..], &one].concat());
+    has_in_order(
+        &text,
+        &[
+            "SIGINT       default\n",
+            "on_user",
+            "SIGTERM      default, ",
+        ],
+    );
+    assert!(!text.contains("SIGPIPE"), "{text}");
+    // The stack that a signal interrupted.
+    let text = ask(&[&there[..], &["bt", "info frame", "info program"]].concat());
+    has_in_order(
+        &text,
+        &[
+            "#0  on_user (number=10) at ",
+            "#1  <signal handler called>\n",
+            " in main () at ",
+            "Frame 0: 0x",
+            " in on_user",
+            "frame address 0x",
+            "signals-0, main-0, before signals-0:",
+        ],
+    );
+    let rest = [
+        "info b",
+        "info watchpoints",
+        "info inferiors",
+        "info files",
+        "info proc mappings",
+        "info line on_user",
+        "info symbol on_user",
+        "info source",
+        "info all-registers rip",
+    ];
+    has_in_order(
+        &ask(&[&there[..], &rest].concat()),
+        &[
+            "1    on_user, hit 1 times",
+            "No watchpoints.",
+            "signals-0",
+            "lines and variables",
+            "linux-vdso.so.1",
+            "libc.so.6",
+            "/signals\n",
+            "[vdso]\n",
+            "Line ",
+            "on_user of ",
+            "its text is at hand",
+            "rip ",
+        ],
+    );
+    for (line, answer) in [
+        ("handle SIGUSR1 nostop", "it gets those it got"),
+        ("info signals SIGNONE", "there is no signal `SIGNONE`"),
+        ("info macro", "one of args, breakpoints"),
+    ] {
+        let (text, status) = debug(&recorded, &[line]);
+        assert_eq!(status, 2, "{line}: {text}");
+        assert!(text.contains(answer), "{line}: {text}");
+    }
+    // Clocks are read in code that is not the program's, but has names.
+    let clock = recorded
+        .all(|e| e.call() == "clock_gettime")
+        .last()
+        .unwrap();
+    let text = ask(&[&format!("goto {}", clock.name()), "bt", "info symbol $pc"]);
+    has_in_order(
+        &text,
+        &[
+            "#0  0x",
+            " in __vdso_clock_gettime ()\n",
+            " in main () at ",
+            "__vdso_clock_gettime + ",
+            " of linux-vdso.so.1",
+        ],
+    );
+}
+
+/// Breakpoints in code that no file has: it is made while the program runs.
+#[test]
+fn code_made_at_run_time() {
+    let scratch = Scratch::new("debug-jit");
+    let program = programs::for_debuggers(&scratch, "debug/jit.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let printed = recorded.outcome.stdout.lines().next().unwrap();
+    let (fixed, loose) = printed.split_once(' ').unwrap();
+    let at_fixed = format!("break *{fixed} if $rdi == 70");
+    let at_loose = format!("break *{loose}+4 if $rdi > 7");
+    let (text, status) = debug(
+        &recorded,
+        &[
+            // Before there is any.
+            &at_fixed,
+            &at_loose,
+            "continue",
+            "bt",
+            "x/3i $pc",
+            "stepi 2",
+            "print $rax",
+            "continue",
+            "print $rdi",
+            "x/2i $pc",
+            "finish",
+            "continue",
+            "print $rdi",
+            "reverse-continue",
+            "print $rdi",
+            "reverse-continue",
+            "print $rdi",
+            "reverse-continue",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    let first = format!("#0  0x{:0>16} in ?? ()\n", fixed.trim_start_matches("0x"));
+    has_in_order(
+        &text,
+        &[
+            "Breakpoint 1: not in the code that jit-0 has mapped yet",
+            "Breakpoint 2: not in the code that jit-0 has mapped yet",
+            "Breakpoint 1\n",
+            " in ??\n",
+            &first,
+            "#1  0x",
+            " in main () at ",
+            "lea    (%rdi,%rdi,2),%rax\n",
+            "add    $0x1,%rax\n",
+            "ret",
+            "$1 = 211\n",
+            "Breakpoint 2\n",
+            "$2 = 8\n",
+            "add    $0x8,%rax\n",
+            "ret",
+            "main at ",
+            "Breakpoint 2\n",
+            "$3 = 9\n",
+            "Breakpoint 2\n",
+            "$4 = 8\n",
+            "Breakpoint 1\n",
+            "$5 = 70\n",
+            "This is the beginning of jit-0.",
+        ],
+    );
+}
+
 /// Go: functions, lines, stacks and plain variables.
 #[test]
 fn a_program_in_go() {

@@ -9,7 +9,6 @@
 
 mod harness;
 
-
 use harness::{Recorded, Scratch, programs};
 
 /// What the page has one type at the prompt, in order.

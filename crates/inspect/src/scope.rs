@@ -144,7 +144,10 @@ impl<'a> Scope<'a> {
             .stack
             .frames
             .iter()
-            .position(|f| f.physical > frame.physical)
+            .enumerate()
+            .skip(self.level + 1)
+            .find(|(_, f)| f.physical > frame.physical || f.kind == FrameKind::TailCall)
+            .map(|(level, _)| level)
             .ok_or(Error::OptimizedOut)?;
         let caller = self
             .stack

@@ -152,6 +152,9 @@ pub struct Player {
     pub stop_mapped: AtomicU32,
     /// How often what is mapped was changed, since its image began.
     pub maps: AtomicU64,
+    /// What the program does with each signal: 0 = what the system does, 1 =
+    /// nothing, else the address of its handler.
+    pub handlers: [AtomicU64; 64],
     pub watch_count: AtomicU32,
     pub watch_hit: AtomicU32,
     pub watches: [WatchedPiece; WATCHES],
@@ -285,7 +288,8 @@ pub struct ThreadView {
     pub waits: u64,
     /// In the order of `user_regs_struct`.
     pub regs: [u64; 27],
-    pub reserved: u64,
+    /// The signals that it blocks, bit by bit.
+    pub blocked: u64,
     pub xmm: [[u64; 2]; 16],
 }
 

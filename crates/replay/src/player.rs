@@ -35,6 +35,8 @@ pub struct ThreadState {
     pub waits: bool,
     /// In the order of `user_regs_struct`.
     pub regs: [u64; 27],
+    /// The signals that it blocks: bit 0 is signal 1.
+    pub blocked: u64,
     /// The lower halves of the vector registers.
     pub xmm: [[u64; 2]; 16],
 }
@@ -106,6 +108,16 @@ pub enum Stop {
     Mapped,
     /// Told to stop, between two events.
     Halted,
+}
+
+/// What a program does with a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Nothing of its own.
+    System,
+    Ignored,
+    /// It calls this function.
+    Function(u64),
 }
 
 /// Memory whose changes are to be seen: `length` bytes from `address` on.
@@ -328,6 +340,17 @@ impl Player {
             .all_watches()
             .map(|piece| (piece.is_known.load(Relaxed) != 0).then(|| piece.value.load(Relaxed)))
             .collect()
+    }
+
+    /// What the program does with signal 1 and those that follow.
+    pub fn handlers(&self, file: &ReplayFile) -> Vec<Handler> {
+        let handlers = self.at(file).handlers.iter();
+        let of = |handler: u64| match handler {
+            0 => Handler::System,
+            1 => Handler::Ignored,
+            address => Handler::Function(address),
+        };
+        handlers.map(|handler| of(handler.load(Relaxed))).collect()
     }
 
     /// How often what is mapped was changed, up to here.
@@ -580,13 +603,14 @@ fn thread_from(bytes: &[u8]) -> ThreadState {
     let mut next = || words.next().unwrap_or(0);
     let (number, tid, call, waits) = (next(), next(), next(), next());
     let regs = std::array::from_fn(|_| next());
-    next();
+    let blocked = next();
     ThreadState {
         number: number as u32,
         tid: tid as u32,
         call: (call != NO_CALL).then_some(call),
         waits: waits != 0,
         regs,
+        blocked,
         xmm: std::array::from_fn(|_| [next(), next()]),
     }
 }

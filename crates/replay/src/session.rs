@@ -24,8 +24,8 @@ use recording::process::Began;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::group::{self, Shared, image_start};
-use crate::player::{Condition, Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::group::{Ground, image_start};
+use crate::player::{Condition, Handler, Inside, Motion, Player, Stop, ThreadState, Watch};
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
@@ -205,6 +205,8 @@ pub struct Region {
     pub offset: u64,
     /// The captured file that is mapped, and the path it had.
     pub file: Option<(PathBuf, PathBuf)>,
+    /// The code that programs are given to read clocks with.
+    pub is_vdso: bool,
 }
 
 struct Checkpoint {
@@ -233,11 +235,10 @@ struct Track {
 
 /// See the module.
 pub struct Session<'r> {
-    recording: &'r Recording,
+    ground: Arc<Ground<'r>>,
     process: u32,
     image: Image,
     streams: Vec<Stream>,
-    shared: Option<Shared>,
     tracks: BTreeMap<usize, Track>,
     /// Which of the streams it is in.
     at: usize,
@@ -258,15 +259,19 @@ struct Terms<'s> {
 impl<'r> Session<'r> {
     /// Opens a process; it stands before its first event.
     pub fn open(recording: &'r Recording, process: u32) -> Result<Session<'r>, Error> {
-        let streams = streams_of(recording, process);
+        Session::open_on(&Arc::new(Ground::new(recording)), process)
+    }
+
+    /// The same for who opens several of one recording.
+    pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+        let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
         let image = Image::load()?;
         let mut session = Session {
-            recording,
+            ground: Arc::clone(ground),
             process,
-            shared: group::journal(recording, &image)?,
             image,
             streams,
             tracks: BTreeMap::new(),
@@ -854,14 +859,7 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let shared = self.shared.as_ref();
-        let track = Track::open(
-            self.recording,
-            &self.image,
-            stream,
-            shared,
-            &mut self.next_id,
-        )?;
+        let track = Track::open(&self.ground, &self.image, stream, &mut self.next_id)?;
         self.tracks.insert(at, track);
         Ok(())
     }
@@ -870,6 +868,13 @@ impl<'r> Session<'r> {
     pub fn threads(&self) -> Vec<ThreadState> {
         self.here()
             .map(|track| track.current.threads(&track.file))
+            .unwrap_or_default()
+    }
+
+    /// What the process does with signal 1 and those that follow.
+    pub fn handlers(&self) -> Vec<Handler> {
+        self.here()
+            .map(|track| track.current.handlers(&track.file))
             .unwrap_or_default()
     }
 
@@ -933,11 +938,24 @@ impl<'r> Session<'r> {
             return Ok(Vec::new());
         };
         let maps = track.current.maps()?;
-        Ok(maps
+        let mut regions: Vec<Region> = maps
             .lines()
             .filter_map(|line| self.region(line))
             .filter(|r| r.range.end <= MONITOR_BASE || r.range.start >= MONITOR_END)
-            .collect())
+            .collect();
+        // It is in the monitor, but the program's to call.
+        let start = self.image.vdso;
+        let vdso = Region {
+            range: start..start + self.image.vdso_len,
+            writable: false,
+            executable: true,
+            offset: 0,
+            file: None,
+            is_vdso: true,
+        };
+        let at = regions.partition_point(|r| r.range.start < start);
+        regions.insert(at, vdso);
+        Ok(regions)
     }
 
     fn region(&self, line: &str) -> Option<Region> {
@@ -956,14 +974,16 @@ impl<'r> Session<'r> {
             executable: rights.contains('x'),
             offset,
             file: id.and_then(|id| self.captured(id)),
+            is_vdso: false,
         })
     }
 
     fn captured(&self, id: u64) -> Option<(PathBuf, PathBuf)> {
         use std::os::unix::ffi::OsStrExt;
-        let info = self.recording.files().iter().find(|f| f.id == id)?;
+        let recording = self.ground.recording();
+        let info = recording.files().iter().find(|f| f.id == id)?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(&info.path));
-        Some((self.recording.captured_path(id), original))
+        Some((recording.captured_path(id), original))
     }
 
     /// Leaves a copy of the process here, to come back to by
@@ -1013,13 +1033,14 @@ impl<'r> Session<'r> {
 
 impl Track {
     fn open(
-        recording: &Recording,
+        ground: &Ground<'_>,
         image: &Image,
         stream: &Stream,
-        shared: Option<&Shared>,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
+        let recording = ground.recording();
         let (streams, path) = path_to(recording, stream)?;
+        let shared = ground.shared(image, &streams)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;

@@ -146,6 +146,12 @@ impl<'r> Prompt<'r> {
                         .hint("`watch EXPR` stops at what changes it, forwards and back"),
                 );
             }
+            "handle" => {
+                return Err(Failure::new(
+                    "signals cannot be kept from the program: it gets those it got",
+                )
+                .hint("`catch signal SIGINT` stops before one; `info signals` shows handlers"));
+            }
             "catch" => self.catch(rest)?,
             "condition" => self.condition(rest)?,
             "ignore" => self.ignore(rest)?,
@@ -385,7 +391,7 @@ impl<'r> Prompt<'r> {
     }
 
     /// Who and when.
-    fn when(&mut self) -> Result<(), Failure> {
+    pub(super) fn when(&mut self) -> Result<(), Failure> {
         let name = self.debugger.name(self.debugger.process);
         let position = self.debugger.position()?;
         let thread = self.debugger.session()?.thread();
@@ -911,7 +917,7 @@ pub(super) fn number(text: &str) -> Result<u32, Failure> {
 /// A frame in two lines: function and place, and the source line.
 fn line_of(inspector: &Inspector<'_>, frame: &Frame) -> String {
     let function = frame.name.clone().or_else(|| inspector.symbolize(frame.pc));
-    let function = function.unwrap_or_else(|| format!("{:#x}", frame.pc));
+    let function = function.unwrap_or_else(|| "??".to_string());
     let Some(place) = &frame.place else {
         return format!("{:#x} in {function}", frame.pc);
     };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::{Arrival, Back, Condition, Position, Session, Stops, Watch};
+use ::replay::{Arrival, Back, Condition, Ground, Position, Session, Stops, Watch};
 use causality::{Cut, EventId, History};
 use inspect::expr::Expression;
 use inspect::frames::{Frame, Stack};
@@ -69,6 +69,7 @@ pub struct Debugger<'r> {
     pub recording: &'r Recording,
     pub history: History<'r>,
     pub library: Library,
+    ground: Arc<Ground<'r>>,
     sessions: HashMap<u32, Session<'r>>,
     /// Number of the process at hand.
     pub process: u32,
@@ -162,6 +163,7 @@ impl<'r> Debugger<'r> {
             recording,
             history,
             library: Library::new(Options::default()),
+            ground: Arc::new(Ground::new(recording)),
             sessions: HashMap::new(),
             process: first,
             thread: None,
@@ -194,7 +196,7 @@ impl<'r> Debugger<'r> {
         match self.sessions.entry(number) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let mut session = Session::open(self.recording, number).map_err(explain)?;
+                let mut session = Session::open_on(&self.ground, number).map_err(explain)?;
                 session.set_interrupter(Arc::clone(&self.interrupt));
                 Ok(free.insert(session))
             }
@@ -301,6 +303,23 @@ impl<'r> Debugger<'r> {
         })?
     }
 
+    /// The address that an expression stands for: a function is where it is,
+    /// anything else says where.
+    pub fn address(&mut self, expression: &str) -> Result<u64, Failure> {
+        // This needs no frame.
+        let digits = expression.trim().strip_prefix("0x");
+        if let Some(address) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            return Ok(address);
+        }
+        self.in_frame(|inspector, _, scope| {
+            let value = scope.evaluate(expression)?;
+            match value.address().filter(|_| value.size() <= 1) {
+                Some(address) => Ok(address),
+                None => value.pointer(inspector.process),
+            }
+        })
+    }
+
     /// Adds a point; `settle` says more of it. Returns its number.
     pub fn add_point(&mut self, kind: Kind, settle: impl FnOnce(&mut Point)) -> u32 {
         let number = self.next_point;
@@ -373,8 +392,16 @@ impl<'r> Debugger<'r> {
             Some(addresses) => addresses,
             None => self.look_deep(1, |inspector, _, _| {
                 let found = places.iter().flat_map(|(number, place)| {
-                    let found = super::stops::resolve(inspector, place).unwrap_or_default();
-                    found.into_iter().map(|(address, _)| (address, *number))
+                    let found = match super::stops::address_in(place) {
+                        // Whatever may be there at the time.
+                        Some(address) => vec![address],
+                        None => super::stops::resolve(inspector, place)
+                            .unwrap_or_default()
+                            .into_iter()
+                            .map(|(address, _)| address)
+                            .collect(),
+                    };
+                    found.into_iter().map(|address| (address, *number))
                 });
                 found.collect()
             })?,

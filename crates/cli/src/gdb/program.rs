@@ -15,7 +15,7 @@ use ::gdb_remote::{
     File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason, Target,
     ThreadId, ThreadInfo,
 };
-use ::replay::{Position, Region, Session, ThreadState};
+use ::replay::{Ground, Position, Region, Session, ThreadState};
 use causality::History;
 use inspect::{Inspector, Library, Options};
 use recording::{ImageStart, Recording};
@@ -74,6 +74,7 @@ impl<'r> Program<'r> {
         interrupt: Arc<Interrupt>,
     ) -> Result<Program<'r>, Failure> {
         ::replay::check(recording).map_err(explain)?;
+        let ground = Arc::new(Ground::new(recording));
         let mut seats: Vec<Seat<'r>> = Vec::new();
         let mut pids = HashSet::new();
         for (place, process) in (0u32..).zip(recording.processes()) {
@@ -83,7 +84,7 @@ impl<'r> Program<'r> {
             if beginning.alone && wanted.is_some_and(|wanted| wanted != process.number) {
                 continue;
             }
-            let mut session = match Session::open(recording, process.number) {
+            let mut session = match Session::open_on(&ground, process.number) {
                 Ok(session) => session,
                 // It did nothing that was recorded.
                 Err(::replay::Error::NoLog { .. }) => continue,
