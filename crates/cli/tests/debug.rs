@@ -541,8 +541,9 @@ fn information() {
         assert_eq!(status, 0, "{text}");
         text
     };
+    // Whoever starts the tests may ignore some.
     let text = ask(&["info signals"]);
-    has_in_order(&text, &["No signal is handled, ignored or blocked here."]);
+    assert!(!text.contains("SIGUSR1"), "{text}");
     let there = ["break on_user", "continue"];
     let text = ask(&[&there[..], &["info signals", "echo ==", "info handle"]].concat());
     for half in text.split("==") {

@@ -907,7 +907,9 @@ fn instructions(text: &str) -> Vec<String> {
         .lines()
         .map(|line| line.trim_start_matches("=>").trim());
     let shown = lines.filter(|line| line.starts_with("0x") && line.contains(":\t"));
-    shown.map(str::to_string).collect()
+    // gdb makes up names for entries of jump tables that have none.
+    let named = shown.map(|line| line.split(" <*ABS*").next().unwrap());
+    named.map(str::to_string).collect()
 }
 
 /// A program without debug information, as a distribution has it: stacks,

@@ -871,6 +871,12 @@ impl<'r> Session<'r> {
             .unwrap_or_default()
     }
 
+    /// The thread that is about to do its event, as it stands.
+    pub fn running(&self) -> Option<ThreadState> {
+        let number = self.thread();
+        self.threads().into_iter().find(|t| t.number == number)
+    }
+
     /// What the process does with signal 1 and those that follow.
     pub fn handlers(&self) -> Vec<Handler> {
         self.here()

@@ -721,9 +721,20 @@ impl<'r> Prompt<'r> {
             expression
         };
         let lines = self.debugger.in_frame(|inspector, _, scope| {
-            let value = scope.evaluate(expression)?;
-            let address = value.integer(inspector.process)? as u64;
-            Ok(inspector.examine(address, format)?.0)
+            let address = scope.evaluate(expression)?.to_address(inspector.process)?;
+            let lines = inspector.examine(address, format)?.0;
+            // An instruction that the frame is at has a mark.
+            let here = scope.frame().map(|frame| format!("   {:#x}", frame.pc));
+            let marked = |line: String| {
+                let rest = here.as_deref().and_then(|here| line.strip_prefix(here));
+                match rest {
+                    Some(rest) if rest.starts_with([' ', ':']) => {
+                        format!("=> {}{rest}", here.as_deref().unwrap_or_default().trim())
+                    }
+                    _ => line,
+                }
+            };
+            Ok(lines.into_iter().map(marked).collect::<Vec<_>>())
         })?;
         self.format = format;
         for line in lines {

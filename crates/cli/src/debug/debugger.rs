@@ -141,9 +141,6 @@ struct Entered {
 /// Steps in one go; more are not made to find the line before.
 const STEPS_MAX: usize = 20_000;
 
-/// The place of the stack pointer among the registers of a thread.
-const RSP: usize = 19;
-
 const END: Position = Position::Event(u64::MAX);
 
 impl<'r> Debugger<'r> {
@@ -303,8 +300,7 @@ impl<'r> Debugger<'r> {
         })?
     }
 
-    /// The address that an expression stands for: a function is where it is,
-    /// anything else says where.
+    /// The address that an expression stands for.
     pub fn address(&mut self, expression: &str) -> Result<u64, Failure> {
         // This needs no frame.
         let digits = expression.trim().strip_prefix("0x");
@@ -312,11 +308,7 @@ impl<'r> Debugger<'r> {
             return Ok(address);
         }
         self.in_frame(|inspector, _, scope| {
-            let value = scope.evaluate(expression)?;
-            match value.address().filter(|_| value.size() <= 1) {
-                Some(address) => Ok(address),
-                None => value.pointer(inspector.process),
-            }
+            scope.evaluate(expression)?.to_address(inspector.process)
         })
     }
 
@@ -845,11 +837,8 @@ impl<'r> Debugger<'r> {
 
     /// The stack pointer of the thread that runs.
     fn stack_pointer(&mut self) -> Result<Option<u64>, Failure> {
-        let session = self.session()?;
-        let running = session.thread();
-        let threads = session.threads();
-        let found = threads.iter().find(|t| t.number == running);
-        Ok(found.and_then(|t| t.regs.get(RSP).copied()))
+        let running = self.session()?.running();
+        Ok(running.map(|thread| thread.by_name().rsp))
     }
 
     /// Goes on to something to stop at, or to the end.
@@ -1048,11 +1037,7 @@ impl<'r> Debugger<'r> {
                 return true;
             };
             let running = session.thread();
-            let threads = session.threads();
-            let rsp = threads
-                .iter()
-                .find(|t| t.number == running)
-                .and_then(|t| t.regs.get(RSP).copied());
+            let rsp = session.running().map(|thread| thread.by_name().rsp);
             let begins = frames.iter().any(|(_, f)| {
                 f.thread == running
                     && f.begins == Some(inside.address)
@@ -1196,10 +1181,8 @@ impl<'r> Debugger<'r> {
         };
         let rsp = frame.cfa.wrapping_sub(8);
         let is_entry = |session: &Session<'r>| {
-            let threads = session.threads();
-            let own = threads.iter().find(|t| t.number == frame.thread);
-            session.thread() == frame.thread
-                && own.and_then(|t| t.regs.get(RSP).copied()) == Some(rsp)
+            let own = session.running().filter(|t| t.number == frame.thread);
+            own.is_some_and(|thread| thread.by_name().rsp == rsp)
         };
         let found = self.session()?.run_back(&[begins], is_entry);
         let found = found.map_err(explain)?;

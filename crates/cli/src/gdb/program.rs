@@ -406,7 +406,10 @@ impl<'r> Program<'r> {
                         .collect(),
                 )
             }
-            "auxv" => auxv_of(&self.image(i)?),
+            "auxv" => {
+                let image = self.image(i)?;
+                auxv_of(&image, self.regions(i))
+            }
             _ => None,
         }
     }
@@ -416,6 +419,7 @@ impl<'r> Program<'r> {
 fn map_line(region: &Region) -> String {
     let path = match &region.file {
         Some((_, original)) => format!("  {}", original.display()),
+        None if region.is_vdso => "  [vdso]".to_string(),
         None => String::new(),
     };
     format!(
@@ -429,14 +433,15 @@ fn map_line(region: &Region) -> String {
     )
 }
 
-fn auxv_of(image: &ImageStart) -> Option<Vec<u8>> {
+fn auxv_of(image: &ImageStart, regions: &[Region]) -> Option<Vec<u8>> {
     // The kernel's vdso is not there: the program has one of the monitor's.
     const AT_SYSINFO_EHDR: u64 = 33;
-    let kept = image
-        .auxv
-        .iter()
-        .filter(|(kind, _)| *kind != AT_SYSINFO_EHDR);
-    let words = kept.flat_map(|(kind, value)| [*kind, *value]);
+    let vdso = regions.iter().find(|region| region.is_vdso);
+    let words = image.auxv.iter().filter_map(|(kind, value)| match *kind {
+        AT_SYSINFO_EHDR => Some([*kind, vdso?.range.start]),
+        _ => Some([*kind, *value]),
+    });
+    let words = words.flatten();
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     if image.auxv.last().is_none_or(|(kind, _)| *kind != 0) {
         bytes.extend([0; 16]);
@@ -547,7 +552,8 @@ impl Target for Program<'_> {
 
     fn auxv(&mut self, pid: u32) -> Option<Vec<u8>> {
         let i = self.index(pid)?;
-        auxv_of(&self.image(i)?)
+        let image = self.image(i)?;
+        auxv_of(&image, self.regions(i))
     }
 
     fn executable(&mut self, pid: u32) -> Option<Vec<u8>> {

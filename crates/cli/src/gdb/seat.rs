@@ -257,9 +257,8 @@ pub fn breakpoint_here(session: &Session<'_>, stops: &[StopPoint]) -> Option<Sto
         if stop.conditions.is_empty() {
             return true;
         }
-        let threads = session.threads();
-        let running = threads.iter().find(|t| t.number == session.thread());
-        let registers = running.map(registers_of).unwrap_or_default();
+        let registers = session.running().as_ref().map(registers_of);
+        let registers = registers.unwrap_or_default();
         // What cannot be evaluated is left to gdb.
         let mut conditions = stop.conditions.iter();
         conditions.any(|code| {

@@ -154,6 +154,7 @@ fn meaning(scope: &Scope<'_>, name: &str, node: &Node) -> Result<NodeKind> {
             let function = inspector.code_at(address).and_then(|p| p.function);
             let ty = match function {
                 Some(function) if symbol.code => Ty::from_die(function.die),
+                None if symbol.code => Ty::code(),
                 _ => number_type(scope, "int"),
             };
             return Ok(NodeKind::Symbol(address, ty));
