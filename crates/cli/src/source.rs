@@ -140,14 +140,11 @@ impl Site {
     /// Whether its thread is in this call, or about to make it. A thread whose
     /// turn has just come may still be where it was before.
     fn is_here(&self, session: &Session<'_>) -> bool {
-        // In the order of `user_regs_struct`.
-        const RSI: usize = 13;
-        const RDI: usize = 14;
         session.threads().iter().any(|thread| {
+            let registers = thread.by_name();
             thread.number == self.thread
                 && thread.call == Some(self.nr)
-                && [thread.regs.get(RDI), thread.regs.get(RSI)]
-                    == [Some(&self.args[0]), Some(&self.args[1])]
+                && [registers.rdi, registers.rsi] == self.args
         })
     }
 }

@@ -17,8 +17,9 @@ pub struct Image {
     pub bytes: Vec<u8>,
     /// Where a fresh process begins.
     pub entry: u64,
-    /// The vdso that programs are shown.
+    /// The vdso that programs are shown, and how long it is.
     pub vdso: u64,
+    pub vdso_len: u64,
 }
 
 impl Image {
@@ -49,14 +50,15 @@ impl Image {
                 .ok_or(broken("segment larger than its memory"))?
                 .copy_from_slice(data);
         }
-        let vdso = elf
+        let (vdso, vdso_len) = elf
             .symbol_by_name("MW_VDSO")
-            .map(|symbol| symbol.address())
+            .map(|symbol| (symbol.address(), symbol.size()))
             .ok_or(broken("no vdso in it"))?;
         Ok(Image {
             bytes,
             entry: elf.entry(),
             vdso,
+            vdso_len,
         })
     }
 }

@@ -24,8 +24,8 @@ use recording::process::Began;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::group::{self, Shared, image_start};
-use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::group::{Ground, image_start};
+use crate::player::{Condition, Handler, Inside, Motion, Player, Stop, ThreadState, Watch};
 use crate::spacing;
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
@@ -188,6 +188,9 @@ pub struct Stops<'a> {
     pub watches: &'a [Watch],
     /// Behind each call that maps code.
     pub mapped: bool,
+    /// Breakpoints that have conditions are passed while it is certain that
+    /// none of those holds. What is stopped at has still to be asked.
+    pub conditions: &'a [Condition],
 }
 
 /// Where going back led.
@@ -240,6 +243,8 @@ pub struct Region {
     pub offset: u64,
     /// The captured file that is mapped, and the path it had.
     pub file: Option<(PathBuf, PathBuf)>,
+    /// The code that programs are given to read clocks with.
+    pub is_vdso: bool,
 }
 
 struct Checkpoint {
@@ -270,11 +275,10 @@ struct Track {
 
 /// See the module.
 pub struct Session<'r> {
-    recording: &'r Recording,
+    ground: Arc<Ground<'r>>,
     process: u32,
     image: Image,
     streams: Vec<Stream>,
-    shared: Option<Shared>,
     tracks: BTreeMap<usize, Track>,
     /// Which of the streams it is in.
     at: usize,
@@ -297,15 +301,19 @@ struct Terms<'s> {
 impl<'r> Session<'r> {
     /// Opens a process; it stands before its first event.
     pub fn open(recording: &'r Recording, process: u32) -> Result<Session<'r>, Error> {
-        let streams = streams_of(recording, process);
+        Session::open_on(&Arc::new(Ground::new(recording)), process)
+    }
+
+    /// The same for who opens several of one recording.
+    pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+        let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
         let image = Image::load()?;
         let mut session = Session {
-            recording,
+            ground: Arc::clone(ground),
             process,
-            shared: group::journal(recording, &image)?,
             image,
             streams,
             tracks: BTreeMap::new(),
@@ -470,7 +478,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_to(&stops, limit)
     }
@@ -479,6 +487,7 @@ impl<'r> Session<'r> {
     pub fn run_to(&mut self, stops: &Stops<'_>, limit: Position) -> Result<Arrival, Error> {
         let motion = Motion {
             mapped: stops.mapped,
+            conditions: stops.conditions.to_vec(),
             ..self.motion(stops.breakpoints, stops.watches, limit)?
         };
         let arrival = named(self.advance(&motion, limit)?, stops.watches);
@@ -590,6 +599,8 @@ impl<'r> Session<'r> {
             for (_, value) in &mut motion.watches {
                 *value = None;
             }
+            // Conditions are about variables of the image before.
+            motion.conditions.clear();
         }
     }
 
@@ -625,7 +636,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_back_to(&stops, Position::Event(0), wanted)
     }
@@ -656,6 +667,7 @@ impl<'r> Session<'r> {
     ) -> Result<Back, Error> {
         let (breakpoints, watches) = (stops.breakpoints, stops.watches);
         let mut limit = self.position();
+        let image = self.at;
         loop {
             // From the last checkpoint before the limit to the limit.
             let before = self
@@ -669,8 +681,18 @@ impl<'r> Session<'r> {
                 return Ok(Back::Interrupted);
             }
             let start = self.position();
+            // Conditions are about variables of one image.
+            let conditions = if self.at == image {
+                stops.conditions
+            } else {
+                &[]
+            };
+            let stops = Stops {
+                conditions,
+                ..*stops
+            };
             let last = match &mut wanted {
-                Some(wanted) => self.last_wanted(breakpoints, watches, limit, *wanted)?,
+                Some(wanted) => self.last_wanted(&stops, limit, *wanted)?,
                 None => self.last_of_all(breakpoints, watches, from, limit)?,
             };
             match last {
@@ -695,21 +717,20 @@ impl<'r> Session<'r> {
     /// From here to `limit`: the last stop that is wanted.
     fn last_wanted(
         &mut self,
-        breakpoints: &[u64],
-        watches: &[Watch],
+        stops: &Stops<'_>,
         limit: Position,
         wanted: &mut Wanted<'_, 'r>,
     ) -> Result<Last, Error> {
         let mut last = Last::Nowhere;
         while self.position() < limit {
-            let arrival = self.run_watching(breakpoints, watches, limit)?;
+            let arrival = self.run_to(stops, limit)?;
             let now = self.position();
             match arrival {
                 Arrival::Breakpoint if now < limit => {}
                 Arrival::Watch(_) if now <= limit => {}
                 Arrival::Interrupted => return Ok(Last::Interrupted),
                 _ => {
-                    self.watch_hit = self.changed_unseen(watches);
+                    self.watch_hit = self.changed_unseen(stops.watches);
                     if let Some(number) = self.watch_hit
                         && wanted(self)
                     {
@@ -887,14 +908,7 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let shared = self.shared.as_ref();
-        let track = Track::open(
-            self.recording,
-            &self.image,
-            stream,
-            shared,
-            &mut self.next_id,
-        )?;
+        let track = Track::open(&self.ground, &self.image, stream, &mut self.next_id)?;
         self.tracks.insert(at, track);
         Ok(())
     }
@@ -903,6 +917,19 @@ impl<'r> Session<'r> {
     pub fn threads(&self) -> Vec<ThreadState> {
         self.here()
             .map(|track| track.current.threads(&track.file))
+            .unwrap_or_default()
+    }
+
+    /// The thread that is about to do its event, as it stands.
+    pub fn running(&self) -> Option<ThreadState> {
+        let number = self.thread();
+        self.threads().into_iter().find(|t| t.number == number)
+    }
+
+    /// What the process does with signal 1 and those that follow.
+    pub fn handlers(&self) -> Vec<Handler> {
+        self.here()
+            .map(|track| track.current.handlers(&track.file))
             .unwrap_or_default()
     }
 
@@ -966,11 +993,24 @@ impl<'r> Session<'r> {
             return Ok(Vec::new());
         };
         let maps = track.current.maps()?;
-        Ok(maps
+        let mut regions: Vec<Region> = maps
             .lines()
             .filter_map(|line| self.region(line))
             .filter(|r| r.range.end <= MONITOR_BASE || r.range.start >= MONITOR_END)
-            .collect())
+            .collect();
+        // It is in the monitor, but the program's to call.
+        let start = self.image.vdso;
+        let vdso = Region {
+            range: start..start + self.image.vdso_len,
+            writable: false,
+            executable: true,
+            offset: 0,
+            file: None,
+            is_vdso: true,
+        };
+        let at = regions.partition_point(|r| r.range.start < start);
+        regions.insert(at, vdso);
+        Ok(regions)
     }
 
     fn region(&self, line: &str) -> Option<Region> {
@@ -989,14 +1029,16 @@ impl<'r> Session<'r> {
             executable: rights.contains('x'),
             offset,
             file: id.and_then(|id| self.captured(id)),
+            is_vdso: false,
         })
     }
 
     fn captured(&self, id: u64) -> Option<(PathBuf, PathBuf)> {
         use std::os::unix::ffi::OsStrExt;
-        let info = self.recording.files().iter().find(|f| f.id == id)?;
+        let recording = self.ground.recording();
+        let info = recording.files().iter().find(|f| f.id == id)?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(&info.path));
-        Some((self.recording.captured_path(id), original))
+        Some((recording.captured_path(id), original))
     }
 
     /// Leaves a copy of the process here, to come back to by
@@ -1046,13 +1088,14 @@ impl<'r> Session<'r> {
 
 impl Track {
     fn open(
-        recording: &Recording,
+        ground: &Ground<'_>,
         image: &Image,
         stream: &Stream,
-        shared: Option<&Shared>,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
+        let recording = ground.recording();
         let (streams, path) = path_to(recording, stream)?;
+        let shared = ground.shared(image, &streams)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
