@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ::replay::{Arrival, Session};
+use ::replay::{Arrival, Ground, Session};
 use causality::{EventId, History};
 use inspect::frames::{Frame, FrameKind, Stack};
 use inspect::target::ThreadId;
@@ -400,7 +400,7 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
 
 /// Leads processes to events, as long as there is time.
 struct Replayer<'r> {
-    recording: &'r Recording,
+    ground: Arc<Ground<'r>>,
     library: Library,
     deadline: Instant,
 }
@@ -408,7 +408,7 @@ struct Replayer<'r> {
 impl<'r> Replayer<'r> {
     fn new(recording: &'r Recording, time: Duration) -> Replayer<'r> {
         Replayer {
-            recording,
+            ground: Arc::new(Ground::new(recording)),
             library: Library::new(Options::default()),
             deadline: Instant::now() + time,
         }
@@ -429,10 +429,14 @@ impl<'r> Replayer<'r> {
         if Instant::now() >= self.deadline {
             return Err(LATE.to_string());
         }
-        ::replay::check(self.recording).map_err(|error| error.to_string())?;
-        let mut session =
-            Session::open(self.recording, process).map_err(|error| error.to_string())?;
-        let watch = Watch::new(session.interrupter(), self.deadline);
+        ::replay::check(self.ground.recording()).map_err(|error| error.to_string())?;
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let watch = Watch::new(Arc::clone(&interrupt), self.deadline);
+        let opened = Session::open_with(&self.ground, process, interrupt);
+        let mut session = opened.map_err(|error| match error {
+            ::replay::Error::Interrupted => LATE.to_string(),
+            error => error.to_string(),
+        })?;
         for site in sites {
             // Before the event, or behind it where its thread waits in it.
             for event in [site.event, site.event + 1] {

@@ -306,6 +306,17 @@ impl<'r> Session<'r> {
 
     /// The same for who opens several of one recording.
     pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+        Session::open_with(ground, process, Arc::default())
+    }
+
+    /// The same for who may not have the time: opening one can take a replay of
+    /// others. Set to true, the flag stops that, and whatever the session does
+    /// then (see [`Session::interrupter`]).
+    pub fn open_with(
+        ground: &Arc<Ground<'r>>,
+        process: u32,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Session<'r>, Error> {
         let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
@@ -322,7 +333,7 @@ impl<'r> Session<'r> {
             budget: None,
             _seat: Seat::take(),
             patience: PATIENCE,
-            interrupt: Arc::new(AtomicBool::new(false)),
+            interrupt,
             watch_hit: None,
         };
         session.track(0)?;
@@ -908,7 +919,13 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let track = Track::open(&self.ground, &self.image, stream, &mut self.next_id)?;
+        let track = Track::open(
+            &self.ground,
+            &self.image,
+            stream,
+            &self.interrupt,
+            &mut self.next_id,
+        )?;
         self.tracks.insert(at, track);
         Ok(())
     }
@@ -1091,11 +1108,12 @@ impl Track {
         ground: &Ground<'_>,
         image: &Image,
         stream: &Stream,
+        interrupt: &AtomicBool,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
         let recording = ground.recording();
         let (streams, path) = path_to(recording, stream)?;
-        let shared = ground.shared(image, &streams)?;
+        let shared = ground.shared(image, &streams, interrupt)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
