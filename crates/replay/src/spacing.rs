@@ -37,6 +37,11 @@ pub fn least_missed(costs: impl Iterator<Item = (Duration, bool)>) -> Option<usi
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 mod tests {
     use super::*;
 
