@@ -89,6 +89,13 @@ const MEMORY_IMAGE_LIMIT: u64 = 1 << 20;
 
 const PAGE: u64 = 0x1000;
 
+impl Layout {
+    /// The mappings.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+}
+
 impl<'p> Inspector<'p> {
     /// Looks at a process. Files are opened, nothing of them is read yet.
     pub fn new(library: &'p Library, process: &'p dyn Process) -> Self {
