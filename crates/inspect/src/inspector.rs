@@ -246,7 +246,14 @@ impl<'p> Inspector<'p> {
             return Some((function.name.clone(), entry));
         }
         let loaded = self.module_at(address)?;
-        let symbol = loaded.module.symbols().at_code(loaded.to_link(address))?;
+        let at = loaded.to_link(address);
+        // A symbol says nothing about other sections than its own.
+        let section = loaded.module.image.section_at(at);
+        let symbol = loaded
+            .module
+            .symbols()
+            .at_code(at)
+            .filter(|s| section.as_ref().is_none_or(|own| own.contains(s.address)))?;
         Some((symbol.demangled(), loaded.to_process(symbol.address)))
     }
 

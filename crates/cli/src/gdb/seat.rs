@@ -1,7 +1,6 @@
 //! One process of the program: where it is said to be, what stops it, and how
 //! it is moved.
 
-
 use ::gdb_remote::{Registers, StopKind, StopPoint, StopReason};
 use ::replay::{Condition, Position, Region, Session, ThreadState, Watch};
 use protocol::condition;
