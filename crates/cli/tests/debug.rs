@@ -61,6 +61,45 @@ fn breakpoints_variables_and_steps() {
 }
 
 #[test]
+fn parts_of_stacks() {
+    let scratch = Scratch::new("debug-stacks");
+    let recorded = transfers(&scratch);
+    let there = ["break transfer if amount == 100", "continue"];
+    let bt = |words: &str| {
+        let (text, status) = debug(&recorded, &[&there[..], &[words]].concat());
+        assert_eq!(status, 0, "{text}");
+        let at = text.find("\n#").unwrap();
+        text[at + 1..].to_string()
+    };
+    let whole = bt("bt");
+    let frames = whole.lines().count();
+    assert!(whole.contains("in main ()") && frames >= 2, "{whole}");
+    let first = bt("bt 1");
+    assert_eq!(first.lines().count(), 2, "{first}");
+    has_in_order(&first, &["#0  transfer (", "(More stack frames follow...)"]);
+    let last = bt("bt -1");
+    assert_eq!(last.lines().last(), whole.lines().last());
+    assert_eq!(last.lines().count(), 1, "{last}");
+    let full = bt("bt full 2");
+    has_in_order(
+        &full,
+        &[
+            "#0  ",
+            "        No locals.",
+            "#1  ",
+            "        result = ",
+            "        i = 2",
+        ],
+    );
+    let (text, status) = debug(&recorded, &["bt three"]);
+    assert_ne!(status, 0);
+    has_in_order(
+        &text,
+        &["`bt` does not know three", "`bt -3` for the outermost"],
+    );
+}
+
+#[test]
 fn backwards() {
     let scratch = Scratch::new("debug-backwards");
     let recorded = transfers(&scratch);

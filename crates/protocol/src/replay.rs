@@ -230,7 +230,7 @@ pub const CONDITIONS: usize = 64;
 pub const CONDITION_BYTES: usize = 3072;
 /// Of at most eight bytes each.
 pub const WATCHES: usize = 64;
-pub const PLAYERS: usize = 512;
+pub const PLAYERS: usize = 2048;
 
 /// Where a player shows its threads, in its own memory.
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
@@ -424,5 +424,5 @@ pub struct Replay {
     pub players: [Player; PLAYERS],
 }
 
-pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x80_0000;
+pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x140_0000;
 const _: () = assert!((core::mem::size_of::<Replay>() as u64) < DATA_OFFSET - REPLAY_OFFSET);

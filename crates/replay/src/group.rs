@@ -64,6 +64,7 @@ impl<'r> Ground<'r> {
         &self,
         image: &Image,
         streams: &[Stream],
+        stop: &AtomicBool,
     ) -> Result<Option<Arc<Shared>>, Error> {
         // What runs alone shares with nobody; of others, the logs say it.
         let is_alone = self.recording.processes().len() < 2 && self.recording.images().len() < 2;
@@ -74,28 +75,31 @@ impl<'r> Ground<'r> {
         if let Some(shared) = &*known {
             return Ok(shared.clone());
         }
-        let shared = journal(self.recording, image)?.map(Arc::new);
+        let shared = journal(self.recording, image, stop)?.map(Arc::new);
         *known = Some(shared.clone());
         Ok(shared)
     }
 }
 
 /// What the processes of a recording that share memory wrote, if any do.
-fn journal(recording: &Recording, image: &Image) -> Result<Option<Shared>, Error> {
+fn journal(
+    recording: &Recording,
+    image: &Image,
+    stop: &AtomicBool,
+) -> Result<Option<Shared>, Error> {
     let plan = Plan::new(recording, None);
     let Some(unit) = plan.units.iter().find(|unit| !unit.domains.is_empty()) else {
         return Ok(None);
     };
     let mut file = prepare(recording, image, &plan, unit)?;
     let starts = unit.starts(recording, &plan)?;
-    let never = AtomicBool::new(false);
     let nothing = |_, _| std::time::Duration::ZERO;
     watch::run(
         &mut file,
         image,
         &starts,
         Limits::default(),
-        &never,
+        stop,
         nothing,
         |_| {},
     )?;

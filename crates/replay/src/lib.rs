@@ -11,6 +11,7 @@ mod plan;
 mod player;
 mod run;
 mod session;
+mod spacing;
 mod stream;
 mod turns;
 mod verdict;

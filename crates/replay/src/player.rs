@@ -483,11 +483,16 @@ impl Player {
 
     /// Memory that is its own, in bytes; what it shares counts in part.
     pub fn memory_used(&self) -> u64 {
-        let path = format!("/proc/{}/smaps_rollup", self.pid);
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
-        let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+        // What the kernel keeps of every process, about.
+        const KERNEL: u64 = 64 << 10;
+        let field = |file: &str, name: &str| {
+            let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid));
+            let text = text.unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+            kib.unwrap_or(0) * 1024
+        };
+        KERNEL + field("status", "VmPTE:") + field("smaps_rollup", "Pss_Anon:")
     }
 }
 

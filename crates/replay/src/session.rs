@@ -11,8 +11,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use inject::Image;
@@ -26,12 +26,10 @@ use crate::Error;
 use crate::file::ReplayFile;
 use crate::group::{Ground, image_start};
 use crate::player::{Condition, Handler, Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::spacing;
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
-
-/// How long a replay runs before it leaves a copy behind.
-const STRIDE: Duration = Duration::from_millis(200);
 
 /// How often it is seen whether it is to stop, and how long it may take to do
 /// so.
@@ -54,8 +52,48 @@ impl Default for Budget {
     fn default() -> Budget {
         Budget {
             memory: 2 << 30,
-            count: 64,
+            count: spacing::COPIES,
         }
+    }
+}
+
+impl Budget {
+    /// What each of so many sessions may take, unless it is told.
+    fn share(sessions: usize) -> Budget {
+        const TOGETHER: Budget = Budget {
+            memory: 4 << 30,
+            count: 4096,
+        };
+        const LEAST: Budget = Budget {
+            memory: 64 << 20,
+            count: 32,
+        };
+        let one = Budget::default();
+        let sessions = sessions.max(1);
+        let memory = TOGETHER.memory / sessions as u64;
+        Budget {
+            memory: memory.clamp(LEAST.memory, one.memory),
+            count: (TOGETHER.count / sessions).clamp(LEAST.count, one.count),
+        }
+    }
+}
+
+/// One of the sessions that are open in this process, which share what
+/// checkpoints may take.
+struct Seat;
+
+static SEATS: AtomicUsize = AtomicUsize::new(0);
+
+impl Seat {
+    fn take() -> Seat {
+        SEATS.fetch_add(1, Relaxed);
+        Seat
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -215,6 +253,8 @@ struct Checkpoint {
     event: u64,
     /// How long it takes to come here from the beginning.
     cost: Duration,
+    /// What it took when it, or one beside it, was last looked at.
+    memory: u64,
     kept: bool,
 }
 
@@ -243,7 +283,9 @@ pub struct Session<'r> {
     /// Which of the streams it is in.
     at: usize,
     next_id: u32,
-    budget: Budget,
+    /// Nothing: its share.
+    budget: Option<Budget>,
+    _seat: Seat,
     patience: Duration,
     interrupt: Arc<AtomicBool>,
     watch_hit: Option<usize>,
@@ -264,6 +306,17 @@ impl<'r> Session<'r> {
 
     /// The same for who opens several of one recording.
     pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+        Session::open_with(ground, process, Arc::default())
+    }
+
+    /// The same for who may not have the time: opening one can take a replay of
+    /// others. Set to true, the flag stops that, and whatever the session does
+    /// then (see [`Session::interrupter`]).
+    pub fn open_with(
+        ground: &Arc<Ground<'r>>,
+        process: u32,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Session<'r>, Error> {
         let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
@@ -277,18 +330,25 @@ impl<'r> Session<'r> {
             tracks: BTreeMap::new(),
             at: 0,
             next_id: 1,
-            budget: Budget::default(),
+            budget: None,
+            _seat: Seat::take(),
             patience: PATIENCE,
-            interrupt: Arc::new(AtomicBool::new(false)),
+            interrupt,
             watch_hit: None,
         };
         session.track(0)?;
         Ok(session)
     }
 
-    /// Sets how much checkpoints may take.
+    /// Sets how much checkpoints may take. Untold, all sessions share what is
+    /// reasonable.
     pub fn set_budget(&mut self, budget: Budget) {
-        self.budget = budget;
+        self.budget = Some(budget);
+    }
+
+    fn budget(&self) -> Budget {
+        let share = || Budget::share(SEATS.load(Relaxed));
+        self.budget.unwrap_or_else(share)
     }
 
     /// Set to true, it stops whatever the session does, soon. It stays so
@@ -364,7 +424,7 @@ impl<'r> Session<'r> {
         self.track(at)?;
         self.at = at;
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &self.interrupt,
         };
@@ -513,7 +573,7 @@ impl<'r> Session<'r> {
     fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
         let interrupt = Arc::clone(&self.interrupt);
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &interrupt,
         };
@@ -859,7 +919,13 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let track = Track::open(&self.ground, &self.image, stream, &mut self.next_id)?;
+        let track = Track::open(
+            &self.ground,
+            &self.image,
+            stream,
+            &self.interrupt,
+            &mut self.next_id,
+        )?;
         self.tracks.insert(at, track);
         Ok(())
     }
@@ -1042,11 +1108,12 @@ impl Track {
         ground: &Ground<'_>,
         image: &Image,
         stream: &Stream,
+        interrupt: &AtomicBool,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
         let recording = ground.recording();
         let (streams, path) = path_to(recording, stream)?;
-        let shared = ground.shared(image, &streams)?;
+        let shared = ground.shared(image, &streams, interrupt)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
@@ -1152,10 +1219,23 @@ impl Track {
             player,
             event,
             cost: self.cost,
+            memory: 0,
             kept,
         };
         self.checkpoints.insert(at, checkpoint);
+        self.measure(at);
         Ok(id)
+    }
+
+    /// Measures how much memory the checkpoint at this place takes, and the one
+    /// before it, with which it shares most: what the others take is hardly
+    /// another for it.
+    fn measure(&mut self, at: usize) {
+        for place in at.saturating_sub(1)..=at {
+            if let Some(checkpoint) = self.checkpoints.get_mut(place) {
+                checkpoint.memory = checkpoint.player.memory_used();
+            }
+        }
     }
 
     fn forget(&mut self, id: CheckpointId) -> bool {
@@ -1172,6 +1252,8 @@ impl Track {
     fn remove(&mut self, at: usize) {
         let checkpoint = self.checkpoints.remove(at);
         self.free.push(checkpoint.player.place);
+        drop(checkpoint);
+        self.measure(at);
     }
 
     fn memory_used(&self) -> u64 {
@@ -1179,21 +1261,15 @@ impl Track {
         players.map(Player::memory_used).sum()
     }
 
-    /// Drops checkpoints, those first that are nearest to their neighbours in
-    /// time, until the rest is within the budget.
+    /// Drops checkpoints until the rest is within the budget.
     fn thin(&mut self, budget: Budget) {
+        let memory = |all: &[Checkpoint]| all.iter().map(|c| c.memory).sum::<u64>();
         while self.checkpoints.len() > budget.count.max(1)
-            || self.checkpoints.len() > 1 && self.memory_used() > budget.memory
+            || self.checkpoints.len() > 1 && memory(&self.checkpoints) > budget.memory
         {
-            let gaps = self.checkpoints.windows(3).enumerate();
-            let nearest = gaps
-                .filter_map(|(i, three)| match three {
-                    [before, this, after] if !this.kept => Some((after.cost - before.cost, i + 1)),
-                    _ => None,
-                })
-                .min();
-            match nearest {
-                Some((_, at)) => self.remove(at),
+            let costs = self.checkpoints.iter().map(|c| (c.cost, c.kept));
+            match spacing::least_missed(costs) {
+                Some(at) => self.remove(at),
                 None => return,
             }
         }
@@ -1270,7 +1346,8 @@ impl Track {
             }
             let begun = Instant::now();
             self.current.run(&self.file, limit.event())?;
-            let mut next = begun + STRIDE;
+            let stride = spacing::stride(self.cost);
+            let mut next = begun + stride;
             let mut headway = Headway::new(self.next_event());
             let mut told = None;
             loop {
@@ -1295,7 +1372,7 @@ impl Track {
                     let patience = terms.patience.as_secs();
                     return Err(Error::Stuck { pid, patience });
                 }
-                next = Instant::now() + STRIDE;
+                next = Instant::now() + stride;
             }
             self.cost += begun.elapsed();
             match self.current.stop(&self.file) {

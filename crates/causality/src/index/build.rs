@@ -346,6 +346,14 @@ fn put_channels(
                 both.into_iter().chain([one(op.last)])
             }));
         }
+        // A send that never returned used it all the same, and may have sent.
+        uses.extend(channel.unsure.iter().map(|op| {
+            let used = UseRec {
+                event: U32::new(op.first),
+                channel: U32::new(number),
+            };
+            (op.process, used)
+        }));
         for ops in [&channel.peeks, &channel.eofs] {
             uses.extend(ops.iter().map(|op| {
                 let used = UseRec {

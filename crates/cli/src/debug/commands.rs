@@ -546,23 +546,46 @@ impl<'r> Prompt<'r> {
         self.show_line()
     }
 
-    pub(super) fn backtrace(&mut self, which: &str) -> Result<(), Failure> {
+    /// `bt [all] [full] [N|-N]`: so many of the innermost frames, or of the
+    /// outermost ones.
+    pub(super) fn backtrace(&mut self, words: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
         let recording = self.debugger.recording;
-        let all = which == "all";
+        let (mut all, mut full, mut count) = (false, false, None);
+        for word in words.split_whitespace() {
+            match word {
+                "all" => all = true,
+                "full" | "-full" => full = true,
+                _ => {
+                    let number = word.parse::<isize>();
+                    let number = number.map_err(|_| {
+                        Failure::new(format!("`bt` does not know {word}"))
+                            .hint("`bt 3`, `bt -3` for the outermost, `bt full`, `bt all`")
+                    })?;
+                    count = Some(number);
+                }
+            }
+        }
+        let options = PrintOptions::default();
+        let show = |inspector: &inspect::Inspector<'_>, stack: &inspect::frames::Stack| {
+            let depth = stack.frames.len();
+            let levels = match count {
+                Some(count) if count < 0 => depth.saturating_sub(count.unsigned_abs())..depth,
+                Some(count) => 0..count.unsigned_abs().min(depth),
+                None => 0..depth,
+            };
+            backtrace::frames(inspector, stack, &options, levels, full)
+        };
         let text = self.debugger.look(|inspector, stopped, stack| {
-            let options = PrintOptions::default();
             if !all {
-                return stack.map_or(String::new(), |stack| {
-                    backtrace::backtrace(inspector, stack, &options)
-                });
+                return stack.map_or(String::new(), |stack| show(inspector, stack));
             }
             let mut text = String::new();
             for state in stopped.states() {
                 let name = recording.thread_name(process, state.number);
                 text.push_str(&format!("\nThread {} ({name}):\n", state.number));
                 if let Ok(stack) = inspector.stack(inspect::ThreadId(state.number), 10_000) {
-                    text.push_str(&backtrace::backtrace(inspector, &stack, &options));
+                    text.push_str(&show(inspector, &stack));
                 }
             }
             text

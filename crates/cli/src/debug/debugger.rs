@@ -195,8 +195,9 @@ impl<'r> Debugger<'r> {
         match self.sessions.entry(number) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let mut session = Session::open_on(&self.ground, number).map_err(explain)?;
-                session.set_interrupter(Arc::clone(&self.interrupt));
+                let interrupt = Arc::clone(&self.interrupt);
+                let session =
+                    Session::open_with(&self.ground, number, interrupt).map_err(explain)?;
                 Ok(free.insert(session))
             }
         }

@@ -51,7 +51,7 @@ commands! {
     "when" [] Nothing
         "say where the process at hand stands in its run" "when"
     "bt" ["backtrace"] Nothing
-        "show the stack; `bt all` of all threads" "bt"
+        "show the stack; `bt 3` its innermost frames, `bt -3` its outermost, `bt full` with variables, `bt all` of all threads" "bt"
     "up" [] Nothing
         "look at the caller's frame" "up"
     "down" [] Nothing

@@ -84,13 +84,12 @@ impl<'r> Program<'r> {
             if beginning.alone && wanted.is_some_and(|wanted| wanted != process.number) {
                 continue;
             }
-            let mut session = match Session::open_on(&ground, process.number) {
+            let session = match Session::open_with(&ground, process.number, interrupt.flag()) {
                 Ok(session) => session,
                 // It did nothing that was recorded.
                 Err(::replay::Error::NoLog { .. }) => continue,
                 Err(error) => return Err(explain(error)),
             };
-            session.set_interrupter(interrupt.flag());
             // Ids come again in long runs, and on other hosts.
             let mut pid = process.pid;
             while pid == 0 || !pids.insert(pid) {

@@ -1,5 +1,7 @@
 //! A stack as text, as gdb's `bt` has it.
 
+use std::ops::Range;
+
 use super::{PrintOptions, Printer};
 use crate::error::Error;
 use crate::frames::{Frame, FrameKind, Stack};
@@ -10,14 +12,39 @@ use crate::value::Value;
 
 /// The stack, one frame a line, and a last line if it ended too soon.
 pub fn backtrace(inspector: &Inspector<'_>, stack: &Stack, options: &PrintOptions) -> String {
+    frames(inspector, stack, options, 0..stack.frames.len(), false)
+}
+
+/// Some of the stack's frames, with their variables if that is wanted.
+pub fn frames(
+    inspector: &Inspector<'_>,
+    stack: &Stack,
+    options: &PrintOptions,
+    levels: Range<usize>,
+    full: bool,
+) -> String {
     let mut text = String::new();
-    for level in 0..stack.frames.len() {
-        if let Some(scope) = Scope::new(inspector, stack, level) {
-            text.push_str(&frame_line(scope, options));
-            text.push('\n');
+    let depth = stack.frames.len();
+    let end = levels.end.min(depth);
+    for scope in (levels.start..end).filter_map(|level| Scope::new(inspector, stack, level)) {
+        text.push_str(&frame_line(scope, options));
+        text.push('\n');
+        if full {
+            let locals = variables(scope, &scope.locals(), options);
+            let none = ["No locals.".to_string()];
+            let lines = if locals.is_empty() {
+                &none[..]
+            } else {
+                &locals
+            };
+            for line in lines.iter().flat_map(|line| line.lines()) {
+                text.push_str(&format!("        {line}\n"));
+            }
         }
     }
-    if let Some(complaint) = stack.complaint() {
+    if end < depth {
+        text.push_str("(More stack frames follow...)\n");
+    } else if let Some(complaint) = stack.complaint() {
         text.push_str(&format!("Backtrace stopped: {complaint}\n"));
     }
     text
