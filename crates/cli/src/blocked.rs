@@ -180,15 +180,8 @@ fn by(history: &History<'_>, blocked: &Blocked) -> String {
     if blocked.by.len() > NAMED {
         names.push(format!("{} others", blocked.by.len() - NAMED));
     }
-    if blocked.outside {
-        names.push(
-            if blocked.limited {
-                "time"
-            } else {
-                "somebody outside"
-            }
-            .to_string(),
-        );
+    if blocked.outside && !blocked.limited {
+        names.push("somebody outside".to_string());
     }
     match names.is_empty() {
         true => "nobody".to_string(),
@@ -265,10 +258,17 @@ fn print(
                 format!(", which {} has", by(history, blocked))
             }
             (WaitFor::Lock(_), _) => format!(", which {} has", by(history, blocked)),
+            // Nobody is known who could bring it.
+            (WaitFor::Other | WaitFor::Time, _) if blocked.by.is_empty() => String::new(),
+            _ if blocked.by.is_empty() && blocked.limited => String::new(),
             _ => format!(" from {}", by(history, blocked)),
         };
+        let limit = match (blocked.what, blocked.limited) {
+            (WaitFor::Time, _) | (_, false) => "",
+            _ => ", or its time to be over",
+        };
         out.line(&format!(
-            "{}  {} since {since}: {}{from}{}",
+            "{}  {} since {since}: {}{from}{limit}{}",
             out.paint(
                 Style::Numbered(blocked.thread.0),
                 &format!("{name:<width$}")

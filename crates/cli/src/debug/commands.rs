@@ -633,7 +633,17 @@ impl<'r> Prompt<'r> {
             .debugger
             .in_frame(|_, _, scope| Ok(backtrace::frame_line(scope, &PrintOptions::default())))?;
         say!("{}", line.trim_end())?;
-        self.show_line()
+        // Where it is stands in the frame already: the line itself.
+        let frame = self.debugger.frame;
+        let text = self.debugger.look(|inspector, _, stack| {
+            let frame = stack?.frames.get(frame)?;
+            let text = line_of(inspector, frame);
+            text.split_once('\n').map(|(_, line)| line.to_string())
+        })?;
+        match text {
+            Some(line) => say!("{line}"),
+            None => Ok(()),
+        }
     }
 
     fn list(&mut self) -> Result<(), Failure> {
