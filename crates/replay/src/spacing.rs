@@ -37,6 +37,7 @@ pub fn least_missed(costs: impl Iterator<Item = (Duration, bool)>) -> Option<usi
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
