@@ -673,6 +673,23 @@ fn information() {
     );
 }
 
+/// Where system calls were made, the program's own code is shown, not what
+/// leads to the monitor.
+#[test]
+fn patched_code_is_shown_as_it_was() {
+    let scratch = Scratch::new("debug-patched");
+    let recorded = transfers(&scratch);
+    let write = recorded.all(|e| e.call() == "write").last().unwrap();
+    let lines = [
+        &format!("goto {}", write.name()),
+        "x/2i $pc - 2",
+        "x/2xb $pc - 2",
+    ];
+    let (text, status) = debug(&recorded, &lines);
+    assert_eq!(status, 0, "{text}");
+    has_in_order(&text, &[":\tsyscall", "\n=> 0x", ":\tcmp ", "0x0f\t0x05\n"]);
+}
+
 /// Breakpoints in code that no file has: it is made while the program runs.
 #[test]
 fn code_made_at_run_time() {

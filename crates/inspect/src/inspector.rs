@@ -89,6 +89,13 @@ const MEMORY_IMAGE_LIMIT: u64 = 1 << 20;
 
 const PAGE: u64 = 0x1000;
 
+impl Layout {
+    /// The mappings.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+}
+
 impl<'p> Inspector<'p> {
     /// Looks at a process. Files are opened, nothing of them is read yet.
     pub fn new(library: &'p Library, process: &'p dyn Process) -> Self {
@@ -239,7 +246,14 @@ impl<'p> Inspector<'p> {
             return Some((function.name.clone(), entry));
         }
         let loaded = self.module_at(address)?;
-        let symbol = loaded.module.symbols().at_code(loaded.to_link(address))?;
+        let at = loaded.to_link(address);
+        // A symbol says nothing about other sections than its own.
+        let section = loaded.module.image.section_at(at);
+        let symbol = loaded
+            .module
+            .symbols()
+            .at_code(at)
+            .filter(|s| section.as_ref().is_none_or(|own| own.contains(s.address)))?;
         Some((symbol.demangled(), loaded.to_process(symbol.address)))
     }
 

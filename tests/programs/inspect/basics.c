@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum color { RED, GREEN = 5, BLUE };
-enum flags { F_NONE = 0, F_A = 1, F_B = 2, F_C = 4 };
+enum flags { F_NONE = 0, F_A = 1, F_B = 2, F_C = 4 }; enum runs { R_ONE = 1, R_SIX = 6 };
 
 struct point {
     int x, y;
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     enum color color = BLUE;
     enum flags some = F_A | F_C;
     enum flags none = F_NONE;
-    enum flags odd = (enum flags)9;
+    enum flags odd = (enum flags)9; enum runs run = (enum runs)7;
     char text[16] = "hello\n\t\"q\"";
     char full[4] = {'a', 'b', 'c', 'd'};
     unsigned char raw[6] = {0, 1, 2, 200, 255, 0};

@@ -23,7 +23,7 @@ use inspect::{Inspector, Library, Options};
 use recording::Recording;
 
 use super::points::{Caught, FrameOf, Kind, Point, Watched};
-use super::stopped::Stopped;
+use super::stopped::{CodeFiles, Stopped};
 use crate::failure::Failure;
 use crate::verify::explain;
 
@@ -70,6 +70,7 @@ pub struct Debugger<'r> {
     pub history: History<'r>,
     pub library: Library,
     ground: Arc<Ground<'r>>,
+    code: CodeFiles,
     sessions: HashMap<u32, Session<'r>>,
     /// Number of the process at hand.
     pub process: u32,
@@ -161,6 +162,7 @@ impl<'r> Debugger<'r> {
             history,
             library: Library::new(Options::default()),
             ground: Arc::new(Ground::new(recording)),
+            code: CodeFiles::default(),
             sessions: HashMap::new(),
             process: first,
             thread: None,
@@ -258,7 +260,7 @@ impl<'r> Debugger<'r> {
         let Some(session) = self.sessions.get(&self.process) else {
             return Err(Failure::new("the process is gone"));
         };
-        let stopped = Stopped::new(session);
+        let stopped = Stopped::with_code(session, &layout, &self.code);
         let inspector = Inspector::with_layout(&self.library, &stopped, layout);
         let thread = self.thread.unwrap_or(session.thread());
         let stack = inspector.stack(ThreadId(thread), frames).ok();

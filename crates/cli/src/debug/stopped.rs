@@ -1,8 +1,15 @@
 //! A replayed process that stands still, as the `inspect` crate sees one.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::replay::{Session, ThreadState};
+use inspect::inspector::Layout;
 use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
 
 /// See the module.
@@ -11,6 +18,46 @@ pub struct Stopped<'s, 'r> {
     threads: OnceCell<Vec<ThreadState>>,
     /// Instructions that are not as they are in memory.
     replaced: OnceCell<Vec<u64>>,
+    /// Where files have the program's own code.
+    code: Option<(Arc<Layout>, &'s CodeFiles)>,
+}
+
+/// Captured files that code is read from. Sites of system calls are patched in
+/// memory; the files have what the program has.
+#[derive(Default)]
+pub struct CodeFiles {
+    open: RefCell<HashMap<PathBuf, Option<File>>>,
+}
+
+/// A piece of a file that is mapped: where, from which offset on, which file.
+pub type Mapped<'m> = (Range<u64>, u64, &'m Path);
+
+impl CodeFiles {
+    /// Puts the code that files have where `out`, read from `address` on, has
+    /// what the monitor made of it.
+    pub fn restore<'m>(
+        &self,
+        mapped: impl Iterator<Item = Mapped<'m>>,
+        address: u64,
+        out: &mut [u8],
+    ) {
+        let end = address.saturating_add(out.len() as u64);
+        for (range, offset, path) in mapped {
+            let (from, to) = (range.start.max(address), range.end.min(end));
+            if from >= to {
+                continue;
+            }
+            let part = (from - address) as usize..(to - address) as usize;
+            let mut files = self.open.borrow_mut();
+            let file = files
+                .entry(path.to_path_buf())
+                .or_insert_with(|| File::open(path).ok());
+            if let (Some(file), Some(part)) = (file, out.get_mut(part)) {
+                // What is behind the file's end stays.
+                let _ = file.read_at(part, offset + (from - range.start));
+            }
+        }
+    }
 }
 
 impl<'s, 'r> Stopped<'s, 'r> {
@@ -19,6 +66,19 @@ impl<'s, 'r> Stopped<'s, 'r> {
             session,
             threads: OnceCell::new(),
             replaced: OnceCell::new(),
+            code: None,
+        }
+    }
+
+    /// The same, with what is mapped where: code is as the program has it.
+    pub fn with_code(
+        session: &'s Session<'r>,
+        layout: &Arc<Layout>,
+        files: &'s CodeFiles,
+    ) -> Stopped<'s, 'r> {
+        Stopped {
+            code: Some((Arc::clone(layout), files)),
+            ..Stopped::new(session)
         }
     }
 
@@ -36,7 +96,17 @@ impl<'s, 'r> Stopped<'s, 'r> {
 impl Process for Stopped<'_, '_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         let replaced = self.replaced.get_or_init(|| self.session.counter_sites());
-        self.session.read_code_with(replaced, address, buffer)
+        let got = self.session.read_code_with(replaced, address, buffer);
+        if let (Some((layout, files)), Some(buffer)) = (&self.code, buffer.get_mut(..got)) {
+            let code = layout.mappings().iter();
+            let code = code.filter(|m| m.executable && !m.writable);
+            let code = code.filter_map(|m| match &m.content {
+                Content::File(path) => Some((m.start..m.end, m.offset, path.as_path())),
+                _ => None,
+            });
+            files.restore(code, address, buffer);
+        }
+        got
     }
 
     fn threads(&self) -> Vec<ThreadId> {

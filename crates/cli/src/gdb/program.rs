@@ -20,8 +20,8 @@ use causality::History;
 use inspect::{Inspector, Library, Options};
 use recording::{ImageStart, Recording};
 
-use super::seat::{Seat, overlap, registers_of, tid};
-use crate::debug::stopped::Stopped;
+use super::seat::{Seat, registers_of, tid};
+use crate::debug::stopped::{CodeFiles, Stopped};
 use crate::failure::Failure;
 use crate::verify::explain;
 
@@ -38,7 +38,7 @@ pub struct Program<'r> {
     pub queue: VecDeque<Stop>,
     pub interrupt: Arc<Interrupt>,
     /// Captured files that code was read from.
-    code: HashMap<PathBuf, std::fs::File>,
+    code: CodeFiles,
 }
 
 /// Where to begin.
@@ -109,7 +109,7 @@ impl<'r> Program<'r> {
             lead: 0,
             eldest: 0,
             queue: VecDeque::new(),
-            code: HashMap::new(),
+            code: CodeFiles::default(),
             interrupt,
         };
         let (process, event) = match (beginning.process, beginning.at) {
@@ -515,37 +515,16 @@ impl Target for Program<'_> {
             return 0;
         };
         let got = seat.session.read_code(address, out);
-        // Sites of system calls are patched: the files have the program's own
-        // code.
-        let wanted = address..address.saturating_add(got as u64);
-        let code: Vec<(Range<u64>, u64, PathBuf)> = self
-            .regions(i)
-            .iter()
-            .filter(|region| region.executable && !region.writable)
-            .filter_map(|region| {
-                let part = overlap(region, &wanted)?;
-                let (captured, _) = region.file.clone()?;
-                let at = region.offset + (part.start - region.range.start);
-                Some((part, at, captured))
-            })
-            .collect();
-        for (part, at, file) in code {
-            let start = (part.start - address) as usize;
-            let end = (part.end - address) as usize;
-            let Some(part) = out.get_mut(start..end) else {
-                continue;
-            };
-            use std::collections::hash_map::Entry;
-            let file = match self.code.entry(file) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(free) => match std::fs::File::open(free.key()) {
-                    Ok(file) => free.insert(file),
-                    Err(_) => continue,
-                },
-            };
-            // What is behind the file's end stays.
-            let _ = std::os::unix::fs::FileExt::read_at(file, part, at);
-        }
+        self.regions(i);
+        let regions = self.seats.get(i).and_then(|seat| seat.regions.as_deref());
+        let code = regions.unwrap_or_default().iter();
+        let code = code.filter(|region| region.executable && !region.writable);
+        let code = code.filter_map(|region| {
+            let (captured, _) = region.file.as_ref()?;
+            Some((region.range.clone(), region.offset, captured.as_path()))
+        });
+        self.code
+            .restore(code, address, out.get_mut(..got).unwrap_or_default());
         got
     }
 

@@ -1,8 +1,6 @@
 //! One process of the program: where it is said to be, what stops it, and how
 //! it is moved.
 
-use std::ops::Range;
-
 use ::gdb_remote::{Registers, StopKind, StopPoint, StopReason};
 use ::replay::{Condition, Position, Region, Session, ThreadState, Watch};
 use protocol::condition;
@@ -366,11 +364,4 @@ fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
         image = ran.map_or(0, |i| i.image);
     }
     (process, image)
-}
-
-/// Where the whole of `range` is in a region, and which.
-pub fn overlap(region: &Region, range: &Range<u64>) -> Option<Range<u64>> {
-    let from = region.range.start.max(range.start);
-    let to = region.range.end.min(range.end);
-    (from < to).then_some(from..to)
 }

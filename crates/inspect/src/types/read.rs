@@ -383,17 +383,10 @@ fn enumeration(entry: &Entry, language: Language) -> Kind {
         if value < 0 {
             negative = true;
             flags = false;
-        } else if (value as u128).count_ones() != 1 {
-            // Only one run of set bits makes a flag, as gdb decides; zero
-            // is a name for none of them.
-            let bits = value as u128;
-            let run = bits != 0
-                && (bits >> bits.trailing_zeros())
-                    .wrapping_add(1)
-                    .is_power_of_two();
-            if value != 0 && !run {
-                flags = false;
-            }
+        } else if value.count_ones() > 1 {
+            // Only single bits are flags, as gdb decides; zero is a name for
+            // none of them.
+            flags = false;
         }
         constants.push((name, value));
     }
