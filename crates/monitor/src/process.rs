@@ -241,6 +241,7 @@ pub fn clone(
         nr::VFORK => [CLONE_VM | CLONE_VFORK | 17, 0, 0, 0, 0],
         _ => [args[0], args[1], args[2], args[3], args[4]],
     };
+    descriptors::note_clone(flags);
     let what = Clone {
         row,
         args,

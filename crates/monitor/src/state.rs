@@ -138,6 +138,9 @@ pub struct Space {
     /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
     pub mapped_files: [Cell<u64>; 64],
+    /// A table of descriptors may be changed by others than the threads of one
+    /// process, or not be that of all of them (see `descriptors`).
+    pub odd_tables: Cell<u32>,
     /// This is a replay.
     pub replays: Cell<u32>,
     /// In replay: the heap's end.
