@@ -67,12 +67,12 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         sys::die(NO_ROOM);
     }
     // A replay has its logs in the arena, too.
-    let len = if slot & REPLAY_BIT != 0 {
-        ARENA_SIZE
+    let mapped = if slot & REPLAY_BIT != 0 {
+        sys::map_shared(ARENA_BASE, ARENA_SIZE, arena_fd, 0)
     } else {
-        CONTROL_SIZE
+        sys::map_for_writing(ARENA_BASE, CONTROL_SIZE, arena_fd, 0)
     };
-    if !sys::map_shared(ARENA_BASE, len, arena_fd, 0) {
+    if !mapped {
         sys::die(NO_ROOM);
     }
     if slot & REPLAY_BIT != 0 && replay::is_wanted() {
