@@ -235,6 +235,12 @@ fn check(words: &[u64]) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
