@@ -96,7 +96,9 @@ impl Arena {
         unsafe { &*self.base.cast::<Control>() }
     }
 
-    /// Backs more chunks with disk space and sets them free: all, or none.
+    /// Backs more chunks with disk space and sets them free, one by one: some
+    /// process may wait for the first. If there is no room for all of them,
+    /// there will be none.
     pub fn add_chunks(&self, count: u32) -> std::io::Result<()> {
         let control = self.control();
         let made = control.chunks_made.load(Acquire);
@@ -108,16 +110,15 @@ impl Arena {
         allocate(&self.file, offset_of_chunk(made as usize), len)?;
         for index in made..end {
             self.fill(index as usize);
+            if let Some(state) = control.chunk_state.get(index as usize) {
+                state.store(chunk_state::FREE, Release);
+            }
+            let free = control.chunks_free.fetch_add(1, AcqRel);
+            control.chunks_made.store(index + 1, Release);
+            if free == 0 || index + 1 == end {
+                self.tell_supply();
+            }
         }
-        for state in control
-            .chunk_state
-            .get(made as usize..end as usize)
-            .unwrap_or(&[])
-        {
-            state.store(chunk_state::FREE, Release);
-        }
-        control.chunks_free.fetch_add(count, AcqRel);
-        control.chunks_made.store(end, Release);
         Ok(())
     }
 

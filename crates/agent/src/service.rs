@@ -66,14 +66,11 @@ impl Shared {
         }
         // If there is no room for all of them, there may be for one.
         let added = self.arena.add_chunks(missing);
-        match added.or_else(|_| self.arena.add_chunks(1)) {
-            Ok(()) => self.arena.tell_supply(),
+        if let Err(error) = added.or_else(|_| self.arena.add_chunks(1))
             // Recycled ones may still come.
-            Err(error) => {
-                if control.chunks_free.load(Acquire) == 0 {
-                    (self.on_full)(&error.to_string());
-                }
-            }
+            && control.chunks_free.load(Acquire) == 0
+        {
+            (self.on_full)(&error.to_string());
         }
     }
 }
