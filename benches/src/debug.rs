@@ -42,6 +42,62 @@ fn compile(dir: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// How many copies of some code a large program has: each has about a
+/// megabyte of debug information.
+const COPIES: usize = 110;
+
+/// Makes a program with more than 100 MB of debug information: some code,
+/// compiled once, is in it often, each time with other names.
+fn large_program(dir: &Path, copies: usize) -> Result<PathBuf> {
+    let mut source = String::new();
+    for n in 0..4000 {
+        let length = n % 7 + 1;
+        source += &format!(
+            "struct s{n} {{ int first; long second; struct s{n} *next; char name[{length}]; }};
+            long f{n}(struct s{n} *p, long n)
+            {{
+                long x = n * {n};
+                for (int j = 0; j < n; j++) {{
+                    long y = x + j;
+                    x ^= y;
+                }}
+                return x + p->second;
+            }}
+            "
+        );
+    }
+    let (code, object) = (dir.join("code.c"), dir.join("code.o"));
+    std::fs::write(&code, source)?;
+    run(Command::new("cc")
+        .args(["-g", "-O0", "-c", "-o"])
+        .args([&object, &code]))?;
+    let mut objects = Vec::new();
+    for copy in 0..copies {
+        let to = dir.join(format!("code-{copy}.o"));
+        run(Command::new("objcopy")
+            .arg(format!("--prefix-symbols=copy_{copy}_"))
+            .args([&object, &to]))?;
+        objects.push(to);
+    }
+    let (main, program) = (dir.join("large.c"), dir.join("bench-large"));
+    let text = "long copy_1_f1(void *, long);
+        int main(void)
+        {
+            long words[8] = {1, 2};
+            return copy_1_f1(words, 3) == 0;
+        }
+        ";
+    std::fs::write(&main, text)?;
+    run(Command::new("cc")
+        .args(["-g", "-O0", "-o"])
+        .args([&program, &main])
+        .args(&objects))?;
+    for object in objects {
+        std::fs::remove_file(object)?;
+    }
+    Ok(program)
+}
+
 /// All figures.
 pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let dir = bench.scratch.directory("debug")?;
@@ -114,16 +170,32 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
         unit: " s",
     });
 
-    // A program with much debug information: this one's debugger.
+    // The first look at a process of many events: its log is read for it.
+    let looks = debug(mw, &many, &["print $rip"])?;
+    figures.push(Figure {
+        title: "first look at a process of 10 million events",
+        value: looks.as_secs_f64(),
+        most: 2.0,
+        unit: " s",
+    });
+
+    // A program with much debug information.
     let large = dir.path().join("large");
-    record(mw, &large, mw, &["--version"])?;
-    let size = std::fs::metadata(mw)?.len() >> 20;
+    let program = large_program(dir.path(), if bench.quick { 10 } else { COPIES })?;
+    record(mw, &large, &program, &[])?;
+    let size = std::fs::metadata(&program)?.len() >> 20;
     debug(mw, &large, &["echo index"])?;
     println!("(the large program has {size} MB)");
     figures.push(Figure {
         title: "prompt on a large program",
         value: debug(mw, &large, &["echo ready"])?.as_secs_f64(),
         most: 1.0,
+        unit: " s",
+    });
+    figures.push(Figure {
+        title: "a breakpoint by name in it, and a step",
+        value: debug(mw, &large, &["break main", "continue", "step"])?.as_secs_f64(),
+        most: 5.0,
         unit: " s",
     });
     Ok(figures)

@@ -39,8 +39,8 @@ fn main() {
     };
     write("monitor.image", &image.bytes);
     let places = format!(
-        "const ENTRY: u64 = {:#x};\nconst VDSO: u64 = {:#x};\n",
-        image.entry, image.vdso
+        "const ENTRY: u64 = {:#x};\nconst VDSO: u64 = {:#x};\nconst VDSO_LEN: u64 = {:#x};\n",
+        image.entry, image.vdso, image.vdso_len
     );
     write("places.rs", places.as_bytes());
     for dir in [
@@ -59,6 +59,7 @@ struct Image {
     bytes: Vec<u8>,
     entry: u64,
     vdso: u64,
+    vdso_len: u64,
 }
 
 fn lay_out(file: &[u8]) -> Image {
@@ -91,5 +92,6 @@ fn lay_out(file: &[u8]) -> Image {
         bytes,
         entry: elf.entry(),
         vdso: vdso.address(),
+        vdso_len: vdso.size(),
     }
 }

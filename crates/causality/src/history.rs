@@ -7,8 +7,8 @@ use recording::{Event, Phase, Process, Recording};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
 use crate::clock::{self, Graph};
-use crate::index::build::{self, NO, RECEIVES, within};
-use crate::index::file::{self, IndexFile};
+use crate::index::build::{self, NO, RECEIVES};
+use crate::index::file::{self, IndexFile, Records};
 use crate::index::layout::*;
 use crate::link::{EventId, Kind, Link};
 use crate::sweep::Progress;
@@ -182,6 +182,11 @@ impl<'r> History<'r> {
         Ok(question(self))
     }
 
+    /// How many bytes of the index answers took so far.
+    pub fn looked_at(&self) -> u64 {
+        self.index.looked_at()
+    }
+
     /// Whether something that was looked at turned out to be damaged, so that
     /// what was answered since is not to be believed.
     pub fn is_damaged(&self) -> bool {
@@ -256,18 +261,23 @@ impl<'r> History<'r> {
         self.record(place).threads.get()
     }
 
-    fn incoming(&self, place: u32) -> &[InRec] {
+    fn incoming(&self, place: u32) -> Records<'_, InRec> {
         let range = self.record(place).links_in;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        self.index.records::<InRec>(Section::In, from, count).all()
+        self.index.records(Section::In, from, count)
     }
 
-    fn outgoing(&self, place: u32) -> &[OutRec] {
+    /// The links into a process with effects in a range.
+    fn links_within(&self, place: u32, from: u32, to: u32) -> &[InRec] {
+        let links = self.incoming(place);
+        let before = |number: u32| links.partition_point(|link| link.effect.get() < number);
+        links.range(before(from), before(to))
+    }
+
+    fn outgoing(&self, place: u32) -> Records<'_, OutRec> {
         let range = self.record(place).links_out;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        self.index
-            .records::<OutRec>(Section::Out, from, count)
-            .all()
+        self.index.records(Section::Out, from, count)
     }
 
     fn link(&self, place: u32, record: &InRec) -> Link {
@@ -287,11 +297,7 @@ impl<'r> History<'r> {
         let Ok(number) = u32::try_from(event.number) else {
             return Vec::new();
         };
-        let links = within(
-            self.incoming(event.process),
-            number,
-            number.saturating_add(1),
-        );
+        let links = self.links_within(event.process, number, number.saturating_add(1));
         links
             .iter()
             .map(|record| self.link(event.process, record))
@@ -302,10 +308,10 @@ impl<'r> History<'r> {
     /// first.
     pub fn causes_before(&self, place: u32, to: u64) -> impl Iterator<Item = Link> + '_ {
         let to = u32::try_from(to).unwrap_or(u32::MAX);
-        let links = within(self.incoming(place), 0, to);
+        let links = self.incoming(place);
+        let end = links.partition_point(|link| link.effect.get() < to);
         links
-            .iter()
-            .rev()
+            .backward(0, end)
             .map(move |record| self.link(place, record))
     }
 
@@ -317,7 +323,7 @@ impl<'r> History<'r> {
         to: u64,
     ) -> impl Iterator<Item = Link> + '_ {
         let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let links = within(self.incoming(place), clamp(from), clamp(to));
+        let links = self.links_within(place, clamp(from), clamp(to));
         links.iter().map(move |record| self.link(place, record))
     }
 
@@ -328,8 +334,7 @@ impl<'r> History<'r> {
         };
         let all = self.outgoing(event.process);
         let from = all.partition_point(|record| record.cause.get() < number);
-        let rest = all.get(from..).unwrap_or(&[]);
-        rest.iter()
+        all.forward(from)
             .take_while(|record| record.cause.get() == number)
             .filter_map(|record| self.outgoing_link(record))
             .collect()
@@ -344,8 +349,7 @@ impl<'r> History<'r> {
     ) -> impl Iterator<Item = Link> + '_ {
         let all = self.outgoing(place);
         let begin = all.partition_point(|record| u64::from(record.cause.get()) < from);
-        let rest = all.get(begin..).unwrap_or(&[]);
-        rest.iter()
+        all.forward(begin)
             .take_while(move |record| u64::from(record.cause.get()) < to)
             .filter_map(|record| self.outgoing_link(record))
     }
@@ -362,7 +366,7 @@ impl<'r> History<'r> {
     /// All links, in order of their effects.
     pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
         (0..self.recording.processes().len() as u32).flat_map(move |place| {
-            let links = self.incoming(place).iter();
+            let links = self.incoming(place).forward(0);
             links.map(move |record| self.link(place, record))
         })
     }
@@ -400,7 +404,7 @@ impl<'r> History<'r> {
         while let Some((process, from, to)) = work.pop() {
             let all = self.outgoing(process);
             let begin = all.partition_point(|record| record.cause.get() < from);
-            for record in all.get(begin..).unwrap_or(&[]) {
+            for record in all.forward(begin) {
                 if record.cause.get() >= to {
                     break;
                 }
@@ -494,7 +498,7 @@ impl<'r> History<'r> {
     pub fn is_consistent(&self, cut: &Cut) -> bool {
         (0..cut.processes()).all(|place| {
             let bound = u32::try_from(cut.bound(place)).unwrap_or(u32::MAX);
-            within(self.incoming(place), 0, bound)
+            self.links_within(place, 0, bound)
                 .iter()
                 .all(|link| cut.bound(link.cause_process.get()) > u64::from(link.cause.get()))
         })
@@ -553,15 +557,15 @@ impl<'r> History<'r> {
                 None => 0,
             };
             let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            let links = within(
-                self.incoming(event.process),
-                clamp(begin.min(event.number)),
-                clamp(event.number + 1),
-            );
+            let links = self.incoming(event.process);
+            let end = clamp(event.number + 1);
+            let end = links.partition_point(|link| link.effect.get() < end);
+            let begin = clamp(begin.min(event.number));
+            let begin = links.partition_point(|link| link.effect.get() < begin);
             let mut idle = 0;
             let mut best: HashMap<u32, u32> = HashMap::new();
             // The latest first: the shorter story.
-            for record in links.iter().rev() {
+            for record in links.backward(begin, end) {
                 let (process, cause) = (record.cause_process.get(), record.cause.get());
                 idle += 1;
                 if idle > patience {
@@ -721,8 +725,7 @@ impl<'r> History<'r> {
             let (from, count) = (group.sums.from.get(), group.sums.count.get());
             let all = self
                 .index
-                .records::<SumRec>(Section::Sums, from as usize, count as usize)
-                .all();
+                .records::<SumRec>(Section::Sums, from as usize, count as usize);
             let bound = cut.bound(group.process.get());
             let inside = all.partition_point(|sum| u64::from(sum.event.get()) < bound);
             let sum = inside.checked_sub(1).and_then(|i| all.get(i));
@@ -750,14 +753,9 @@ impl<'r> History<'r> {
     /// The processes that have a lock at a cut.
     pub(crate) fn lock_holders(&self, lock: u32, cut: &Cut) -> Vec<u32> {
         let count = self.index.len(Section::Locks);
-        let all = self
-            .index
-            .records::<LockRec>(Section::Locks, 0, count)
-            .all();
+        let all = self.index.records::<LockRec>(Section::Locks, 0, count);
         let from = all.partition_point(|hold| hold.lock.get() < lock);
-        all.get(from..)
-            .unwrap_or(&[])
-            .iter()
+        all.forward(from)
             .take_while(|hold| hold.lock.get() == lock)
             .filter(|hold| {
                 let bound = cut.bound(hold.process.get());
@@ -771,14 +769,9 @@ impl<'r> History<'r> {
     pub fn uses(&self, event: EventId) -> Vec<Use> {
         let range = self.record(event.process).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<UseRec>(Section::Uses, from, count)
-            .all();
+        let all = self.index.records::<UseRec>(Section::Uses, from, count);
         let begin = all.partition_point(|used| u64::from(used.event.get()) < event.number);
-        all.get(begin..)
-            .unwrap_or(&[])
-            .iter()
+        all.forward(begin)
             .take_while(|used| u64::from(used.event.get()) == event.number)
             .map(|used| Use {
                 channel: used.channel.get() & !RECEIVES,
@@ -791,11 +784,8 @@ impl<'r> History<'r> {
     pub fn uses_of(&self, place: u32) -> impl Iterator<Item = (u64, Use)> + '_ {
         let range = self.record(place).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<UseRec>(Section::Uses, from, count)
-            .all();
-        all.iter().map(|used| {
+        let all = self.index.records::<UseRec>(Section::Uses, from, count);
+        all.forward(0).map(|used| {
             let own = Use {
                 channel: used.channel.get() & !RECEIVES,
                 receives: used.channel.get() & RECEIVES != 0,
@@ -878,16 +868,13 @@ impl Graph for History<'_> {
     }
 
     fn links(&self, process: u32, from: u32, to: u32) -> &[InRec] {
-        within(self.incoming(process), from, to)
+        self.links_within(process, from, to)
     }
 
     fn clock(&self, process: u32, from: u32, to: u32) -> Option<(u32, &[BoundRec])> {
         let range = self.record(process).snaps;
         let (at, count) = (range.from.get() as usize, range.count.get() as usize);
-        let all = self
-            .index
-            .records::<SnapRec>(Section::Snaps, at, count)
-            .all();
+        let all = self.index.records::<SnapRec>(Section::Snaps, at, count);
         let at = all
             .partition_point(|snap| snap.event.get() < to)
             .checked_sub(1)?;

@@ -156,12 +156,9 @@ impl History<'_> {
         }
         // Those that did not take long: they began shortly before.
         let (from, count) = range(record.calls);
-        let calls = self
-            .index
-            .records::<CallRec>(Section::Calls, from, count)
-            .all();
+        let calls = self.index.records::<CallRec>(Section::Calls, from, count);
         let end = calls.partition_point(|call| u64::from(call.first.get()) < bound);
-        let recent = calls.get(..end).unwrap_or(&[]).iter().rev();
+        let recent = calls.backward(0, end);
         for call in recent.take_while(|c| u64::from(c.first.get() + LONG) >= bound) {
             let thread = call.thread.get().into();
             let last = u64::from(call.first.get()) + u64::from(call.span);

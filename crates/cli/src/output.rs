@@ -1,12 +1,21 @@
 //! Standard output: buffered, coloured on a terminal only.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::mem;
 
 /// Where a command prints what it was asked for.
 pub struct Output {
     out: BufWriter<Box<dyn Write>>,
     colours: bool,
-    width: Option<usize>,
+    /// Columns and rows of the terminal.
+    size: Option<(usize, usize)>,
+    /// Lines that are held back.
+    held: Option<Vec<String>>,
+}
+
+/// What stands on the screen and can be taken back.
+pub struct Draft {
+    rows: usize,
 }
 
 /// A colour, or a manner.
@@ -47,10 +56,11 @@ impl Output {
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Output {
             colours: terminal && !plain,
-            width: terminal
+            size: terminal
                 .then(terminal_size::terminal_size)
                 .flatten()
-                .map(|(width, _)| usize::from(width.0)),
+                .map(|(width, height)| (width.0.into(), height.0.into())),
+            held: None,
             out: BufWriter::with_capacity(64 * 1024, Box::new(stdout.lock())),
         }
     }
@@ -59,7 +69,8 @@ impl Output {
     pub fn to_stderr() -> Output {
         Output {
             colours: false,
-            width: None,
+            size: None,
+            held: None,
             out: BufWriter::new(Box::new(io::stderr().lock())),
         }
     }
@@ -74,13 +85,50 @@ impl Output {
 
     /// Prints a line.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
+        if let Some(held) = &mut self.held {
+            held.push(text.to_string());
+            return Ok(());
+        }
         self.out.write_all(text.as_bytes())?;
         self.out.write_all(b"\n")
     }
 
     /// Columns of the terminal, if it is one.
     pub fn width(&self) -> Option<usize> {
-        self.width
+        self.size.map(|(width, _)| width)
+    }
+
+    /// Prints at once what can later be replaced by something better (see
+    /// [`Output::take_back`]): on a terminal that can do that and has room for
+    /// it. `None` where nothing was printed.
+    pub fn draft<E: From<io::Error>>(
+        &mut self,
+        print: impl FnOnce(&mut Output) -> Result<(), E>,
+    ) -> Result<Option<Draft>, E> {
+        let Some((width, height)) = self.size.filter(|_| self.colours) else {
+            return Ok(None);
+        };
+        self.held = Some(Vec::new());
+        let printed = print(self);
+        let lines = mem::take(&mut self.held).unwrap_or_default();
+        printed?;
+        let rows = lines.iter().map(|line| rows(line, width)).sum();
+        if rows >= height {
+            return Ok(None);
+        }
+        for line in lines {
+            self.line(&line)?;
+        }
+        self.out.flush()?;
+        Ok(Some(Draft { rows }))
+    }
+
+    /// Clears the screen of a draft; what is printed next stands in its place.
+    pub fn take_back(&mut self, draft: Draft) -> io::Result<()> {
+        match draft.rows {
+            0 => Ok(()),
+            rows => write!(self.out, "\x1b[{rows}A\r\x1b[J"),
+        }
     }
 
     /// Everything must have been written before a command has succeeded.
@@ -165,6 +213,20 @@ pub fn command_line<'a>(argv: impl IntoIterator<Item = &'a [u8]>) -> String {
     line
 }
 
+/// Rows that a line takes on a terminal so wide.
+fn rows(line: &str, width: usize) -> usize {
+    let mut columns = 0usize;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            // A colour.
+            '\x1b' => _ = chars.find(|c| *c == 'm'),
+            _ => columns += 1,
+        }
+    }
+    columns.div_ceil(width.max(1)).max(1)
+}
+
 /// `text`, cut to `width` columns.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -192,6 +254,15 @@ mod tests {
             ("2023-11-14", "22:13:20.123456")
         );
         assert_eq!(date(951_782_400_000_000_000).0, "2000-02-29");
+    }
+
+    #[test]
+    fn rows_are_what_a_terminal_makes_of_a_line() {
+        assert_eq!(rows("", 80), 1);
+        assert_eq!(rows(&"x".repeat(80), 80), 1);
+        assert_eq!(rows(&"x".repeat(81), 80), 2);
+        assert_eq!(rows("\x1b[1mfour\x1b[0m", 4), 1);
+        assert_eq!(rows("\x1b[92mfive!\x1b[0m", 4), 2);
     }
 
     #[test]

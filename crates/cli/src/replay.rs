@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::replay::{Arrival, Session};
+use ::replay::{Arrival, Ground, Session};
 use protocol::syscall::Arg;
 use recording::descriptors::{Births, Descriptors, Standard};
 use recording::{Event, Recording, Timeline, calls};
@@ -106,6 +107,7 @@ impl Cmd {
         for (i, piece) in pieces.iter().enumerate() {
             last.insert(piece.process, i);
         }
+        let ground = Arc::new(Ground::new(&recording));
         let mut sessions = HashMap::new();
         let mut screen = Screen::new();
         let mut missing = 0;
@@ -114,7 +116,7 @@ impl Cmd {
             let found = match &piece.bytes {
                 Bytes::Logged(bytes) => Some(bytes.clone()),
                 Bytes::Nowhere => None,
-                memory => match from_memory(&recording, &mut sessions, piece, memory)? {
+                memory => match from_memory(&ground, &mut sessions, piece, memory)? {
                     Some(bytes) => Some(bytes),
                     None => {
                         screen.flush()?;
@@ -221,7 +223,7 @@ fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
 /// Runs the process to where it wrote, and reads what it wrote there. None:
 /// it did not come there; the difference has been reported.
 fn from_memory<'r>(
-    recording: &'r Recording,
+    ground: &Arc<Ground<'r>>,
     sessions: &mut HashMap<u32, Session<'r>>,
     piece: &Piece,
     place: &Bytes,
@@ -230,7 +232,7 @@ fn from_memory<'r>(
     let session = match sessions.entry(piece.process) {
         Entry::Occupied(there) => there.into_mut(),
         Entry::Vacant(free) => {
-            let mut session = Session::open(recording, piece.process).map_err(explain)?;
+            let mut session = Session::open_on(ground, piece.process).map_err(explain)?;
             // Nobody goes back.
             session.set_budget(::replay::Budget {
                 memory: u64::MAX,
@@ -240,7 +242,7 @@ fn from_memory<'r>(
         }
     };
     let name = || {
-        let process = recording.process(piece.process);
+        let process = ground.recording().process(piece.process);
         process.map_or(String::new(), |process| process.name.clone())
     };
     match session.go_to(piece.event).map_err(explain)? {
@@ -248,8 +250,8 @@ fn from_memory<'r>(
         Arrival::Diverged(difference) => {
             let mut out = crate::output::Output::to_stderr();
             out.line(&format!("{} diverged", name()))?;
-            if let Some(process) = recording.process(piece.process) {
-                report(&mut out, recording, process, &difference)?;
+            if let Some(process) = ground.recording().process(piece.process) {
+                report(&mut out, ground.recording(), process, &difference)?;
             }
             out.finish()?;
             return Ok(None);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ::replay::{Arrival, Session};
+use ::replay::{Arrival, Ground, Session};
 use causality::{EventId, History};
 use inspect::frames::{Frame, FrameKind, Stack};
 use inspect::target::ThreadId;
@@ -25,7 +25,7 @@ use crate::debug::Stopped;
 /// Name of the file that what was found is kept in.
 const KEPT: &str = "source.json";
 /// Raised whenever what is kept, or how it is found, changes.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// How long is looked for the functions that threads run, once.
 const NAMING: Duration = Duration::from_secs(5);
@@ -34,31 +34,85 @@ const NAMED_MOST: usize = 64;
 
 const LATE: &str = "replay had no more time; `--source-time` gives it more";
 
-/// A call, where it is in the source.
+/// A place in the source that a call was made at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct Line {
     pub function: String,
     pub file: String,
     pub line: u32,
 }
 
-impl Call {
+impl Line {
     /// Function and place, with no more of the path than tells it.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let file = Path::new(&self.file).file_name();
         let file = file.map_or(self.file.as_str().into(), |name| name.to_string_lossy());
-        format!("{} at {file}:{}", self.function, self.line)
+        let function = without_generics(&self.function);
+        format!("{} at {file}:{}", last_parts(&function), self.line)
     }
 
-    pub fn json(&self) -> Value {
+    fn json(&self) -> Value {
         json!({ "function": self.function, "file": self.file, "line": self.line })
     }
 
-    fn from_json(value: &Value) -> Option<Call> {
-        Some(Call {
+    fn from_json(value: &Value) -> Option<Line> {
+        Some(Line {
             function: value.get("function")?.as_str()?.to_string(),
             file: value.get("file")?.as_str()?.to_string(),
             line: u32::try_from(value.get("line")?.as_u64()?).ok()?,
+        })
+    }
+
+    fn of(frame: &Frame) -> Option<Line> {
+        let place = frame.place.as_ref()?;
+        Some(Line {
+            function: frame.name.clone().unwrap_or_else(|| "?".to_string()),
+            file: place.file.path.clone(),
+            line: place.line,
+        })
+    }
+}
+
+/// A call, where it is in the source. Many programs send by a function of their
+/// own that does nothing else: who called that one says what was sent and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub at: Line,
+    /// Those that led there, the innermost first.
+    pub callers: Vec<Line>,
+}
+
+impl Call {
+    /// As many callers as are kept.
+    const CALLERS: usize = 3;
+
+    /// Where it is, and who called that: up to the first that is of another
+    /// file, as what is beside a function that sends helps it to.
+    pub fn text(&self) -> String {
+        let mut text = self.at.text();
+        for caller in &self.callers {
+            text += &format!(" < {}", caller.text());
+            if caller.file != self.at.file {
+                break;
+            }
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let mut value = self.at.json();
+        let callers: Vec<Value> = self.callers.iter().map(Line::json).collect();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("callers".to_string(), Value::Array(callers));
+        }
+        value
+    }
+
+    fn from_json(value: &Value) -> Option<Call> {
+        let callers = value.get("callers")?.as_array()?.iter();
+        Some(Call {
+            at: Line::from_json(value)?,
+            callers: callers.map(Line::from_json).collect::<Option<Vec<_>>>()?,
         })
     }
 }
@@ -86,14 +140,11 @@ impl Site {
     /// Whether its thread is in this call, or about to make it. A thread whose
     /// turn has just come may still be where it was before.
     fn is_here(&self, session: &Session<'_>) -> bool {
-        // In the order of `user_regs_struct`.
-        const RSI: usize = 13;
-        const RDI: usize = 14;
         session.threads().iter().any(|thread| {
+            let registers = thread.by_name();
             thread.number == self.thread
                 && thread.call == Some(self.nr)
-                && [thread.regs.get(RDI), thread.regs.get(RSI)]
-                    == [Some(&self.args[0]), Some(&self.args[1])]
+                && [registers.rdi, registers.rsi] == self.args
         })
     }
 }
@@ -106,11 +157,17 @@ pub struct Lines {
     unreached: usize,
     /// Why it came no further.
     trouble: Option<String>,
+    /// Replay may find more.
+    partial: bool,
 }
 
 impl Lines {
     pub fn of(&self, event: EventId) -> Option<&Call> {
         self.found.get(&event)
+    }
+
+    pub fn is_partial(&self) -> bool {
+        self.partial
     }
 
     /// What there is to say of those that were not found.
@@ -224,17 +281,29 @@ pub struct Wish {
 impl Wish {
     /// Where these calls are in the source, as far as it is wished to know.
     pub fn lines(&self, history: &History<'_>, calls: &[(EventId, Site)]) -> Lines {
-        if self.no_source {
-            return Lines::default();
-        }
+        lines(history, calls, self.time())
+    }
+
+    /// The same, as far as it is known without replay. Whether there is more to
+    /// be found is [`Lines::is_partial`].
+    pub fn known(&self, history: &History<'_>, calls: &[(EventId, Site)]) -> Lines {
+        let mut known = lines(history, calls, self.time().map(|_| Duration::ZERO));
+        known.partial = known.unreached > 0 && self.time().is_some_and(|time| !time.is_zero());
+        known
+    }
+
+    fn time(&self) -> Option<Duration> {
         let time = Duration::try_from_secs_f64(self.source_time).unwrap_or(Duration::ZERO);
-        lines(history, calls, time)
+        (!self.no_source).then_some(time)
     }
 }
 
-/// Where these calls are in the source. Looks for what is not known yet for
-/// `time`.
-fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Duration) -> Lines {
+/// Where these calls are in the source, if that is wished. Looks for what is not
+/// known yet for `time`.
+fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Option<Duration>) -> Lines {
+    let Some(time) = time else {
+        return Lines::default();
+    };
     let recording = history.recording();
     let mut kept = Kept::load(recording);
     let mut lines = Lines::default();
@@ -331,7 +400,7 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
 
 /// Leads processes to events, as long as there is time.
 struct Replayer<'r> {
-    recording: &'r Recording,
+    ground: Arc<Ground<'r>>,
     library: Library,
     deadline: Instant,
 }
@@ -339,7 +408,7 @@ struct Replayer<'r> {
 impl<'r> Replayer<'r> {
     fn new(recording: &'r Recording, time: Duration) -> Replayer<'r> {
         Replayer {
-            recording,
+            ground: Arc::new(Ground::new(recording)),
             library: Library::new(Options::default()),
             deadline: Instant::now() + time,
         }
@@ -360,10 +429,14 @@ impl<'r> Replayer<'r> {
         if Instant::now() >= self.deadline {
             return Err(LATE.to_string());
         }
-        ::replay::check(self.recording).map_err(|error| error.to_string())?;
-        let mut session =
-            Session::open(self.recording, process).map_err(|error| error.to_string())?;
-        let watch = Watch::new(session.interrupter(), self.deadline);
+        ::replay::check(self.ground.recording()).map_err(|error| error.to_string())?;
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let watch = Watch::new(Arc::clone(&interrupt), self.deadline);
+        let opened = Session::open_with(&self.ground, process, interrupt);
+        let mut session = opened.map_err(|error| match error {
+            ::replay::Error::Interrupted => LATE.to_string(),
+            error => error.to_string(),
+        })?;
         for site in sites {
             // Before the event, or behind it where its thread waits in it.
             for event in [site.event, site.event + 1] {
@@ -524,21 +597,22 @@ fn is_library(path: &str) -> bool {
     MARKS.iter().any(|mark| path.contains(mark)) || path.starts_with("./")
 }
 
-/// The innermost frame that is the program's own; of a program without such,
-/// the innermost that has a line.
+/// The innermost frames that are the program's own; of a program without such,
+/// the innermost that have a line.
 fn users(stack: &Stack) -> Option<Call> {
-    let with_line = || stack.frames.iter().filter(|frame| frame.place.is_some());
-    let own = |frame: &&Frame| {
+    let is_own = |frame: &&Frame| {
         let place = frame.place.as_ref();
         place.is_some_and(|place| place.line != 0 && !is_library(&place.file.path))
     };
-    let frame = with_line().find(own).or_else(|| with_line().next())?;
-    let place = frame.place.as_ref()?;
-    Some(Call {
-        function: frame.name.clone().unwrap_or_else(|| "?".to_string()),
-        file: place.file.path.clone(),
-        line: place.line,
-    })
+    let take = |lines: &mut dyn Iterator<Item = Line>| {
+        Some(Call {
+            at: lines.next()?,
+            callers: lines.take(Call::CALLERS).collect(),
+        })
+    };
+    let frames = || stack.frames.iter();
+    take(&mut frames().filter(is_own).filter_map(Line::of))
+        .or_else(|| take(&mut frames().filter_map(Line::of)))
 }
 
 /// The outermost function of the program's own: what a thread was started to
@@ -549,6 +623,41 @@ fn run_by(stack: &Stack) -> Option<String> {
         frame.kind != FrameKind::Signal && place.is_some_and(|place| !is_library(&place.file.path))
     })?;
     short(outermost.name.as_deref()?)
+}
+
+/// A function's name without the types it is made for, which take more room than
+/// they tell.
+fn without_generics(name: &str) -> String {
+    let mut plain = String::new();
+    let mut depth = 0usize;
+    for c in name.chars() {
+        match c {
+            // Of a generic: `<T as Trait>::f` and `operator<` are something else.
+            '<' if depth > 0 || plain.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
+                if depth == 0 && plain.ends_with("operator") {
+                    plain.push(c);
+                } else {
+                    depth += 1;
+                }
+            }
+            '>' if depth > 0 => depth -= 1,
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    match depth {
+        0 => plain,
+        _ => name.to_string(),
+    }
+}
+
+/// The last two parts of a path: a function, and what it belongs to.
+fn last_parts(name: &str) -> &str {
+    let path = name.split(['(', '<']).next().unwrap_or(name);
+    match path.rmatch_indices("::").nth(1) {
+        Some((at, separator)) => name.get(at + separator.len()..).unwrap_or(name),
+        None => name,
+    }
 }
 
 /// The last part of a function's name that says something, as a name.
@@ -573,6 +682,33 @@ fn short(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_left_out_of_names() {
+        for (function, name) in [
+            ("serve", "serve"),
+            ("send<bank::Reply>", "send"),
+            ("ask<Vec<u8>, Option<T>>", "ask"),
+            ("map<int, std::less<int> >::find(int)", "map::find(int)"),
+            ("<T as Trait>::f", "<T as Trait>::f"),
+            (
+                "operator<(A const&, B const&)",
+                "operator<(A const&, B const&)",
+            ),
+            ("odd<fn() -> T>", "odd<fn() -> T>"),
+        ] {
+            assert_eq!(without_generics(function), name, "{function}");
+        }
+        for (function, name) in [
+            ("serve", "serve"),
+            ("Line::send", "Line::send"),
+            ("bank::line::Line::send", "Line::send"),
+            ("a::b::c(x::y::z)", "b::c(x::y::z)"),
+            ("<a::B as c::D>::f", "<a::B as c::D>::f"),
+        ] {
+            assert_eq!(last_parts(function), name, "{function}");
+        }
+    }
 
     #[test]
     fn functions_are_named_by_what_says_something() {

@@ -294,7 +294,7 @@ impl Replayed<'_> {
                     put("event", format!("{name}:{}", self.next_event()));
                     put("why", why.clone());
                 }
-                Outcome::Unsupported(why) => drop(put("why", (*why).to_string())),
+                Outcome::Unsupported(why) => drop(put("why", why.clone())),
                 Outcome::Equal | Outcome::NotReached => {}
             }
         }

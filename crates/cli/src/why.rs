@@ -90,19 +90,27 @@ impl Cmd {
         let mut out = Output::new();
         let head = causes::show(&history, event, self.strings);
         let shown = lines.iter().chain(all.iter().flatten());
-        let source = self.source.lines(&history, &calls(&head, shown));
+        let sites = calls(&head, shown);
+        let draw = |out: &mut Output, source: &Lines| {
+            print(out, &head, &lines, source)?;
+            if let Some(all) = all.as_ref().filter(|all| !all.is_empty()) {
+                out.line("")?;
+                out.line("and the rest of its past, the latest first:")?;
+                print_lines(out, all, source)?;
+            }
+            Ok(())
+        };
+        let source = match self.json {
+            true => self.source.lines(&history, &sites),
+            false => lines_meanwhile(&mut out, &self.source, &history, &sites, draw)?,
+        };
         if self.json {
             out.line(&object(&head, None, &source).to_string())?;
             for line in lines.iter().chain(all.iter().flatten()) {
                 out.line(&line.json(&history, &source).to_string())?;
             }
         } else {
-            print(&mut out, &head, &lines, &source)?;
-            if let Some(all) = all.filter(|all| !all.is_empty()) {
-                out.line("")?;
-                out.line("and the rest of its past, the latest first:")?;
-                print_lines(&mut out, &all, &source)?;
-            }
+            draw(&mut out, &source)?;
             print_note(&mut out, &source)?;
         }
         if let Some(pattern) = pattern {
@@ -159,17 +167,25 @@ impl Effects {
         })?;
         let mut out = Output::new();
         let head = causes::show(&history, event, self.strings);
-        let source = self.source.lines(&history, &calls(&head, lines.iter()));
+        let sites = calls(&head, lines.iter());
+        let draw = |out: &mut Output, source: &Lines| {
+            print(out, &head, &lines, source)?;
+            match lines.is_empty() {
+                true => Ok(out.line("no other event of the recording is an effect of it")?),
+                false => Ok(()),
+            }
+        };
+        let source = match self.json {
+            true => self.source.lines(&history, &sites),
+            false => lines_meanwhile(&mut out, &self.source, &history, &sites, draw)?,
+        };
         if self.json {
             out.line(&object(&head, None, &source).to_string())?;
             for line in lines.iter().filter(|line| line.role != "note") {
                 out.line(&line.json(&history, &source).to_string())?;
             }
         } else {
-            print(&mut out, &head, &lines, &source)?;
-            if lines.is_empty() {
-                out.line("no other event of the recording is an effect of it")?;
-            }
+            draw(&mut out, &source)?;
             print_note(&mut out, &source)?;
         }
         out.finish()?;
@@ -481,6 +497,31 @@ fn print(out: &mut Output, head: &Shown, lines: &[Line], source: &Lines) -> Resu
     let below = if lines.is_empty() { "" } else { "│" };
     print_source(out, source, head.event, below)?;
     print_lines(out, lines, source)
+}
+
+/// Finds source lines. On a terminal, the answer stands there while replay looks
+/// for those that are not known yet, and is drawn again with them.
+fn lines_meanwhile(
+    out: &mut Output,
+    wish: &Wish,
+    history: &History<'_>,
+    sites: &[(EventId, Site)],
+    draw: impl Fn(&mut Output, &Lines) -> Result<(), Failure>,
+) -> Result<Lines, Failure> {
+    let known = wish.known(history, sites);
+    if !known.is_partial() {
+        return Ok(known);
+    }
+    let draft = out.draft(|out| {
+        draw(out, &known)?;
+        let note = out.paint(Style::Dim, "(replaying, to find the source lines ...)");
+        Ok::<(), Failure>(out.line(&note)?)
+    })?;
+    let lines = wish.lines(history, sites);
+    if let Some(draft) = draft {
+        out.take_back(draft)?;
+    }
+    Ok(lines)
 }
 
 /// Where an event's call is in the source, below it.

@@ -11,7 +11,10 @@ mod harness;
 
 use std::collections::{BTreeSet, HashMap};
 
-use harness::{Recorded, Scratch, programs, repository};
+use std::time::{Duration, Instant};
+
+use harness::terminal::Terminal;
+use harness::{MW, Recorded, Scratch, programs, repository};
 use serde_json::Value;
 
 /// The arguments of the command in the README's console that begins so.
@@ -85,6 +88,53 @@ fn one_command_explains_the_wrong_total() {
     assert_eq!(again, text);
     let plain = recorded.ask(&[&command[..], &["--no-source", "-r"]].concat());
     assert!(!plain.contains("line.rs:") && plain.lines().count() < text.lines().count());
+}
+
+/// Source lines take a replay. On a terminal the answer does not wait for them.
+#[test]
+fn on_a_terminal_the_answer_stands_there_while_source_lines_are_looked_for() {
+    // Twenty times as long as it may take is far more than it takes.
+    const LONGEST: Duration = Duration::from_secs(1);
+    const LOOKING: &str = "(replaying, to find the source lines ...)";
+    let scratch = Scratch::new("bank-terminal");
+    let recorded = scratch.record(&[programs::bank()]);
+    let why = ["why", "process = bank-0 and bytes ~ \"total \""];
+    let bare = recorded.ask(&[&why[..], &["--no-source", "-r"]].concat());
+    let terminal = Terminal::new();
+    let command = ["env", "-u", "NO_COLOR", "TERM=xterm", MW];
+    let dir = recorded.dir.to_str().unwrap();
+    let asked = Instant::now();
+    let rest = [
+        &why[..],
+        &["--depth", "1", "--source-time", "60", "-r", dir],
+    ]
+    .concat();
+    let mut child = terminal.run(&[&command[..], &rest].concat());
+    terminal.await_text(LOOKING, 1);
+    let took = asked.elapsed();
+    assert!(took < LONGEST, "the answer took {took:?}");
+    assert_eq!(terminal.wait(&mut child), 0);
+    // All of the answer; then the cursor goes back above it, and it comes again.
+    let screen = harness::wait_for("the end of the answer", || {
+        let screen = terminal.screen();
+        (screen.matches("bank-0:").count() >= 2 && screen.contains("bank.rs:")).then_some(screen)
+    });
+    let (draft, answer) = screen.split_once(LOOKING).unwrap();
+    let event = bare.split_whitespace().next().unwrap();
+    let rows = draft.lines().count();
+    assert!(draft.contains(event) && rows >= 2, "{screen}");
+    assert!(!draft.contains("bank.rs:"), "{screen}");
+    assert!(
+        answer.contains(&format!("\x1b[{rows}A\r\x1b[J")),
+        "{screen}"
+    );
+    assert!(answer.contains(event), "{screen}");
+    // The second time there is nothing to look for.
+    let again = Terminal::new();
+    let mut child = again.run(&[&command[..], &rest].concat());
+    assert_eq!(again.wait(&mut child), 0);
+    again.await_text("bank.rs:", 1);
+    assert!(!again.screen().contains(LOOKING));
 }
 
 /// The names of threads of a program.

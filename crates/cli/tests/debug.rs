@@ -10,44 +10,13 @@ mod harness;
 
 use std::process::Command;
 
-use harness::{MW, Recorded, Scratch, programs};
-
-/// What the debugger prints, and its exit status, for each command: the
-/// output is cut at the echo of the next.
-fn debug(recorded: &Recorded, commands: &[&str]) -> (String, i32) {
-    let mut command = Command::new(MW);
-    command.arg("replay").arg(&recorded.dir).arg("--batch");
-    for line in commands {
-        command.args(["-e", line]);
-    }
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    (text, output.status.code().unwrap())
-}
+use harness::prompt::{debug, has_in_order};
+use harness::{Recorded, Scratch, programs};
 
 /// The program of most of these tests, recorded.
 fn transfers(scratch: &Scratch) -> Recorded {
-    let source = programs::sources().join("debug/transfers.c");
-    let program = scratch.path().join("transfers");
-    let made = Command::new("cc")
-        .args(["-g", "-O0", "-o"])
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    scratch.record(&[program.to_str().unwrap()])
-}
-
-/// Checks that the text has these pieces, in this order.
-fn has_in_order(text: &str, pieces: &[&str]) {
-    let mut rest = text;
-    for piece in pieces {
-        let Some(at) = rest.find(piece) else {
-            panic!("no `{piece}` in what is left of:\n{text}");
-        };
-        rest = &rest[at + piece.len()..];
-    }
+    let program = programs::for_debuggers(scratch, "debug/transfers.c", &[]);
+    scratch.record(&[program])
 }
 
 #[test]
@@ -498,6 +467,237 @@ fn what_stops_do() {
         ],
     );
     assert_eq!(text.matches("Tracepoint 3, ").count(), 5, "{text}");
+}
+
+/// A place that is come to often, where few of the times are meant: the
+/// conditions that the replaying process can test by itself, and one that it
+/// cannot, lead to the same places forwards and back.
+#[test]
+fn conditions() {
+    for level in ["-O0", "-O2"] {
+        let scratch = Scratch::new("debug-conditions");
+        let program = programs::for_debuggers(&scratch, "debug/visits.c", &[level]);
+        let recorded = scratch.record(&[program]);
+        for (condition, expected) in [
+            ("n == 777", vec![777]),
+            ("n > 19997", vec![19998, 19999]),
+            ("small >= 19999", vec![19999]),
+            ("v->number == 5", vec![5]),
+            ("v->delta == -1", vec![9999]),
+            ("v->delta < -9998", vec![0, 1]),
+            ("v->day == 255 && n > 19500", vec![19711, 19967]),
+            ("v->mood == WILD || n == 3", vec![3, 15000]),
+            ("v->last == 0", vec![0]),
+            ("v->last != 0 && v->last->number == 100", vec![101]),
+            ("v->marks[n % 4] == 4242", vec![4242]),
+            ("total == 10", vec![5]),
+            ("(n ^ 4096) == 0", vec![4096]),
+            ("(char)n == 'a' && n < 600", vec![97, 353]),
+            ("$rip == 0", vec![]),
+            // Text is compared outside.
+            ("n > 12000 && n < 12400 && v->name == \"here\"", vec![12345]),
+        ] {
+            let point = format!("break visit if {condition}");
+            let mut commands = vec![point.as_str()];
+            for _ in &expected {
+                commands.extend(["continue", "print n"]);
+            }
+            commands.push("continue");
+            for _ in &expected {
+                commands.extend(["reverse-continue", "print n"]);
+            }
+            commands.extend(["reverse-continue", "info breakpoints"]);
+            let (text, status) = debug(&recorded, &commands);
+            assert_eq!(status, 0, "{level} {condition}: {text}");
+            let shown = text.lines().filter_map(|line| {
+                let (_, value) = line.strip_prefix('$')?.split_once(" = ")?;
+                value.parse::<u64>().ok()
+            });
+            let there_and_back: Vec<u64> = expected
+                .iter()
+                .chain(expected.iter().rev())
+                .copied()
+                .collect();
+            assert_eq!(
+                shown.collect::<Vec<_>>(),
+                there_and_back,
+                "{level} {condition}: {text}"
+            );
+            let count = format!("hit {} times", there_and_back.len());
+            has_in_order(&text, &["has come to its end", "This is the beginning"]);
+            assert!(expected.is_empty() || text.contains(&count), "{text}");
+        }
+    }
+}
+
+/// What gdb's users ask about, in gdb's words.
+#[test]
+fn information() {
+    let scratch = Scratch::new("debug-information");
+    let program = programs::for_debuggers(&scratch, "debug/signals.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let ask = |lines: &[&str]| {
+        let (text, status) = debug(&recorded, lines);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    // Whoever starts the tests may ignore some.
+    let text = ask(&["info signals"]);
+    assert!(!text.contains("SIGUSR1"), "{text}");
+    let there = ["break on_user", "continue"];
+    let text = ask(&[&there[..], &["info signals", "echo ==", "info handle"]].concat());
+    for half in text.split("==") {
+        has_in_order(half, &["SIGUSR1      0x", " on_user, blocked by main-0\n"]);
+        assert!(half.contains("SIGPIPE      ignored\n"), "{half}");
+        assert!(
+            half.contains("SIGTERM      default, blocked by main-0\n"),
+            "{half}"
+        );
+    }
+    let one = ["info signals 2", "info signals SIGUSR1", "info signal term"];
+    let text = ask(&[&there[..], &one].concat());
+    has_in_order(
+        &text,
+        &[
+            "SIGINT       default\n",
+            "on_user",
+            "SIGTERM      default, ",
+        ],
+    );
+    assert!(!text.contains("SIGPIPE"), "{text}");
+    // The stack that a signal interrupted.
+    let text = ask(&[&there[..], &["bt", "info frame", "info program"]].concat());
+    has_in_order(
+        &text,
+        &[
+            "#0  on_user (number=10) at ",
+            "#1  <signal handler called>\n",
+            " in main () at ",
+            "Frame 0: 0x",
+            " in on_user",
+            "frame address 0x",
+            "signals-0, main-0, before signals-0:",
+        ],
+    );
+    let rest = [
+        "info b",
+        "info watchpoints",
+        "info inferiors",
+        "info files",
+        "info proc mappings",
+        "info line on_user",
+        "info symbol on_user",
+        "info source",
+        "info all-registers rip",
+    ];
+    has_in_order(
+        &ask(&[&there[..], &rest].concat()),
+        &[
+            "1    on_user, hit 1 times",
+            "No watchpoints.",
+            "signals-0",
+            "lines and variables",
+            "linux-vdso.so.1",
+            "libc.so.6",
+            "/signals\n",
+            "[vdso]\n",
+            "Line ",
+            "on_user of ",
+            "its text is at hand",
+            "rip ",
+        ],
+    );
+    for (line, answer) in [
+        ("handle SIGUSR1 nostop", "it gets those it got"),
+        ("info signals SIGNONE", "there is no signal `SIGNONE`"),
+        ("info macro", "one of args, breakpoints"),
+    ] {
+        let (text, status) = debug(&recorded, &[line]);
+        assert_eq!(status, 2, "{line}: {text}");
+        assert!(text.contains(answer), "{line}: {text}");
+    }
+    // Clocks are read in code that is not the program's, but has names.
+    let clock = recorded
+        .all(|e| e.call() == "clock_gettime")
+        .last()
+        .unwrap();
+    let text = ask(&[&format!("goto {}", clock.name()), "bt", "info symbol $pc"]);
+    has_in_order(
+        &text,
+        &[
+            "#0  0x",
+            " in __vdso_clock_gettime ()\n",
+            " in main () at ",
+            "__vdso_clock_gettime + ",
+            " of linux-vdso.so.1",
+        ],
+    );
+}
+
+/// Breakpoints in code that no file has: it is made while the program runs.
+#[test]
+fn code_made_at_run_time() {
+    let scratch = Scratch::new("debug-jit");
+    let program = programs::for_debuggers(&scratch, "debug/jit.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let printed = recorded.outcome.stdout.lines().next().unwrap();
+    let (fixed, loose) = printed.split_once(' ').unwrap();
+    let at_fixed = format!("break *{fixed} if $rdi == 70");
+    let at_loose = format!("break *{loose}+4 if $rdi > 7");
+    let (text, status) = debug(
+        &recorded,
+        &[
+            // Before there is any.
+            &at_fixed,
+            &at_loose,
+            "continue",
+            "bt",
+            "x/3i $pc",
+            "stepi 2",
+            "print $rax",
+            "continue",
+            "print $rdi",
+            "x/2i $pc",
+            "finish",
+            "continue",
+            "print $rdi",
+            "reverse-continue",
+            "print $rdi",
+            "reverse-continue",
+            "print $rdi",
+            "reverse-continue",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    let first = format!("#0  0x{:0>16} in ?? ()\n", fixed.trim_start_matches("0x"));
+    has_in_order(
+        &text,
+        &[
+            "Breakpoint 1: not in the code that jit-0 has mapped yet",
+            "Breakpoint 2: not in the code that jit-0 has mapped yet",
+            "Breakpoint 1\n",
+            " in ??\n",
+            &first,
+            "#1  0x",
+            " in main () at ",
+            "lea    (%rdi,%rdi,2),%rax\n",
+            "add    $0x1,%rax\n",
+            "ret",
+            "$1 = 211\n",
+            "Breakpoint 2\n",
+            "$2 = 8\n",
+            "add    $0x8,%rax\n",
+            "ret",
+            "main at ",
+            "Breakpoint 2\n",
+            "$3 = 9\n",
+            "Breakpoint 2\n",
+            "$4 = 8\n",
+            "Breakpoint 1\n",
+            "$5 = 70\n",
+            "This is the beginning of jit-0.",
+        ],
+    );
 }
 
 /// Go: functions, lines, stacks and plain variables.

@@ -16,15 +16,8 @@ use harness::terminal::Terminal;
 use harness::{MW, Recorded, Scratch, programs};
 
 fn record(scratch: &Scratch, name: &str) -> Recorded {
-    let source = programs::sources().join(format!("debug/{name}.c"));
-    let program = scratch.path().join(name);
-    let made = Command::new("cc")
-        .args(["-g", "-O0", "-o"])
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    scratch.record(&[program.to_str().unwrap()])
+    let program = programs::for_debuggers(scratch, &format!("debug/{name}.c"), &[]);
+    scratch.record(&[program])
 }
 
 /// Opens the prompt in a terminal that can do what terminals can.

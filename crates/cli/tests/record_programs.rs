@@ -189,6 +189,11 @@ programs! {
         assert!(r.processes().len() >= 5);
     },
 
+    shared_bulk: |r| {
+        assert_eq!(r.processes().len(), 4);
+        r.has("memory that is shared", |e| e.call() == "mmap" && e.word("flags").contains("MAP_SHARED"));
+    },
+
     signals_basic: |r| {
         for signal in ["SIGUSR1", "SIGUSR2"] {
             r.has(signal, |e| e.delivers(signal));

@@ -9,7 +9,7 @@
 
 mod harness;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use harness::recorded::shell_status;
@@ -28,6 +28,13 @@ fn native_status(command: &[String], port: u16) -> i32 {
         .unwrap();
     harness::wait_for("the server, not recorded", || {
         std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    // Some listen before they are ready to be told.
+    harness::wait_for("the server to heed SIGTERM", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        (caught & 1 << (Signal::TERM.as_raw() - 1) != 0).then_some(())
     });
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     harness::wait_for("the server's end, not recorded", || {
@@ -308,5 +315,103 @@ fn etcd_through_its_gateway_and_etcdctl() {
         e.call() == "fdatasync" && e.file("fd").ends_with(".wal")
     });
     // Its database grows behind a mapping of it.
+    r.replays();
+}
+
+/// Where the newest PostgreSQL has its programs.
+fn postgres_programs() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").unwrap();
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let versions = versions.map(|entry| entry.unwrap().path());
+    versions.max_by_key(number).unwrap().join("bin")
+}
+
+/// Processes that share memory: a hundred megabytes of it.
+#[test]
+fn postgresql_under_pgbench() {
+    tool!("pg_lsclusters");
+    let (psql, setpriv) = (tool!("psql"), tool!("setpriv"));
+    let program = |name: &str| postgres_programs().join(name).to_str().unwrap().to_string();
+    // It does not run as root.
+    const NOBODY: u32 = 65534;
+    let user = NOBODY.to_string();
+    let other_user: &[&str] = match harness::is_root() {
+        true => &[
+            &setpriv,
+            "--reuid",
+            &user,
+            "--regid",
+            &user,
+            "--clear-groups",
+        ],
+        false => &[],
+    };
+    let scratch = Scratch::for_everyone("postgresql");
+    let command = |port: u16, dir: &Path| {
+        if harness::is_root() {
+            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let dir = dir.to_str().unwrap();
+        let initdb = program("initdb");
+        let options = [
+            "-D",
+            dir,
+            "-A",
+            "trust",
+            "-U",
+            "mw",
+            "--no-sync",
+            "--locale",
+            "C",
+        ];
+        let initdb = [other_user, &[&initdb], &options].concat();
+        run(initdb[0], &initdb[1..]);
+        let (server, port) = (program("postgres"), port.to_string());
+        let options = [
+            "-D",
+            dir,
+            "-p",
+            &port,
+            "-k",
+            dir,
+            "-c",
+            "fsync=off",
+            "-h",
+            "127.0.0.1",
+        ];
+        let command = [other_user, &[&server], &options].concat();
+        command.into_iter().map(String::from).collect()
+    };
+    let r = record(&scratch, command, |port| {
+        let port = port.to_string();
+        let common = ["-h", "127.0.0.1", "-p", &port, "-U", "mw", "postgres"];
+        // The port is open before the server is ready to serve.
+        harness::wait_for("PostgreSQL to be ready", || {
+            let output = Command::new(&psql)
+                .args(common)
+                .args(["-c", "select 1"])
+                .output();
+            output.unwrap().status.success().then_some(())
+        });
+        let ask = |question: &str| run(&psql, &[&common[..], &["-Atc", question]].concat());
+        ask("create table t as select i, 'value ' || i as v from generate_series(1, 5000) i");
+        assert_eq!(
+            ask("select count(*), sum(i) from t").trim(),
+            "5000|12502500"
+        );
+        let pgbench = program("pgbench");
+        run(&pgbench, &[&["-i", "-s", "1", "-q"][..], &common].concat());
+        run(&pgbench, &[&["-c", "4", "-t", "25"][..], &common].concat());
+    });
+    // One for each connection, forked by the first.
+    let (first, others) = r.processes().split_first().unwrap();
+    assert!(first.name().starts_with("postgres-"), "{}", first.name());
+    assert!(others.len() > 10, "{}", r.ask(&["ps"]));
+    assert!(
+        others
+            .iter()
+            .all(|other| other.parent() == Some(first.name()))
+    );
+    assert!(received(&r, "create table t as") > 0);
     r.replays();
 }

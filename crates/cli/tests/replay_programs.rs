@@ -88,6 +88,7 @@ programs! {
     rounding,
     spam_alloc,
     shared_memory,
+    shared_bulk,
     signals_basic,
     signals_async,
     signals_fault,

@@ -10,10 +10,11 @@
 mod harness;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Back, Budget, Position, Session, Watch};
+use replay::{Arrival, Back, Budget, Condition, Ground, Position, Session, Stops, Watch};
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
@@ -60,8 +61,9 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
 fn wander(recorded: &Recorded) {
     stay_on_one_processor();
     let recording = Recording::open(&recorded.dir).unwrap();
+    let ground = Arc::new(Ground::new(&recording));
     for process in recording.processes() {
-        let mut session = Session::open(&recording, process.number).unwrap();
+        let mut session = Session::open_on(&ground, process.number).unwrap();
         let mut end = 0;
         if session.go_to_end().unwrap() == Arrival::End {
             end = session.event();
@@ -293,14 +295,8 @@ fn steps_beside_threads_and_preemption() {
 
 /// Makes a program whose addresses are known before it runs.
 fn build(scratch: &Scratch, source: &str, flags: &[&str]) -> String {
-    let program = scratch.path().join("program");
-    let made = std::process::Command::new("cc")
-        .args(["-g", "-no-pie", "-pthread", "-o"])
-        .args([&program, &programs::sources().join("debug").join(source)])
-        .args(flags)
-        .status()
-        .unwrap();
-    assert!(made.success());
+    let flags = [&["-no-pie"], flags].concat();
+    let program = programs::for_debuggers(scratch, &format!("debug/{source}"), &flags);
     program.to_str().unwrap().to_string()
 }
 
@@ -421,4 +417,84 @@ fn watched_memory() {
 #[test]
 fn watched_memory_in_optimized_code() {
     watch_all_ways("session-watch-o2", &["-O2"]);
+}
+
+/// A condition on a register of the program that counts from 0 on.
+fn counted(address: u64, operation: u8, number: u32) -> Condition {
+    let [a, b, c, d] = number.to_be_bytes();
+    // rsi, as gdb numbers it, and a number, compared.
+    let code = [0x26, 0, 4, 0x24, a, b, c, d, operation, 0x27];
+    Condition {
+        address,
+        code: code.as_slice().into(),
+    }
+}
+
+/// Breakpoints whose conditions do not hold are passed by the replaying
+/// process itself: one motion leads to the first that does, or to the end.
+#[test]
+fn conditions_are_tested_on_the_way() {
+    const EQUAL: u8 = 0x13;
+    let scratch = Scratch::new("session-conditions");
+    let program = build(&scratch, "visits.c", &["-O2"]);
+    let recorded = scratch.record(&[&program]);
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
+    let address = symbol(&program, "visit");
+    let rsi = |session: &Session<'_>| session.threads()[0].by_name().rsi;
+    let end = Position::Event(u64::MAX);
+    let mut run = |conditions: &[Condition]| {
+        session.go_to(0).unwrap();
+        let stops = Stops {
+            breakpoints: &[address],
+            conditions,
+            ..Stops::default()
+        };
+        let arrival = session.run_to(&stops, end).unwrap();
+        (arrival == Arrival::Breakpoint).then(|| rsi(&session))
+    };
+    assert_eq!(run(&[]), Some(0));
+    assert_eq!(run(&[counted(address, EQUAL, 1234)]), Some(1234));
+    assert_eq!(run(&[counted(address, EQUAL, 1_000_000)]), None);
+    // One of several is enough; one that cannot be tested is left to others.
+    let two = [7, 5].map(|number| counted(address, EQUAL, number));
+    assert_eq!(run(&two), Some(5));
+    assert_eq!(
+        run(&[counted(address, 0x0c, 9), counted(address, EQUAL, 9)]),
+        Some(0)
+    );
+    // Another address has nothing to do with it; nor have too many.
+    assert_eq!(run(&[counted(address + 1, EQUAL, 9)]), Some(0));
+    assert_eq!(run(&vec![counted(address, EQUAL, 9); 1000]), Some(0));
+}
+
+/// A condition that never holds, where nothing else happens, can be stopped:
+/// where it was, not where it began.
+#[test]
+fn a_condition_that_never_holds_can_be_stopped() {
+    let scratch = Scratch::new("session-conditions-stop");
+    let program = build(&scratch, "visits.c", &["-O2", "-DROUNDS=200000000"]);
+    let recorded = scratch.record(&[&program]);
+    let recording = Recording::open(&recorded.dir).unwrap();
+    let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
+    let address = symbol(&program, "visit");
+    let conditions = [counted(address, 0x13, 0xffff_ffff)];
+    let stops = Stops {
+        breakpoints: &[address],
+        conditions: &conditions,
+        ..Stops::default()
+    };
+    let interrupt = session.interrupter();
+    let asks = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        interrupt.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let arrival = session.run_to(&stops, Position::Event(u64::MAX)).unwrap();
+    asks.join().unwrap();
+    assert_eq!(arrival, Arrival::Interrupted);
+    assert!(
+        matches!(session.position(), Position::Inside(inside) if inside.transfers > 0),
+        "{:?}",
+        session.position()
+    );
 }

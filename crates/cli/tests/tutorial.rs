@@ -9,9 +9,7 @@
 
 mod harness;
 
-use std::process::Command;
-
-use harness::{MW, Recorded, Scratch, programs};
+use harness::{Recorded, Scratch, programs};
 
 /// What the page has one type at the prompt, in order.
 fn commands() -> Vec<String> {
@@ -25,15 +23,9 @@ fn commands() -> Vec<String> {
 }
 
 fn debug(recorded: &Recorded, commands: &[String]) -> String {
-    let mut command = Command::new(MW);
-    command.arg("replay").arg(&recorded.dir).arg("--batch");
-    for line in commands {
-        command.args(["-e", line]);
-    }
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let (text, status) = harness::prompt::debug(recorded, &commands);
+    assert_eq!(status, 0, "{text}");
     text
 }
 

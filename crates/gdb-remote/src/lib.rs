@@ -20,7 +20,6 @@
 //! debugged is behind the trait [`Target`].
 
 pub mod command;
-pub mod condition;
 pub mod files;
 pub mod hex;
 pub mod packet;

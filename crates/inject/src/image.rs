@@ -12,8 +12,9 @@ pub struct Image {
     pub bytes: &'static [u8],
     /// Where a fresh process begins.
     pub entry: u64,
-    /// The vdso that programs are shown.
+    /// The vdso that programs are shown, and how long it is.
     pub vdso: u64,
+    pub vdso_len: u64,
 }
 
 impl Image {
@@ -23,6 +24,7 @@ impl Image {
             bytes: include_bytes!(concat!(env!("OUT_DIR"), "/monitor.image")),
             entry: ENTRY,
             vdso: VDSO,
+            vdso_len: VDSO_LEN,
         }
     }
 }

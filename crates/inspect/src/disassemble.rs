@@ -1,6 +1,8 @@
 //! Machine code as text, with symbols, in gdb's manner (AT&T syntax).
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, Mnemonic, Register,
+};
 
 use crate::inspector::Inspector;
 
@@ -25,6 +27,19 @@ fn is_branch(instruction: &Instruction) -> bool {
             | FlowControl::ConditionalBranch
             | FlowControl::XbeginXabortXend
     )
+}
+
+/// The prefixes by which compilers make instructions that do nothing longer, as
+/// gdb shows them: all but the one that says the size of the operand.
+fn padding_prefixes(instruction: &Instruction, bytes: &[u8]) -> String {
+    if instruction.mnemonic() != Mnemonic::Nop || instruction.segment_prefix() != Register::CS {
+        return String::new();
+    }
+    let prefixes = bytes
+        .iter()
+        .take_while(|byte| matches!(**byte, 0x66 | 0x2e));
+    let sizes = prefixes.filter(|byte| **byte == 0x66).count();
+    format!("{}cs ", "data16 ".repeat(sizes.saturating_sub(1)))
 }
 
 /// No instruction is longer.
@@ -52,15 +67,18 @@ impl Inspector<'_> {
         options.set_uppercase_hex(false);
         options.set_space_after_operand_separator(false);
         options.set_small_hex_numbers_in_decimal(false);
-        options.set_rip_relative_addresses(false);
+        options.set_rip_relative_addresses(true);
         options.set_gas_show_mnemonic_size_suffix(false);
+        options.set_show_zero_displacements(true);
         options.set_branch_leading_zeros(false);
         options.set_displacement_leading_zeros(false);
         let mut lines = Vec::new();
         let mut at = address;
         for _ in 0..count {
             let (text, bytes) = match decode(self, at) {
-                Some((instruction, bytes)) => (self.text(&mut formatter, &instruction), bytes),
+                Some((instruction, bytes)) => {
+                    (self.text(&mut formatter, &instruction, &bytes), bytes)
+                }
                 None => {
                     let mut byte = [0u8; 1];
                     if self.process.read(at, &mut byte) == 0 {
@@ -106,10 +124,27 @@ impl Inspector<'_> {
         lines
     }
 
-    fn text(&self, formatter: &mut GasFormatter, instruction: &Instruction) -> String {
+    fn text(
+        &self,
+        formatter: &mut GasFormatter,
+        instruction: &Instruction,
+        bytes: &[u8],
+    ) -> String {
         let mut operands = String::new();
         let mut mnemonic = String::new();
         formatter.format_mnemonic(instruction, &mut mnemonic);
+        // In 64-bit code these have one size.
+        let one_size = matches!(
+            instruction.flow_control(),
+            FlowControl::IndirectBranch | FlowControl::IndirectCall
+        ) || matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop);
+        if one_size && mnemonic.ends_with('q') {
+            mnemonic.pop();
+        }
+        // Where they read and write is not written in them.
+        let options = formatter.options_mut();
+        options.set_always_show_segment_register(instruction.is_string_instruction());
+        options.set_always_show_scale(instruction.memory_index() != Register::None);
         if is_branch(instruction) && instruction.near_branch_target() != 0 {
             let target = instruction.near_branch_target();
             operands = match self.symbolize(target) {
@@ -119,10 +154,18 @@ impl Inspector<'_> {
         } else {
             formatter.format_all_operands(instruction, &mut operands);
         }
+        // Shifts by one that have no byte for it.
+        let by_one = format!("{:?}", instruction.code()).ends_with("_1");
+        if by_one && let Some(rest) = operands.strip_prefix("$0x1,") {
+            operands = rest.to_string();
+        }
+        let padding = padding_prefixes(instruction, bytes);
         let mut text = if operands.is_empty() {
             mnemonic
-        } else {
+        } else if padding.is_empty() {
             format!("{mnemonic:<6} {operands}")
+        } else {
+            format!("{padding}{mnemonic} {operands}")
         };
         if instruction.is_ip_rel_memory_operand() {
             let target = instruction.ip_rel_memory_address();

@@ -124,9 +124,6 @@ impl Inspector<'_> {
         let main = self.main_function();
         let stop = loop {
             let pc = registers.pc();
-            if pc == 0 && physical > 0 {
-                break Stop::Outermost;
-            }
             let lookup = if after_call { pc.wrapping_sub(1) } else { pc };
             let place = self.code_at(lookup);
             let module = self.module_at(lookup).or_else(|| self.module_at(pc));
@@ -170,7 +167,9 @@ impl Inspector<'_> {
                 break Stop::Limit;
             }
             let last = start.is_some() && (start == main || self.is_entry(start));
-            if !signal && last {
+            // Nobody calls from address 0; a signal may come there.
+            let nowhere = pc == 0 && after_call;
+            if !signal && last || nowhere {
                 break Stop::Outermost;
             }
             let next = match next {

@@ -253,7 +253,9 @@ impl<'p> Inspector<'p> {
             .module
             .symbols()
             .at(at)
-            .filter(|s| section.contains(s.address));
+            .filter(|s| section.contains(s.address))
+            // Data without a size is a mark, not a thing.
+            .filter(|s| s.code || s.size != 0);
         let function = self.code_at(address).and_then(|p| p.function);
         let (name, start) = match (function, symbol) {
             // The function, unless only the symbol begins just here.

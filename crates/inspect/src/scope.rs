@@ -144,7 +144,10 @@ impl<'a> Scope<'a> {
             .stack
             .frames
             .iter()
-            .position(|f| f.physical > frame.physical)
+            .enumerate()
+            .skip(self.level + 1)
+            .find(|(_, f)| f.physical > frame.physical || f.kind == FrameKind::TailCall)
+            .map(|(level, _)| level)
             .ok_or(Error::OptimizedOut)?;
         let caller = self
             .stack
@@ -283,7 +286,7 @@ fn local(variable: Variable) -> Option<Local> {
 
 /// The expression that says where an entry is while the code at a link-time
 /// address runs.
-fn location_at(entry: &Entry, address: u64) -> Option<Expression<Slice>> {
+pub(crate) fn location_at(entry: &Entry, address: u64) -> Option<Expression<Slice>> {
     let value = entry.inherited(|e| e.value(c::DW_AT_location))?;
     match value {
         AttributeValue::Exprloc(expression) => Some(expression),
@@ -318,16 +321,9 @@ impl Facts<'_> {
             object: None,
         }
     }
-}
 
-impl FrameFacts for Facts<'_> {
-    fn cfa(&self) -> Result<u64> {
-        self.frame
-            .and_then(|f| f.cfa)
-            .ok_or_else(|| Error::other("No frame selected."))
-    }
-
-    fn frame_base(&self) -> Result<u64> {
+    /// What says where the frame's variables are, and of which function.
+    pub fn frame_base_expression(&self) -> Result<(Die, Expression<Slice>)> {
         let frame = self
             .frame
             .ok_or_else(|| Error::other("No frame selected."))?;
@@ -355,15 +351,28 @@ impl FrameFacts for Facts<'_> {
             }
             None => return Err(Error::OptimizedOut),
         };
+        Ok((function.die, expression))
+    }
+}
+
+impl FrameFacts for Facts<'_> {
+    fn cfa(&self) -> Result<u64> {
+        self.frame
+            .and_then(|f| f.cfa)
+            .ok_or_else(|| Error::other("No frame selected."))
+    }
+
+    fn frame_base(&self) -> Result<u64> {
+        let (die, expression) = self.frame_base_expression()?;
         // It must not ask for the frame base itself.
         let plain = expression.0.slice().first() != Some(&0x91);
         if !plain {
             return Err(Error::OptimizedOut);
         }
         evaluate_address(
-            &self.machine(Some(function.die)),
+            &self.machine(Some(die)),
             expression,
-            function.die.unit.header.encoding(),
+            die.unit.header.encoding(),
             None,
         )
     }

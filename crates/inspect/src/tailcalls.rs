@@ -185,7 +185,14 @@ impl Inspector<'_> {
                 physical: physical.saturating_sub(1),
                 ..template.clone()
             };
+            // gdb shows one frame for each: of functions that are inlined
+            // there, the innermost.
+            let at = frames.len();
             self.expand(base, frames);
+            frames.truncate(at + 1);
+            if let Some(frame) = frames.last_mut() {
+                frame.kind = FrameKind::TailCall;
+            }
         }
         Some(())
     }

@@ -270,6 +270,15 @@ impl Value {
         Ok(self.integer(process)? as u64)
     }
 
+    /// The address it stands for: of arrays and functions their own, of
+    /// anything else the one it holds.
+    pub fn to_address(&self, process: &dyn Process) -> Result<u64> {
+        match (&self.ty.peeled().kind, self.address()) {
+            (Kind::Array { .. } | Kind::Function { .. }, Some(address)) => Ok(address),
+            _ => self.pointer(process),
+        }
+    }
+
     /// The member of this name, also in anonymous members and base classes.
     pub fn field(&self, process: &dyn Process, name: &str) -> Option<Self> {
         self.field_within(process, name, 12)

@@ -121,7 +121,7 @@ fn containers_of_cpp() {
 fn containers_of_rust() {
     check(
         "collections.rs",
-        "collections.rs:40",
+        "collections.rs:44",
         &[
             ("string", "\"text\""),
             ("slice", "\"ex\""),
@@ -153,6 +153,11 @@ fn containers_of_rust() {
             ("arc", "Arc(strong=1, weak=0) Mutex(9) locked"),
             ("cell", "Cell(10)"),
             ("ref_cell", "RefCell(vec![11])"),
+            ("buffer", "[98, 0 <repeats 8191 times>]"),
+            (
+                "runs",
+                "vec![1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2 <repeats 11 times>, 3]",
+            ),
             ("string == \"text\"", "true"),
         ],
     );

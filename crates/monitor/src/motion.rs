@@ -17,8 +17,9 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use protocol::condition;
 use protocol::layout::{MOTION_BASE, MOTION_SIZE};
-use protocol::replay::{Player, WatchedPiece, reason};
+use protocol::replay::{Condition, Player, WatchedPiece, reason};
 use translate::{Cache, Exit, Flow, Options, Piece, Source};
 
 use crate::arch::{self, Regs};
@@ -235,6 +236,66 @@ fn is_hit(player: &Player) -> bool {
     skip == 0
 }
 
+/// A condition, where a thread stands.
+struct Asked<'a> {
+    player: &'a Player,
+    condition: &'a Condition,
+    regs: &'a Regs,
+}
+
+impl condition::Machine for Asked<'_> {
+    fn code(&self, at: usize) -> Option<u8> {
+        self.player.condition_byte(self.condition, at)
+    }
+
+    fn register(&self, number: u16) -> Option<u64> {
+        let r = self.regs;
+        Some(match number {
+            0 => r.rax,
+            1 => r.rbx,
+            2 => r.rcx,
+            3 => r.rdx,
+            4 => r.rsi,
+            5 => r.rdi,
+            6 => r.rbp,
+            7 => r.rsp,
+            8 => r.r8,
+            9 => r.r9,
+            10 => r.r10,
+            11 => r.r11,
+            12 => r.r12,
+            13 => r.r13,
+            14 => r.r14,
+            15 => r.r15,
+            16 => r.rip,
+            _ => return None,
+        })
+    }
+
+    fn memory(&self, address: u64, size: usize) -> Option<u64> {
+        match size {
+            1 => mem::read::<u8>(address).map(u64::from),
+            2 => mem::read::<u16>(address).map(u64::from),
+            4 => mem::read::<u32>(address).map(u64::from),
+            _ => mem::read::<u64>(address),
+        }
+    }
+}
+
+/// Whether the breakpoint where a thread stands has conditions, none of which
+/// holds.
+fn is_passed(player: &Player, regs: &Regs) -> bool {
+    let mut asked = player.conditions_of(regs.rip).peekable();
+    asked.peek().is_some()
+        && asked.all(|condition| {
+            condition::is_false(&Asked {
+                player,
+                condition,
+                regs,
+            })
+        })
+}
+
 /// What a piece of watched memory holds, if it can be read.
 fn held(piece: &WatchedPiece) -> Option<u64> {
     let address = piece.address.load(Relaxed);
@@ -324,7 +385,12 @@ impl Motion {
                 continue;
             }
             if !passed && player.has_breakpoint(pc) {
-                if is_hit(player) {
+                if is_passed(player, regs) {
+                    // This may go on for as long as it likes.
+                    if player.halt.swap(0, Relaxed) != 0 {
+                        player::stop(thread, reason::HALTED);
+                    }
+                } else if is_hit(player) {
                     player::stop(thread, reason::BREAKPOINT);
                 }
                 passed = true;

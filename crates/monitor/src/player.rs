@@ -59,6 +59,10 @@ pub fn stop(thread: &Thread, why: u32) {
         player.thread.store(thread.number.get(), Relaxed);
         player.views.store(views, Relaxed);
         player.maps.store(space().maps.get(), Relaxed);
+        let actions = thread.process().actions.iter();
+        for (to, action) in player.handlers.iter().zip(actions.skip(1)) {
+            to.store(action.get().handler, Relaxed);
+        }
         space().code_mapped.set(0);
         player.reason.store(why, Relaxed);
         player.state.store(state::STOPPED, Release);
@@ -204,7 +208,7 @@ fn view_of(thread: &Thread) -> ThreadView {
             0,
             0,
         ],
-        reserved: 0,
+        blocked: thread.mask.get(),
         xmm: regs.xmm,
     }
 }

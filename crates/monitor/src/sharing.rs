@@ -657,25 +657,48 @@ fn entry_at(at: u64) -> ([u64; 4], u64) {
 /// contents, what has been written since belongs to them.
 fn catch_up(key: u64, id: u64, end: u64) {
     let (mut at, mut is_known) = (0, false);
+    let mut open = OpenPage(None);
     while at < end {
         let (head, next) = entry_at(at);
         is_known |= head[..3] == [entry::MAP, key, id];
         if is_known && head[0] == entry::BYTES && head[1] == key {
-            apply(&head, at);
+            open.apply(&head, at);
         }
         at = next;
     }
+    open.close();
 }
 
-/// Writes what another wrote.
-fn apply(head: &[u64; 4], at: u64) {
-    let [_, key, offset, len] = *head;
-    let Some((region, page)) = holder_of(key, offset & !(PAGE - 1)) else {
-        return;
-    };
-    protect(page, 3);
-    mem::copy(page + (offset & (PAGE - 1)), journal_at(at) + 32, len);
-    settle(&region, page);
+/// A page that what others wrote is put into. There may be hundreds of entries
+/// for one page in a row: its protection is changed once for all of them.
+struct OpenPage(Option<(Region, u64)>);
+
+impl OpenPage {
+    /// Writes what another wrote.
+    fn apply(&mut self, head: &[u64; 4], at: u64) {
+        let [_, key, offset, len] = *head;
+        let offset_of_page = offset & !(PAGE - 1);
+        let is_open = self
+            .0
+            .is_some_and(|(region, page)| region.page_of(key, offset_of_page) == Some(page));
+        if !is_open {
+            self.close();
+            self.0 = holder_of(key, offset_of_page);
+            let Some((_, page)) = self.0 else {
+                return;
+            };
+            protect(page, 3);
+        }
+        if let Some((_, page)) = self.0 {
+            mem::copy(page + (offset & (PAGE - 1)), journal_at(at) + 32, len);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((region, page)) = self.0.take() {
+            settle(&region, page);
+        }
+    }
 }
 
 /// The process wrote to an object by a call: as if to memory.
@@ -779,26 +802,34 @@ pub fn turn(thread: &Thread, domain: u64, sequence: u64, before: u64) {
 fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
     let journal = journal();
     let mut waits = false;
+    let mut open = OpenPage(None);
     loop {
         let changes = journal.changes.load(Acquire);
         let mut at = sharing().seen.get();
         let end = journal.len.load(Acquire);
+        // One who has something to do does not wait, however long that takes.
+        if waits && at < end {
+            waits = false;
+            journal.waiting.fetch_sub(1, Release);
+        }
         while at < end {
             let (head, next) = entry_at(at);
             match head[0] {
-                entry::BYTES => apply(&head, at),
-                entry::SIZE => resize(head[1], head[2]),
+                entry::BYTES => open.apply(&head, at),
+                entry::SIZE => {
+                    open.close();
+                    resize(head[1], head[2]);
+                }
                 _ => {}
             }
             at = next;
             sharing().seen.set(at);
             if head[..3] == [entry::TURN, domain, sequence] {
-                if waits {
-                    journal.waiting.fetch_sub(1, Release);
-                }
+                open.close();
                 return;
             }
         }
+        open.close();
         let complete = journal.is_complete.load(Acquire) != 0;
         if complete || journal.is_hopeless.load(Acquire) != 0 || journal.is_full.load(Acquire) != 0
         {

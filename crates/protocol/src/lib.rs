@@ -4,13 +4,15 @@
 //! the recorder, the reader and the replayer run outside it. What both sides
 //! must read alike is here and only here: the addresses the monitor lives at
 //! ([`layout`]), the memory they share ([`shared`]), the encoding of the log
-//! ([`record`]), and the system calls ([`syscall`], [`table`]).
+//! ([`record`]), the system calls ([`syscall`], [`table`]), and the language of
+//! conditions ([`condition`]).
 //!
 //! [`FORMAT_VERSION`] is raised whenever an old reader would misread a new
 //! recording: a change of the record encoding, of a `#[repr(C)]` layout in
 //! `shared`, or of the meaning of a table row that decides what is captured.
 #![cfg_attr(not(test), no_std)]
 
+pub mod condition;
 pub mod layout;
 pub mod names;
 pub mod record;

@@ -9,7 +9,7 @@
 //! [`Control`]: crate::shared::Control
 //! [`mode::REPLAY`]: crate::shared::mode::REPLAY
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::shared::{CHUNKS_OFFSET, DOMAINS};
 
@@ -134,6 +134,12 @@ pub struct Player {
     pub version: AtomicU32,
     pub breakpoint_count: AtomicU32,
     pub breakpoints: [AtomicU64; BREAKPOINTS],
+    /// What some of them depend on: a breakpoint that has conditions, none of
+    /// which holds, is passed.
+    pub condition_count: AtomicU32,
+    pub condition_pad: AtomicU32,
+    pub conditions: [Condition; CONDITIONS],
+    pub condition_code: [AtomicU8; CONDITION_BYTES],
     /// So many stops at breakpoints and at watched memory are passed before
     /// one is made; and how many were come to since that was set.
     pub skip: AtomicU64,
@@ -146,9 +152,22 @@ pub struct Player {
     pub stop_mapped: AtomicU32,
     /// How often what is mapped was changed, since its image began.
     pub maps: AtomicU64,
+    /// What the program does with each signal: 0 = what the system does, 1 =
+    /// nothing, else the address of its handler.
+    pub handlers: [AtomicU64; 64],
     pub watch_count: AtomicU32,
     pub watch_hit: AtomicU32,
     pub watches: [WatchedPiece; WATCHES],
+}
+
+/// What a breakpoint depends on, in the language of [`crate::condition`].
+#[repr(C)]
+pub struct Condition {
+    /// Of the breakpoint.
+    pub address: AtomicU64,
+    /// Where in [`Player::condition_code`], and how long.
+    pub from: AtomicU32,
+    pub len: AtomicU32,
 }
 
 /// A piece of memory that is watched, and what it held when it was last looked
@@ -181,15 +200,37 @@ impl Player {
             .map(|address| address.load(Relaxed))
     }
 
+    /// The conditions of the breakpoint at an address.
+    pub fn conditions_of(&self, address: u64) -> impl Iterator<Item = &Condition> {
+        use core::sync::atomic::Ordering::Relaxed;
+        let count = self.condition_count.load(Relaxed) as usize;
+        let all = self.conditions.iter().take(count);
+        all.filter(move |condition| condition.address.load(Relaxed) == address)
+    }
+
+    /// A byte of one of them.
+    pub fn condition_byte(&self, condition: &Condition, at: usize) -> Option<u8> {
+        use core::sync::atomic::Ordering::Relaxed;
+        if at >= condition.len.load(Relaxed) as usize {
+            return None;
+        }
+        let at = at.checked_add(condition.from.load(Relaxed) as usize)?;
+        self.condition_code.get(at).map(|byte| byte.load(Relaxed))
+    }
+
     pub fn has_breakpoint(&self, address: u64) -> bool {
         self.all_breakpoints().any(|found| found == address)
     }
 }
 
 pub const BREAKPOINTS: usize = 256;
+/// How many conditions may be looked at on the way, and how long they may be
+/// together.
+pub const CONDITIONS: usize = 64;
+pub const CONDITION_BYTES: usize = 3072;
 /// Of at most eight bytes each.
 pub const WATCHES: usize = 64;
-pub const PLAYERS: usize = 512;
+pub const PLAYERS: usize = 2048;
 
 /// Where a player shows its threads, in its own memory.
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
@@ -247,7 +288,8 @@ pub struct ThreadView {
     pub waits: u64,
     /// In the order of `user_regs_struct`.
     pub regs: [u64; 27],
-    pub reserved: u64,
+    /// The signals that it blocks, bit by bit.
+    pub blocked: u64,
     pub xmm: [[u64; 2]; 16],
 }
 
@@ -382,5 +424,5 @@ pub struct Replay {
     pub players: [Player; PLAYERS],
 }
 
-pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x40_0000;
+pub const DATA_OFFSET: u64 = REPLAY_OFFSET + 0x140_0000;
 const _: () = assert!((core::mem::size_of::<Replay>() as u64) < DATA_OFFSET - REPLAY_OFFSET);

@@ -310,37 +310,45 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
     Some(process)
 }
 
-/// Names processes after the first image that was exec'd in them, or after
-/// their parent if they only forked; counted in order of birth.
+/// Names processes after the last image that was exec'd in them, what came before
+/// being mostly a shell that led there; or, if they only forked, after the one
+/// that their parent had then. They are counted in order of birth.
 fn give_names(recording: &Recording, processes: &mut [Process]) {
-    let mut programs: HashMap<u32, String> = HashMap::new();
-    let parents: HashMap<u32, Option<u32>> =
-        processes.iter().map(|p| (p.number, p.parent)).collect();
-    for process in processes.iter() {
-        let image = process
-            .images
-            .first()
-            .and_then(|i| recording.images().get(*i));
-        if let Some(image) = image {
-            programs.insert(process.number, image.program());
-        }
-    }
+    // What a process was when another was born.
+    let programs: HashMap<u32, Vec<(u64, String)>> = processes
+        .iter()
+        .map(|process| {
+            let images = recording.images_of(process);
+            let named = images.map(|image| (image.time, image.program()));
+            let named = named.filter(|(_, program)| !program.is_empty());
+            (process.number, named.collect())
+        })
+        .collect();
+    let parents: HashMap<u32, (Option<u32>, u64)> = processes
+        .iter()
+        .map(|p| (p.number, (p.parent, p.birth)))
+        .collect();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for process in processes {
         // Up the tree to the first that exec'd; a circle (a damaged log) ends
         // it as well.
         let mut seen = BTreeSet::new();
         let mut number = process.number;
+        let mut time = u64::MAX;
         let program = loop {
-            if let Some(program) = programs.get(&number).filter(|name| !name.is_empty()) {
+            let own = programs.get(&number);
+            let then = own.and_then(|all| all.iter().rfind(|(since, _)| *since <= time));
+            if let Some((_, program)) = then {
                 break program.clone();
             }
             match parents.get(&number) {
-                Some(Some(parent)) if seen.insert(number) => number = *parent,
+                Some((Some(parent), birth)) if seen.insert(number) => {
+                    time = *birth;
+                    number = *parent;
+                }
                 _ => break "process".to_string(),
             }
         };
-        programs.insert(process.number, program.clone());
         let count = counts.entry(program.clone()).or_default();
         process.name = format!("{program}-{count}");
         process.program = program;

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use inject::Image;
 use recording::{ImageStart, Recording};
@@ -12,6 +13,8 @@ use recording::{ImageStart, Recording};
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::plan::{Plan, Unit};
+use crate::stream::Stream;
+use crate::turns;
 use crate::watch::{self, Limits};
 
 /// What an image of a process started from.
@@ -35,22 +38,68 @@ pub struct Shared {
     pub domains: HashSet<u64>,
 }
 
+/// What the sessions of one recording have in common, found out once and only
+/// if one of them needs it: it takes reading all logs, and replaying all
+/// processes that share memory.
+pub struct Ground<'r> {
+    recording: &'r Recording,
+    shared: Mutex<Option<Option<Arc<Shared>>>>,
+}
+
+impl<'r> Ground<'r> {
+    pub fn new(recording: &'r Recording) -> Ground<'r> {
+        Ground {
+            recording,
+            shared: Mutex::default(),
+        }
+    }
+
+    pub fn recording(&self) -> &'r Recording {
+        self.recording
+    }
+
+    /// What other processes wrote into the memory of those that have these
+    /// logs, if they did.
+    pub(crate) fn shared(
+        &self,
+        image: &Image,
+        streams: &[Stream],
+        stop: &AtomicBool,
+    ) -> Result<Option<Arc<Shared>>, Error> {
+        // What runs alone shares with nobody; of others, the logs say it.
+        let is_alone = self.recording.processes().len() < 2 && self.recording.images().len() < 2;
+        if is_alone || !streams.iter().any(turns::follows_others) {
+            return Ok(None);
+        }
+        let mut known = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = &*known {
+            return Ok(shared.clone());
+        }
+        let shared = journal(self.recording, image, stop)?.map(Arc::new);
+        *known = Some(shared.clone());
+        Ok(shared)
+    }
+}
+
 /// What the processes of a recording that share memory wrote, if any do.
-pub fn journal(recording: &Recording, image: &Image) -> Result<Option<Shared>, Error> {
+fn journal(
+    recording: &Recording,
+    image: &Image,
+    stop: &AtomicBool,
+) -> Result<Option<Shared>, Error> {
     let plan = Plan::new(recording, None);
     let Some(unit) = plan.units.iter().find(|unit| !unit.domains.is_empty()) else {
         return Ok(None);
     };
     let mut file = prepare(recording, image, &plan, unit)?;
     let starts = unit.starts(recording, &plan)?;
-    let never = AtomicBool::new(false);
     let nothing = |_, _| std::time::Duration::ZERO;
     watch::run(
         &mut file,
         image,
         &starts,
         Limits::default(),
-        &never,
+        stop,
         nothing,
         |_| {},
     )?;

@@ -11,13 +11,15 @@ mod plan;
 mod player;
 mod run;
 mod session;
+mod spacing;
 mod stream;
 mod turns;
 mod verdict;
 mod watch;
 
+pub use group::Ground;
 pub use interrupt::Interrupts;
-pub use player::{Inside, NamedRegisters, ThreadState, Watch};
+pub use player::{Condition, Handler, Inside, NamedRegisters, ThreadState, Watch};
 pub use run::{Course, Settings, check, verify};
 pub use session::{
     Arrival, Back, Budget, CheckpointId, CheckpointInfo, Position, Region, Session, Stops, Wanted,

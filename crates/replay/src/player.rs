@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 use inject::{Image, Injection};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
-    FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView, VIEWS_BASE, WATCHES, command,
-    reason, state,
+    CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView,
+    VIEWS_BASE, WATCHES, command, reason, state,
 };
 
 use crate::Error;
@@ -34,6 +35,8 @@ pub struct ThreadState {
     pub waits: bool,
     /// In the order of `user_regs_struct`.
     pub regs: [u64; 27],
+    /// The signals that it blocks: bit 0 is signal 1.
+    pub blocked: u64,
     /// The lower halves of the vector registers.
     pub xmm: [[u64; 2]; 16],
 }
@@ -107,6 +110,16 @@ pub enum Stop {
     Halted,
 }
 
+/// What a program does with a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Nothing of its own.
+    System,
+    Ignored,
+    /// It calls this function.
+    Function(u64),
+}
+
 /// Memory whose changes are to be seen: `length` bytes from `address` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
@@ -149,6 +162,17 @@ pub struct Motion {
     pub skip: u64,
     /// It stops when other code may be mapped.
     pub mapped: bool,
+    /// Breakpoints that are passed if none of their conditions holds.
+    pub conditions: Vec<Condition>,
+}
+
+/// What a breakpoint depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Of the breakpoint.
+    pub address: u64,
+    /// In the language of [`protocol::condition`].
+    pub code: Arc<[u8]>,
 }
 
 /// A place between two events.
@@ -318,6 +342,17 @@ impl Player {
             .collect()
     }
 
+    /// What the program does with signal 1 and those that follow.
+    pub fn handlers(&self, file: &ReplayFile) -> Vec<Handler> {
+        let handlers = self.at(file).handlers.iter();
+        let of = |handler: u64| match handler {
+            0 => Handler::System,
+            1 => Handler::Ignored,
+            address => Handler::Function(address),
+        };
+        handlers.map(|handler| of(handler.load(Relaxed))).collect()
+    }
+
     /// How often what is mapped was changed, up to here.
     pub fn maps_version(&self, file: &ReplayFile) -> u64 {
         self.at(file).maps.load(Relaxed)
@@ -448,11 +483,16 @@ impl Player {
 
     /// Memory that is its own, in bytes; what it shares counts in part.
     pub fn memory_used(&self) -> u64 {
-        let path = format!("/proc/{}/smaps_rollup", self.pid);
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
-        let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+        // What the kernel keeps of every process, about.
+        const KERNEL: u64 = 64 << 10;
+        let field = |file: &str, name: &str| {
+            let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid));
+            let text = text.unwrap_or_default();
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
+            kib.unwrap_or(0) * 1024
+        };
+        KERNEL + field("status", "VmPTE:") + field("smaps_rollup", "Pss_Anon:")
     }
 }
 
@@ -505,6 +545,7 @@ fn set_motion(place: &Place, motion: &Motion) {
             .version
             .store(VERSION.fetch_add(1, Relaxed) + 1, Release);
     }
+    set_conditions(place, &motion.conditions);
     let nowhere = Inside {
         event: u64::MAX,
         transfers: u64::MAX,
@@ -521,6 +562,32 @@ fn set_motion(place: &Place, motion: &Motion) {
     place.step.store(u32::from(steps), Relaxed);
     let moves = *motion != Motion::default();
     place.motion.store(u32::from(moves), Release);
+}
+
+/// Those of a breakpoint that do not fit are not looked at on the way: it is
+/// stopped at then.
+fn set_conditions(place: &Place, conditions: &[Condition]) {
+    let mut sorted: Vec<&Condition> = conditions.iter().collect();
+    sorted.sort_by_key(|condition| condition.address);
+    let (mut count, mut used) = (0, 0);
+    for of_one in sorted.chunk_by(|a, b| a.address == b.address) {
+        let length: usize = of_one.iter().map(|c| c.code.len()).sum();
+        if count + of_one.len() > CONDITIONS || used + length > CONDITION_BYTES {
+            continue;
+        }
+        for (to, condition) in place.conditions.iter().skip(count).zip(of_one) {
+            to.address.store(condition.address, Relaxed);
+            to.from.store(used as u32, Relaxed);
+            to.len.store(condition.code.len() as u32, Relaxed);
+            let room = place.condition_code.iter().skip(used);
+            for (to, byte) in room.zip(condition.code.iter()) {
+                to.store(*byte, Relaxed);
+            }
+            used += condition.code.len();
+        }
+        count += of_one.len();
+    }
+    place.condition_count.store(count as u32, Relaxed);
 }
 
 fn place_in(file: &ReplayFile, place: usize) -> &Place {
@@ -541,13 +608,14 @@ fn thread_from(bytes: &[u8]) -> ThreadState {
     let mut next = || words.next().unwrap_or(0);
     let (number, tid, call, waits) = (next(), next(), next(), next());
     let regs = std::array::from_fn(|_| next());
-    next();
+    let blocked = next();
     ThreadState {
         number: number as u32,
         tid: tid as u32,
         call: (call != NO_CALL).then_some(call),
         waits: waits != 0,
         regs,
+        blocked,
         xmm: std::array::from_fn(|_| [next(), next()]),
     }
 }

@@ -188,7 +188,7 @@ impl Work<'_> {
         };
         if unit.members.len() > protocol::replay::STREAMS_MAX {
             let why = "it forked more processes than can be replayed at once";
-            return none(Outcome::Unsupported(why));
+            return none(Outcome::Unsupported(why.to_string()));
         }
         let starts = match unit.starts(self.recording, self.plan) {
             Err(Error::NoImage { .. }) => {

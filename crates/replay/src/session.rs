@@ -11,8 +11,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use inject::Image;
@@ -24,14 +24,12 @@ use recording::process::Began;
 
 use crate::Error;
 use crate::file::ReplayFile;
-use crate::group::{self, Shared, image_start};
-use crate::player::{Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::group::{Ground, image_start};
+use crate::player::{Condition, Handler, Inside, Motion, Player, Stop, ThreadState, Watch};
+use crate::spacing;
 use crate::stream::{Stream, streams_of};
 use crate::verdict::{Difference, difference_of};
 use crate::watch::Headway;
-
-/// How long a replay runs before it leaves a copy behind.
-const STRIDE: Duration = Duration::from_millis(200);
 
 /// How often it is seen whether it is to stop, and how long it may take to do
 /// so.
@@ -54,8 +52,48 @@ impl Default for Budget {
     fn default() -> Budget {
         Budget {
             memory: 2 << 30,
-            count: 64,
+            count: spacing::COPIES,
         }
+    }
+}
+
+impl Budget {
+    /// What each of so many sessions may take, unless it is told.
+    fn share(sessions: usize) -> Budget {
+        const TOGETHER: Budget = Budget {
+            memory: 4 << 30,
+            count: 4096,
+        };
+        const LEAST: Budget = Budget {
+            memory: 64 << 20,
+            count: 32,
+        };
+        let one = Budget::default();
+        let sessions = sessions.max(1);
+        let memory = TOGETHER.memory / sessions as u64;
+        Budget {
+            memory: memory.clamp(LEAST.memory, one.memory),
+            count: (TOGETHER.count / sessions).clamp(LEAST.count, one.count),
+        }
+    }
+}
+
+/// One of the sessions that are open in this process, which share what
+/// checkpoints may take.
+struct Seat;
+
+static SEATS: AtomicUsize = AtomicUsize::new(0);
+
+impl Seat {
+    fn take() -> Seat {
+        SEATS.fetch_add(1, Relaxed);
+        Seat
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.fetch_sub(1, Relaxed);
     }
 }
 
@@ -150,6 +188,9 @@ pub struct Stops<'a> {
     pub watches: &'a [Watch],
     /// Behind each call that maps code.
     pub mapped: bool,
+    /// Breakpoints that have conditions are passed while it is certain that
+    /// none of those holds. What is stopped at has still to be asked.
+    pub conditions: &'a [Condition],
 }
 
 /// Where going back led.
@@ -202,6 +243,8 @@ pub struct Region {
     pub offset: u64,
     /// The captured file that is mapped, and the path it had.
     pub file: Option<(PathBuf, PathBuf)>,
+    /// The code that programs are given to read clocks with.
+    pub is_vdso: bool,
 }
 
 struct Checkpoint {
@@ -210,6 +253,8 @@ struct Checkpoint {
     event: u64,
     /// How long it takes to come here from the beginning.
     cost: Duration,
+    /// What it took when it, or one beside it, was last looked at.
+    memory: u64,
     kept: bool,
 }
 
@@ -230,16 +275,17 @@ struct Track {
 
 /// See the module.
 pub struct Session<'r> {
-    recording: &'r Recording,
+    ground: Arc<Ground<'r>>,
     process: u32,
     image: Image,
     streams: Vec<Stream>,
-    shared: Option<Shared>,
     tracks: BTreeMap<usize, Track>,
     /// Which of the streams it is in.
     at: usize,
     next_id: u32,
-    budget: Budget,
+    /// Nothing: its share.
+    budget: Option<Budget>,
+    _seat: Seat,
     patience: Duration,
     interrupt: Arc<AtomicBool>,
     watch_hit: Option<usize>,
@@ -255,32 +301,54 @@ struct Terms<'s> {
 impl<'r> Session<'r> {
     /// Opens a process; it stands before its first event.
     pub fn open(recording: &'r Recording, process: u32) -> Result<Session<'r>, Error> {
-        let streams = streams_of(recording, process);
+        Session::open_on(&Arc::new(Ground::new(recording)), process)
+    }
+
+    /// The same for who opens several of one recording.
+    pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+        Session::open_with(ground, process, Arc::default())
+    }
+
+    /// The same for who may not have the time: opening one can take a replay of
+    /// others. Set to true, the flag stops that, and whatever the session does
+    /// then (see [`Session::interrupter`]).
+    pub fn open_with(
+        ground: &Arc<Ground<'r>>,
+        process: u32,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Session<'r>, Error> {
+        let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
         let image = Image::embedded();
         let mut session = Session {
-            recording,
+            ground: Arc::clone(ground),
             process,
-            shared: group::journal(recording, &image)?,
             image,
             streams,
             tracks: BTreeMap::new(),
             at: 0,
             next_id: 1,
-            budget: Budget::default(),
+            budget: None,
+            _seat: Seat::take(),
             patience: PATIENCE,
-            interrupt: Arc::new(AtomicBool::new(false)),
+            interrupt,
             watch_hit: None,
         };
         session.track(0)?;
         Ok(session)
     }
 
-    /// Sets how much checkpoints may take.
+    /// Sets how much checkpoints may take. Untold, all sessions share what is
+    /// reasonable.
     pub fn set_budget(&mut self, budget: Budget) {
-        self.budget = budget;
+        self.budget = Some(budget);
+    }
+
+    fn budget(&self) -> Budget {
+        let share = || Budget::share(SEATS.load(Relaxed));
+        self.budget.unwrap_or_else(share)
     }
 
     /// Set to true, it stops whatever the session does, soon. It stays so
@@ -356,7 +424,7 @@ impl<'r> Session<'r> {
         self.track(at)?;
         self.at = at;
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &self.interrupt,
         };
@@ -421,7 +489,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_to(&stops, limit)
     }
@@ -430,6 +498,7 @@ impl<'r> Session<'r> {
     pub fn run_to(&mut self, stops: &Stops<'_>, limit: Position) -> Result<Arrival, Error> {
         let motion = Motion {
             mapped: stops.mapped,
+            conditions: stops.conditions.to_vec(),
             ..self.motion(stops.breakpoints, stops.watches, limit)?
         };
         let arrival = named(self.advance(&motion, limit)?, stops.watches);
@@ -504,7 +573,7 @@ impl<'r> Session<'r> {
     fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
         let interrupt = Arc::clone(&self.interrupt);
         let terms = Terms {
-            budget: self.budget,
+            budget: self.budget(),
             patience: self.patience,
             interrupt: &interrupt,
         };
@@ -541,6 +610,8 @@ impl<'r> Session<'r> {
             for (_, value) in &mut motion.watches {
                 *value = None;
             }
+            // Conditions are about variables of the image before.
+            motion.conditions.clear();
         }
     }
 
@@ -576,7 +647,7 @@ impl<'r> Session<'r> {
         let stops = Stops {
             breakpoints,
             watches,
-            mapped: false,
+            ..Stops::default()
         };
         self.run_back_to(&stops, Position::Event(0), wanted)
     }
@@ -607,6 +678,7 @@ impl<'r> Session<'r> {
     ) -> Result<Back, Error> {
         let (breakpoints, watches) = (stops.breakpoints, stops.watches);
         let mut limit = self.position();
+        let image = self.at;
         loop {
             // From the last checkpoint before the limit to the limit.
             let before = self
@@ -620,8 +692,18 @@ impl<'r> Session<'r> {
                 return Ok(Back::Interrupted);
             }
             let start = self.position();
+            // Conditions are about variables of one image.
+            let conditions = if self.at == image {
+                stops.conditions
+            } else {
+                &[]
+            };
+            let stops = Stops {
+                conditions,
+                ..*stops
+            };
             let last = match &mut wanted {
-                Some(wanted) => self.last_wanted(breakpoints, watches, limit, *wanted)?,
+                Some(wanted) => self.last_wanted(&stops, limit, *wanted)?,
                 None => self.last_of_all(breakpoints, watches, from, limit)?,
             };
             match last {
@@ -646,21 +728,20 @@ impl<'r> Session<'r> {
     /// From here to `limit`: the last stop that is wanted.
     fn last_wanted(
         &mut self,
-        breakpoints: &[u64],
-        watches: &[Watch],
+        stops: &Stops<'_>,
         limit: Position,
         wanted: &mut Wanted<'_, 'r>,
     ) -> Result<Last, Error> {
         let mut last = Last::Nowhere;
         while self.position() < limit {
-            let arrival = self.run_watching(breakpoints, watches, limit)?;
+            let arrival = self.run_to(stops, limit)?;
             let now = self.position();
             match arrival {
                 Arrival::Breakpoint if now < limit => {}
                 Arrival::Watch(_) if now <= limit => {}
                 Arrival::Interrupted => return Ok(Last::Interrupted),
                 _ => {
-                    self.watch_hit = self.changed_unseen(watches);
+                    self.watch_hit = self.changed_unseen(stops.watches);
                     if let Some(number) = self.watch_hit
                         && wanted(self)
                     {
@@ -838,12 +919,11 @@ impl<'r> Session<'r> {
                 process: self.process,
             });
         };
-        let shared = self.shared.as_ref();
         let track = Track::open(
-            self.recording,
+            &self.ground,
             &self.image,
             stream,
-            shared,
+            &self.interrupt,
             &mut self.next_id,
         )?;
         self.tracks.insert(at, track);
@@ -854,6 +934,19 @@ impl<'r> Session<'r> {
     pub fn threads(&self) -> Vec<ThreadState> {
         self.here()
             .map(|track| track.current.threads(&track.file))
+            .unwrap_or_default()
+    }
+
+    /// The thread that is about to do its event, as it stands.
+    pub fn running(&self) -> Option<ThreadState> {
+        let number = self.thread();
+        self.threads().into_iter().find(|t| t.number == number)
+    }
+
+    /// What the process does with signal 1 and those that follow.
+    pub fn handlers(&self) -> Vec<Handler> {
+        self.here()
+            .map(|track| track.current.handlers(&track.file))
             .unwrap_or_default()
     }
 
@@ -917,11 +1010,24 @@ impl<'r> Session<'r> {
             return Ok(Vec::new());
         };
         let maps = track.current.maps()?;
-        Ok(maps
+        let mut regions: Vec<Region> = maps
             .lines()
             .filter_map(|line| self.region(line))
             .filter(|r| r.range.end <= MONITOR_BASE || r.range.start >= MONITOR_END)
-            .collect())
+            .collect();
+        // It is in the monitor, but the program's to call.
+        let start = self.image.vdso;
+        let vdso = Region {
+            range: start..start + self.image.vdso_len,
+            writable: false,
+            executable: true,
+            offset: 0,
+            file: None,
+            is_vdso: true,
+        };
+        let at = regions.partition_point(|r| r.range.start < start);
+        regions.insert(at, vdso);
+        Ok(regions)
     }
 
     fn region(&self, line: &str) -> Option<Region> {
@@ -940,14 +1046,16 @@ impl<'r> Session<'r> {
             executable: rights.contains('x'),
             offset,
             file: id.and_then(|id| self.captured(id)),
+            is_vdso: false,
         })
     }
 
     fn captured(&self, id: u64) -> Option<(PathBuf, PathBuf)> {
         use std::os::unix::ffi::OsStrExt;
-        let info = self.recording.files().iter().find(|f| f.id == id)?;
+        let recording = self.ground.recording();
+        let info = recording.files().iter().find(|f| f.id == id)?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(&info.path));
-        Some((self.recording.captured_path(id), original))
+        Some((recording.captured_path(id), original))
     }
 
     /// Leaves a copy of the process here, to come back to by
@@ -997,13 +1105,15 @@ impl<'r> Session<'r> {
 
 impl Track {
     fn open(
-        recording: &Recording,
+        ground: &Ground<'_>,
         image: &Image,
         stream: &Stream,
-        shared: Option<&Shared>,
+        interrupt: &AtomicBool,
         next_id: &mut u32,
     ) -> Result<Track, Error> {
+        let recording = ground.recording();
         let (streams, path) = path_to(recording, stream)?;
+        let shared = ground.shared(image, &streams, interrupt)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
@@ -1109,10 +1219,23 @@ impl Track {
             player,
             event,
             cost: self.cost,
+            memory: 0,
             kept,
         };
         self.checkpoints.insert(at, checkpoint);
+        self.measure(at);
         Ok(id)
+    }
+
+    /// Measures how much memory the checkpoint at this place takes, and the one
+    /// before it, with which it shares most: what the others take is hardly
+    /// another for it.
+    fn measure(&mut self, at: usize) {
+        for place in at.saturating_sub(1)..=at {
+            if let Some(checkpoint) = self.checkpoints.get_mut(place) {
+                checkpoint.memory = checkpoint.player.memory_used();
+            }
+        }
     }
 
     fn forget(&mut self, id: CheckpointId) -> bool {
@@ -1129,6 +1252,8 @@ impl Track {
     fn remove(&mut self, at: usize) {
         let checkpoint = self.checkpoints.remove(at);
         self.free.push(checkpoint.player.place);
+        drop(checkpoint);
+        self.measure(at);
     }
 
     fn memory_used(&self) -> u64 {
@@ -1136,21 +1261,15 @@ impl Track {
         players.map(Player::memory_used).sum()
     }
 
-    /// Drops checkpoints, those first that are nearest to their neighbours in
-    /// time, until the rest is within the budget.
+    /// Drops checkpoints until the rest is within the budget.
     fn thin(&mut self, budget: Budget) {
+        let memory = |all: &[Checkpoint]| all.iter().map(|c| c.memory).sum::<u64>();
         while self.checkpoints.len() > budget.count.max(1)
-            || self.checkpoints.len() > 1 && self.memory_used() > budget.memory
+            || self.checkpoints.len() > 1 && memory(&self.checkpoints) > budget.memory
         {
-            let gaps = self.checkpoints.windows(3).enumerate();
-            let nearest = gaps
-                .filter_map(|(i, three)| match three {
-                    [before, this, after] if !this.kept => Some((after.cost - before.cost, i + 1)),
-                    _ => None,
-                })
-                .min();
-            match nearest {
-                Some((_, at)) => self.remove(at),
+            let costs = self.checkpoints.iter().map(|c| (c.cost, c.kept));
+            match spacing::least_missed(costs) {
+                Some(at) => self.remove(at),
                 None => return,
             }
         }
@@ -1227,7 +1346,8 @@ impl Track {
             }
             let begun = Instant::now();
             self.current.run(&self.file, limit.event())?;
-            let mut next = begun + STRIDE;
+            let stride = spacing::stride(self.cost);
+            let mut next = begun + stride;
             let mut headway = Headway::new(self.next_event());
             let mut told = None;
             loop {
@@ -1252,7 +1372,7 @@ impl Track {
                     let patience = terms.patience.as_secs();
                     return Err(Error::Stuck { pid, patience });
                 }
-                next = Instant::now() + STRIDE;
+                next = Instant::now() + stride;
             }
             self.cost += begun.elapsed();
             match self.current.stop(&self.file) {

@@ -1,6 +1,8 @@
 //! Logs as replay reads them: one stretch of bytes for each image of a
 //! process.
 
+use std::sync::Arc;
+
 use protocol::record::{Memory, begin, kind};
 use recording::Recording;
 use recording::chunk::ChunkHead;
@@ -14,7 +16,7 @@ pub struct Stream {
     pub parent: u32,
     pub parent_event: u64,
     pub first_event: u64,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Vec<u8>>,
     /// Position, time, event, thread of each chunk's first record.
     pub marks: Vec<[u64; 4]>,
 }
@@ -44,7 +46,7 @@ pub fn streams_where(
                     parent: values[1] as u32,
                     parent_event: values[2],
                     first_event: head.first_event,
-                    bytes: Vec::new(),
+                    bytes: Arc::default(),
                     marks: Vec::new(),
                 });
             }
@@ -57,7 +59,8 @@ pub fn streams_where(
                     .marks
                     .push([at as u64, head.first_time, head.first_event, thread]);
             }
-            stream.bytes.extend_from_slice(bytes);
+            // Nobody else has it yet.
+            Arc::make_mut(&mut stream.bytes).extend_from_slice(bytes);
         }
     });
     all

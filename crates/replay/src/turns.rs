@@ -84,6 +84,28 @@ pub fn parent_of(streams: &[Outline], stream: &Outline) -> Option<usize> {
 /// The domains that a log has turns in.
 pub fn domains_of(stream: &Stream) -> HashSet<u64> {
     let mut domains = HashSet::new();
+    each_turn(stream, |[domain, ..]| {
+        domains.insert(domain);
+        true
+    });
+    domains
+}
+
+/// Whether a log has a turn that another process had before: what that wrote
+/// matters then.
+pub fn follows_others(stream: &Stream) -> bool {
+    const NOBODY: u64 = u32::MAX as u64;
+    let mut follows = false;
+    each_turn(stream, |[_, _, before]| {
+        follows = before != NOBODY;
+        !follows
+    });
+    follows
+}
+
+/// Domain, sequence number and who had it before, of each turn, as long as
+/// more are wanted.
+fn each_turn(stream: &Stream, mut take: impl FnMut([u64; 3]) -> bool) {
     let mut memory = Memory::new();
     let mut marks = stream.marks.iter().peekable();
     let mut at = 0;
@@ -94,10 +116,10 @@ pub fn domains_of(stream: &Stream) -> HashSet<u64> {
         let Ok((record, used)) = memory.read(bytes) else {
             break;
         };
-        if record.kind == kind::TURN {
-            domains.insert(record.values[0]);
+        let [domain, sequence, before, ..] = record.values;
+        if record.kind == kind::TURN && !take([domain, sequence, before]) {
+            break;
         }
         at += used;
     }
-    domains
 }

@@ -51,7 +51,7 @@ pub enum Outcome {
     /// nowhere.
     Failed(String),
     /// Needs what replay cannot do yet.
-    Unsupported(&'static str),
+    Unsupported(String),
     /// It was not reached: what it begins from did not get there.
     NotReached,
 }
@@ -96,9 +96,12 @@ pub fn judge(
     }
     verdict.outcome = match entry.outcome.load(Acquire) {
         outcome::EQUAL => Outcome::Equal,
-        outcome::UNSUPPORTED => Outcome::Unsupported(
-            "it waits for the turn of another process that shares its memory, which does not come",
-        ),
+        outcome::UNSUPPORTED => Outcome::Unsupported(format!(
+            "it waits for the end of turn {}.{} of another process that shares its memory, which \
+             does not come",
+            entry.expected.load(Relaxed),
+            entry.found.load(Relaxed)
+        )),
         outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
         _ => Outcome::Failed(ended(pid)),
     };

@@ -1,6 +1,7 @@
 // The containers of Rust's standard library, each with a little in it.
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -36,8 +37,12 @@ fn main() {
     let arc = Arc::new(Mutex::new(9));
     let cell = Cell::new(10);
     let ref_cell = RefCell::new(vec![11]);
+    let mut buffer = Box::new([MaybeUninit::new(0u8); 8192]) as Box<[MaybeUninit<u8>]>;
+    buffer[0].write(98);
+    let runs = [vec![1; 10], vec![2; 11], vec![3]].concat();
     let guard = arc.lock().unwrap();
     stop(&(&string, slice, &vector, &empty, &words, part, &deque, &map));
     stop(&(&set, &tree, &big, &tree_set, &some, &none, &good, &bad, &boxed, &rc2, &cell, &ref_cell));
+    stop(&(&buffer, &runs));
     drop(guard);
 }

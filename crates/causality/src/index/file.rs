@@ -42,20 +42,79 @@ pub(crate) struct IndexFile {
     /// Offset of the checksums.
     table: usize,
     /// One bit for each block that was seen to be as it was written.
-    checked: Vec<AtomicU64>,
+    whole: Vec<AtomicU64>,
     damaged: AtomicBool,
 }
 
-/// Part of a section.
-#[derive(Clone, Copy)]
+/// Part of a section. What is looked at is checked, and nothing else: a search
+/// among millions of records reads a few blocks.
 pub(crate) struct Records<'a, T> {
-    bytes: &'a [u8],
+    index: &'a IndexFile,
+    /// Offset of the first one.
+    begin: usize,
+    count: usize,
     kind: PhantomData<T>,
 }
 
-impl<'a, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy> Records<'a, T> {
+impl<T> Clone for Records<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Records<'_, T> {}
+
+impl<'a, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy + 'a> Records<'a, T> {
+    /// Records that are read ahead of one who may stop at any.
+    const AHEAD: usize = BLOCK / size_of::<T>() + 1;
+
     pub fn all(&self) -> &'a [T] {
-        <[T]>::ref_from_bytes(self.bytes).unwrap_or(&[])
+        self.range(0, self.count)
+    }
+
+    pub fn get(&self, at: usize) -> Option<&'a T> {
+        self.range(at, at.saturating_add(1)).first()
+    }
+
+    /// Those from one number up to another, as far as they are there.
+    pub fn range(&self, from: usize, to: usize) -> &'a [T] {
+        let to = to.min(self.count);
+        let from = from.min(to);
+        let begin = self.begin + from * size_of::<T>();
+        let end = self.begin + to * size_of::<T>();
+        let bytes = self.index.checked(begin, end);
+        bytes
+            .and_then(|bytes| <[T]>::ref_from_bytes(bytes).ok())
+            .unwrap_or(&[])
+    }
+
+    /// How many of them, which come first, are so.
+    pub fn partition_point(&self, is_so: impl Fn(&T) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle) {
+                Some(record) if is_so(record) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// From this one on.
+    pub fn forward(self, from: usize) -> impl Iterator<Item = &'a T> {
+        let parts = (from..self.count).step_by(Self::AHEAD);
+        parts.flat_map(move |part| self.range(part, part + Self::AHEAD))
+    }
+
+    /// Those from one number up to another, the last first.
+    pub fn backward(self, from: usize, to: usize) -> impl Iterator<Item = &'a T> {
+        let to = to.min(self.count);
+        let parts = (0..to.saturating_sub(from).div_ceil(Self::AHEAD)).map(move |part| {
+            let end = to - part * Self::AHEAD;
+            (end.saturating_sub(Self::AHEAD).max(from), end)
+        });
+        parts.flat_map(move |(begin, end)| self.range(begin, end).iter().rev())
     }
 }
 
@@ -146,12 +205,12 @@ impl IndexFile {
         if xxh3_64(all.get(table..)?) != head.table.get() {
             return None;
         }
-        let mut checked = Vec::new();
-        checked.resize_with(blocks.div_ceil(64), AtomicU64::default);
+        let mut whole = Vec::new();
+        whole.resize_with(blocks.div_ceil(64), AtomicU64::default);
         Some(IndexFile {
             head,
             table,
-            checked,
+            whole,
             damaged: AtomicBool::new(false),
             bytes,
         })
@@ -179,17 +238,20 @@ impl IndexFile {
     /// `count` records of a section, from number `from` on. None if there are
     /// fewer: then the index is damaged.
     pub fn records<T>(&self, section: Section, from: usize, count: usize) -> Records<'_, T> {
-        let found = self.range::<T>(section, from, count);
-        if found.is_none() {
+        let begin = self.offset::<T>(section, from, count);
+        if begin.is_none() {
             self.hurt();
         }
         Records {
-            bytes: found.unwrap_or(&[]),
+            index: self,
+            begin: begin.unwrap_or(HEAD),
+            count: if begin.is_some() { count } else { 0 },
             kind: PhantomData,
         }
     }
 
-    fn range<T>(&self, section: Section, from: usize, count: usize) -> Option<&[u8]> {
+    /// Where so many records of a section begin, if it has them.
+    fn offset<T>(&self, section: Section, from: usize, count: usize) -> Option<usize> {
         let [offset, len] = self.head.sections.get(section as usize)?;
         if from.checked_add(count)? > len.get() as usize {
             return None;
@@ -197,21 +259,32 @@ impl IndexFile {
         let offset = offset.get() as usize;
         let begin = offset.checked_add(from.checked_mul(size_of::<T>())?)?;
         let end = begin.checked_add(count.checked_mul(size_of::<T>())?)?;
-        if begin < HEAD || end > self.table {
-            return None;
-        }
+        (begin >= HEAD && end <= self.table).then_some(begin)
+    }
+
+    /// Bytes of which every block is as it was written.
+    fn checked(&self, begin: usize, end: usize) -> Option<&[u8]> {
         if begin < end {
-            for block in (begin - HEAD) / BLOCK..=(end - 1 - HEAD) / BLOCK {
-                if !self.is_whole(block) {
-                    return None;
-                }
+            let blocks = (begin - HEAD) / BLOCK..=(end - 1 - HEAD) / BLOCK;
+            if !blocks.into_iter().all(|block| self.is_whole(block)) {
+                self.hurt();
+                return None;
             }
         }
         self.bytes.get().get(begin..end)
     }
 
+    /// How many bytes were looked at so far.
+    pub fn looked_at(&self) -> u64 {
+        let words = self.whole.iter();
+        let blocks: u32 = words
+            .map(|word| word.load(Ordering::Relaxed).count_ones())
+            .sum();
+        u64::from(blocks) * BLOCK as u64
+    }
+
     fn is_whole(&self, block: usize) -> bool {
-        let Some(word) = self.checked.get(block / 64) else {
+        let Some(word) = self.whole.get(block / 64) else {
             return false;
         };
         let bit = 1u64 << (block % 64);

@@ -10,10 +10,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
-/// Bytes that have one checksum.
-pub(crate) const BLOCK: usize = 1 << 15;
+/// Bytes that have one checksum: a page, as a search touches little of each
+/// block that it looks into, and all of the block is summed for it.
+pub(crate) const BLOCK: usize = 1 << 12;
 
 /// What the sections hold, in their order in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -146,6 +146,12 @@ impl<'r> Prompt<'r> {
                         .hint("`watch EXPR` stops at what changes it, forwards and back"),
                 );
             }
+            "handle" => {
+                return Err(Failure::new(
+                    "signals cannot be kept from the program: it gets those it got",
+                )
+                .hint("`catch signal SIGINT` stops before one; `info signals` shows handlers"));
+            }
             "catch" => self.catch(rest)?,
             "condition" => self.condition(rest)?,
             "ignore" => self.ignore(rest)?,
@@ -385,7 +391,7 @@ impl<'r> Prompt<'r> {
     }
 
     /// Who and when.
-    fn when(&mut self) -> Result<(), Failure> {
+    pub(super) fn when(&mut self) -> Result<(), Failure> {
         let name = self.debugger.name(self.debugger.process);
         let position = self.debugger.position()?;
         let thread = self.debugger.session()?.thread();
@@ -715,9 +721,20 @@ impl<'r> Prompt<'r> {
             expression
         };
         let lines = self.debugger.in_frame(|inspector, _, scope| {
-            let value = scope.evaluate(expression)?;
-            let address = value.integer(inspector.process)? as u64;
-            Ok(inspector.examine(address, format)?.0)
+            let address = scope.evaluate(expression)?.to_address(inspector.process)?;
+            let lines = inspector.examine(address, format)?.0;
+            // An instruction that the frame is at has a mark.
+            let here = scope.frame().map(|frame| format!("   {:#x}", frame.pc));
+            let marked = |line: String| {
+                let rest = here.as_deref().and_then(|here| line.strip_prefix(here));
+                match rest {
+                    Some(rest) if rest.starts_with([' ', ':']) => {
+                        format!("=> {}{rest}", here.as_deref().unwrap_or_default().trim())
+                    }
+                    _ => line,
+                }
+            };
+            Ok(lines.into_iter().map(marked).collect::<Vec<_>>())
         })?;
         self.format = format;
         for line in lines {
@@ -911,7 +928,7 @@ pub(super) fn number(text: &str) -> Result<u32, Failure> {
 /// A frame in two lines: function and place, and the source line.
 fn line_of(inspector: &Inspector<'_>, frame: &Frame) -> String {
     let function = frame.name.clone().or_else(|| inspector.symbolize(frame.pc));
-    let function = function.unwrap_or_else(|| format!("{:#x}", frame.pc));
+    let function = function.unwrap_or_else(|| "??".to_string());
     let Some(place) = &frame.place else {
         return format!("{:#x} in {function}", frame.pc);
     };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::{Arrival, Back, Position, Session, Stops, Watch};
+use ::replay::{Arrival, Back, Condition, Ground, Position, Session, Stops, Watch};
 use causality::{Cut, EventId, History};
 use inspect::expr::Expression;
 use inspect::frames::{Frame, Stack};
@@ -69,6 +69,7 @@ pub struct Debugger<'r> {
     pub recording: &'r Recording,
     pub history: History<'r>,
     pub library: Library,
+    ground: Arc<Ground<'r>>,
     sessions: HashMap<u32, Session<'r>>,
     /// Number of the process at hand.
     pub process: u32,
@@ -88,7 +89,7 @@ pub struct Debugger<'r> {
     /// Where its breakpoints are.
     addresses: Option<Addresses>,
     /// Conditions whose names were looked up, by point and address.
-    conditions: HashMap<(u32, u64), (Mapped, Expression)>,
+    conditions: Conditions,
     /// What tracepoints have to say.
     pub traced: Vec<String>,
 }
@@ -99,6 +100,16 @@ type Mapped = (u32, (usize, u64));
 /// Addresses of breakpoints, with their numbers: for which mappings and which
 /// version of the points.
 type Addresses = (Mapped, u64, Vec<(u64, u32)>);
+
+/// See [`Debugger::conditions`].
+type Conditions = HashMap<(u32, u64), (Mapped, Asked)>;
+
+/// A condition whose names were looked up.
+struct Asked {
+    expression: Expression,
+    /// For the replaying process, if it is simple enough.
+    code: Option<Arc<[u8]>>,
+}
 
 /// What the process at hand is to stop at.
 struct Plan {
@@ -130,9 +141,6 @@ struct Entered {
 /// Steps in one go; more are not made to find the line before.
 const STEPS_MAX: usize = 20_000;
 
-/// The place of the stack pointer among the registers of a thread.
-const RSP: usize = 19;
-
 const END: Position = Position::Event(u64::MAX);
 
 impl<'r> Debugger<'r> {
@@ -152,6 +160,7 @@ impl<'r> Debugger<'r> {
             recording,
             history,
             library: Library::new(Options::default()),
+            ground: Arc::new(Ground::new(recording)),
             sessions: HashMap::new(),
             process: first,
             thread: None,
@@ -184,8 +193,9 @@ impl<'r> Debugger<'r> {
         match self.sessions.entry(number) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let mut session = Session::open(self.recording, number).map_err(explain)?;
-                session.set_interrupter(Arc::clone(&self.interrupt));
+                let interrupt = Arc::clone(&self.interrupt);
+                let session =
+                    Session::open_with(&self.ground, number, interrupt).map_err(explain)?;
                 Ok(free.insert(session))
             }
         }
@@ -291,6 +301,18 @@ impl<'r> Debugger<'r> {
         })?
     }
 
+    /// The address that an expression stands for.
+    pub fn address(&mut self, expression: &str) -> Result<u64, Failure> {
+        // This needs no frame.
+        let digits = expression.trim().strip_prefix("0x");
+        if let Some(address) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            return Ok(address);
+        }
+        self.in_frame(|inspector, _, scope| {
+            scope.evaluate(expression)?.to_address(inspector.process)
+        })
+    }
+
     /// Adds a point; `settle` says more of it. Returns its number.
     pub fn add_point(&mut self, kind: Kind, settle: impl FnOnce(&mut Point)) -> u32 {
         let number = self.next_point;
@@ -363,8 +385,16 @@ impl<'r> Debugger<'r> {
             Some(addresses) => addresses,
             None => self.look_deep(1, |inspector, _, _| {
                 let found = places.iter().flat_map(|(number, place)| {
-                    let found = super::stops::resolve(inspector, place).unwrap_or_default();
-                    found.into_iter().map(|(address, _)| (address, *number))
+                    let found = match super::stops::address_in(place) {
+                        // Whatever may be there at the time.
+                        Some(address) => vec![address],
+                        None => super::stops::resolve(inspector, place)
+                            .unwrap_or_default()
+                            .into_iter()
+                            .map(|(address, _)| address)
+                            .collect(),
+                    };
+                    found.into_iter().map(|address| (address, *number))
                 });
                 found.collect()
             })?,
@@ -388,6 +418,30 @@ impl<'r> Debugger<'r> {
             }
         }
         Ok(plan)
+    }
+
+    /// What the replaying process can test by itself: conditions of
+    /// breakpoints that were tested here once. An address is left out if
+    /// somebody else wants to stop there (`others`), whatever holds.
+    fn conditions(&self, plan: &Plan, mapped: Mapped, others: &[u64]) -> Vec<Condition> {
+        let code = |address: u64, number: u32| {
+            let (for_this, asked) = self.conditions.get(&(number, address))?;
+            let code = asked.code.as_ref().filter(|_| *for_this == mapped)?;
+            Some(Arc::clone(code))
+        };
+        let mut all = Vec::new();
+        for (address, number) in &plan.addresses {
+            let mut same = plan.addresses.iter().filter(|(a, _)| a == address);
+            let is_alone = same.all(|(_, number)| code(*address, *number).is_some());
+            if let Some(code) = code(*address, *number)
+                && is_alone
+                && !others.contains(address)
+            {
+                let address = *address;
+                all.push(Condition { address, code });
+            }
+        }
+        all
     }
 
     /// The innermost frame of the thread that runs.
@@ -677,8 +731,9 @@ impl<'r> Debugger<'r> {
                 self.watched_frames()
             };
             let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
-            breakpoints.extend(extra);
-            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.returns.map(|(a, _)| a)));
+            let returns = frames.iter().filter_map(|(_, f)| f.returns.map(|(a, _)| a));
+            let others: Vec<u64> = extra.iter().copied().chain(returns).collect();
+            breakpoints.extend(&others);
             breakpoints.sort_unstable();
             breakpoints.dedup();
             if breakpoints.len() > protocol::replay::BREAKPOINTS {
@@ -696,10 +751,14 @@ impl<'r> Debugger<'r> {
             let caught = if alone { None } else { self.next_caught(next) };
             let caught = caught.map(Position::Event).filter(|at| *at < limit);
             let to = caught.unwrap_or(limit);
+            let mapped = (self.process, self.session()?.maps_version());
+            let conditions = self.conditions(&plan, mapped, &others);
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
-                mapped: plan.mapped,
+                // Other code may be there then, with other variables.
+                mapped: plan.mapped || !conditions.is_empty(),
+                conditions: &conditions,
             };
             let is_free = breakpoints.is_empty() && plan.watches.is_empty() && !plan.mapped;
             let arrival = match to {
@@ -779,11 +838,8 @@ impl<'r> Debugger<'r> {
 
     /// The stack pointer of the thread that runs.
     fn stack_pointer(&mut self) -> Result<Option<u64>, Failure> {
-        let session = self.session()?;
-        let running = session.thread();
-        let threads = session.threads();
-        let found = threads.iter().find(|t| t.number == running);
-        Ok(found.and_then(|t| t.regs.get(RSP).copied()))
+        let running = self.session()?.running();
+        Ok(running.map(|thread| thread.by_name().rsp))
     }
 
     /// Goes on to something to stop at, or to the end.
@@ -822,14 +878,18 @@ impl<'r> Debugger<'r> {
         let mut from = here;
         loop {
             let mut breakpoints: Vec<u64> = plan.addresses.iter().map(|(a, _)| *a).collect();
-            breakpoints.extend(extra);
-            breakpoints.extend(frames.iter().filter_map(|(_, f)| f.begins));
+            let begins = frames.iter().filter_map(|(_, f)| f.begins);
+            let others: Vec<u64> = extra.iter().copied().chain(begins).collect();
+            breakpoints.extend(&others);
+            let mapped = (self.process, self.session()?.maps_version());
+            let conditions = self.conditions(&plan, mapped, &others);
             let floor = self.last_caught(from.event()).max(event);
             let floor_at = Position::Event(floor.unwrap_or(0));
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
                 mapped: false,
+                conditions: &conditions,
             };
             let back = if breakpoints.is_empty() && plan.watches.is_empty() {
                 Back::Beginning
@@ -978,11 +1038,7 @@ impl<'r> Debugger<'r> {
                 return true;
             };
             let running = session.thread();
-            let threads = session.threads();
-            let rsp = threads
-                .iter()
-                .find(|t| t.number == running)
-                .and_then(|t| t.regs.get(RSP).copied());
+            let rsp = session.running().map(|thread| thread.by_name().rsp);
             let begins = frames.iter().any(|(_, f)| {
                 f.thread == running
                     && f.begins == Some(inside.address)
@@ -1126,10 +1182,8 @@ impl<'r> Debugger<'r> {
         };
         let rsp = frame.cfa.wrapping_sub(8);
         let is_entry = |session: &Session<'r>| {
-            let threads = session.threads();
-            let own = threads.iter().find(|t| t.number == frame.thread);
-            session.thread() == frame.thread
-                && own.and_then(|t| t.regs.get(RSP).copied()) == Some(rsp)
+            let own = session.running().filter(|t| t.number == frame.thread);
+            own.is_some_and(|thread| thread.by_name().rsp == rsp)
         };
         let found = self.session()?.run_back(&[begins], is_entry);
         let found = found.map_err(explain)?;
@@ -1394,8 +1448,7 @@ impl<'r> Debugger<'r> {
         for _ in 0..TRIES {
             let stops = Stops {
                 breakpoints: &breakpoints,
-                watches: &[],
-                mapped: false,
+                ..Stops::default()
             };
             let back = self
                 .session()?
@@ -1573,7 +1626,7 @@ fn condition_holds(
     session: &Session<'_>,
     library: &Library,
     layout: &mut Option<(Mapped, Arc<Layout>)>,
-    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    known: &mut Conditions,
     mapped: Mapped,
     number: u32,
     text: &str,
@@ -1607,19 +1660,22 @@ fn condition_holds(
 
 fn holds_in(
     scope: &Scope<'_>,
-    known: &mut HashMap<(u32, u64), (Mapped, Expression)>,
+    known: &mut Conditions,
     mapped: Mapped,
     number: u32,
     text: &str,
 ) -> Result<bool, inspect::Error> {
     let pc = scope.frame().map_or(0, |frame| frame.pc);
-    if let Some((for_this, expression)) = known.get(&(number, pc))
+    if let Some((for_this, asked)) = known.get(&(number, pc))
         && *for_this == mapped
     {
-        return expression.holds(scope);
+        return asked.expression.holds(scope);
     }
     let expression = Expression::parse(scope, text)?;
     let held = expression.holds(scope)?;
-    known.insert((number, pc), (mapped, expression));
+    let code = expression
+        .compile(scope)
+        .and_then(|steps| super::condition::encode(&steps));
+    known.insert((number, pc), (mapped, Asked { expression, code }));
     Ok(held)
 }

@@ -1,11 +1,15 @@
 //! `info`: what there is to know about the place, and about the session.
 
+use ::replay::Handler;
+use protocol::names::{signal_name, signal_number};
+
 use super::commands::Prompt;
 use super::screen::say;
 use crate::failure::Failure;
+use crate::verify::explain;
 
 /// What can be asked about.
-pub const TOPICS: [&str; 14] = [
+pub const TOPICS: [&str; 16] = [
     "args",
     "breakpoints",
     "checkpoints",
@@ -13,9 +17,11 @@ pub const TOPICS: [&str; 14] = [
     "frame",
     "line",
     "locals",
+    "mappings",
     "processes",
     "registers",
     "sharedlibrary",
+    "signals",
     "source",
     "symbol",
     "threads",
@@ -23,11 +29,21 @@ pub const TOPICS: [&str; 14] = [
 ];
 
 /// Other words for them.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 14] = [
     ("b", "breakpoints"),
     ("s", "stack"),
     ("inferiors", "processes"),
     ("proc", "processes"),
+    ("all-registers", "registers"),
+    ("dll", "sharedlibrary"),
+    ("files", "sharedlibrary"),
+    ("target", "sharedlibrary"),
+    ("f", "frame"),
+    ("handle", "signals"),
+    ("signal", "signals"),
+    ("program", "program"),
+    ("record", "program"),
+    ("wat", "watchpoints"),
 ];
 
 impl Prompt<'_> {
@@ -37,7 +53,11 @@ impl Prompt<'_> {
             None => (about, ""),
         };
         let other = OTHERS.iter().find(|(word, _)| *word == topic);
-        let topic = other.map_or(topic, |(_, topic)| topic);
+        let topic = match other.map_or(topic, |(_, topic)| topic) {
+            // gdb's words for it.
+            "processes" if rest == "mappings" => "mappings",
+            topic => topic,
+        };
         let mut begun = TOPICS.iter().filter(|t| t.starts_with(topic));
         let found = TOPICS
             .iter()
@@ -58,7 +78,10 @@ impl Prompt<'_> {
             Some("source") => self.source_file(),
             Some("symbol") => self.symbol(rest),
             Some("sharedlibrary") => self.libraries(),
+            Some("mappings") => self.mappings(),
+            Some("signals") => self.signals(rest),
             _ if topic == "stack" => self.backtrace(""),
+            _ if topic == "program" => self.when(),
             _ => Err(Failure::new(format!("info about what? (`{about}`)"))
                 .hint(format!("one of {}", TOPICS.join(", ")))),
         }
@@ -183,24 +206,92 @@ impl Prompt<'_> {
         if expression.is_empty() {
             return Err(Failure::new("the symbol of which address?").hint("`info symbol $pc`"));
         }
-        let text = self.debugger.in_frame(|inspector, _, scope| {
-            let value = scope.evaluate(expression)?;
-            // A function is where it is; anything else says where.
-            let own = value.address().filter(|_| value.size() <= 1);
-            let address = match own {
-                Some(address) => address,
-                None => value.pointer(inspector.process)?,
-            };
+        let address = self.debugger.address(expression)?;
+        let text = self.debugger.look(|inspector, _, _| {
             let module = inspector.module_at(address);
             let of = module.map_or(String::new(), |m| {
                 format!(" of {}", inspector.module_name(&m))
             });
-            Ok(match inspector.symbolize(address) {
+            match inspector.symbolize(address) {
                 Some(name) => format!("{}{of}", name.replace('+', " + ")),
                 None => format!("No symbol matches {expression}."),
-            })
+            }
         })?;
         say!("{text}")
+    }
+
+    /// What the program does with signals, where it stands.
+    fn signals(&mut self, which: &str) -> Result<(), Failure> {
+        let wanted = match which {
+            "" | "all" => None,
+            name => Some(signal_of(name)?),
+        };
+        let (process, recording) = (self.debugger.process, self.debugger.recording);
+        let (handlers, threads) = {
+            let session = self.debugger.session()?;
+            (session.handlers(), session.threads())
+        };
+        let mut none = true;
+        for (number, handler) in (1u64..).zip(&handlers) {
+            let blocked: Vec<String> = threads
+                .iter()
+                .filter(|thread| thread.blocked >> (number - 1) & 1 != 0)
+                .map(|thread| recording.thread_name(process, thread.number))
+                .collect();
+            let is_shown = match wanted {
+                Some(wanted) => wanted == number,
+                None => *handler != Handler::System || !blocked.is_empty(),
+            };
+            if !is_shown {
+                continue;
+            }
+            none = false;
+            let does = match handler {
+                Handler::System => "default".to_string(),
+                Handler::Ignored => "ignored".to_string(),
+                Handler::Function(address) => self.debugger.look(|inspector, _, _| {
+                    let name = inspector.symbolize(*address);
+                    format!("{address:#x} {}", name.unwrap_or_default())
+                })?,
+            };
+            let blocks = match blocked.len() {
+                0 => String::new(),
+                count if count == threads.len() && count > 1 => {
+                    ", blocked by all threads".to_string()
+                }
+                _ => format!(", blocked by {}", blocked.join(", ")),
+            };
+            let name = signal_name(number).map_or(number.to_string(), str::to_string);
+            say!("{name:<12} {}{blocks}", does.trim_end())?;
+        }
+        if none {
+            say!("No signal is handled, ignored or blocked here.")?;
+        }
+        if wanted.is_none() {
+            say!("(signals come when they came: `catch signal` stops before them)")?;
+        }
+        Ok(())
+    }
+
+    fn mappings(&mut self) -> Result<(), Failure> {
+        for region in self.debugger.session()?.regions().map_err(explain)? {
+            let right = |yes: bool, letter: char| if yes { letter } else { '-' };
+            let name = match region.file {
+                Some((_, path)) => path.display().to_string(),
+                None if region.is_vdso => "[vdso]".to_string(),
+                None => String::new(),
+            };
+            let line = format!(
+                "{:#018x}  {:#018x}  {}{} {:#10x}  {name}",
+                region.range.start,
+                region.range.end,
+                right(region.writable, 'w'),
+                right(region.executable, 'x'),
+                region.offset,
+            );
+            say!("{}", line.trim_end())?;
+        }
+        Ok(())
     }
 
     fn libraries(&mut self) -> Result<(), Failure> {
@@ -226,6 +317,21 @@ impl Prompt<'_> {
         }
         Ok(())
     }
+}
+
+/// A signal by its name, with or without `SIG`, or by its number.
+fn signal_of(name: &str) -> Result<u64, Failure> {
+    let upper = name.to_ascii_uppercase();
+    let numbered = || {
+        upper
+            .parse()
+            .ok()
+            .filter(|number| (1..=64).contains(number))
+    };
+    signal_number(&upper).or_else(numbered).ok_or_else(|| {
+        Failure::new(format!("there is no signal `{name}`"))
+            .hint("`info signals` lists those that the program has to do with")
+    })
 }
 
 fn no_lines() -> Failure {

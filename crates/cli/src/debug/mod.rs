@@ -2,6 +2,7 @@
 
 mod commands;
 mod complete;
+mod condition;
 mod debugger;
 mod info;
 mod points;

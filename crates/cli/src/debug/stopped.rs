@@ -56,6 +56,7 @@ impl Process for Stopped<'_, '_> {
                     Content::File(captured),
                     original.to_string_lossy().into_owned(),
                 ),
+                None if region.is_vdso => (Content::Memory, "[vdso]".to_string()),
                 None => (Content::Memory, String::new()),
             };
             Mapping {

@@ -14,9 +14,8 @@ pub fn resolve(
     place: &str,
 ) -> Result<Vec<(u64, Option<String>)>, String> {
     let found = inspector.resolve(place, None);
-    if let Some(address) = place.strip_prefix('*')
+    if let Some(address) = address_in(place)
         && found.is_err()
-        && let Ok(address) = u64::from_str_radix(address.trim().trim_start_matches("0x"), 16)
     {
         // Code that is of no file.
         let mut mapped = inspector.mappings().iter();
@@ -33,6 +32,11 @@ pub fn resolve(
         .iter()
         .map(|l| (l.address, l.place.as_ref().map(line)))
         .collect())
+}
+
+/// The address that a place is, if it is one: `*0x1234`.
+pub fn address_in(place: &str) -> Option<u64> {
+    u64::from_str_radix(place.strip_prefix("*0x")?, 16).ok()
 }
 
 /// Cuts ` if CONDITION` and ` in NAME` off.
@@ -79,8 +83,12 @@ impl Prompt<'_> {
         Ok(found.into_iter().map(|(address, _)| address).collect())
     }
 
-    /// A line number alone is one of the current file.
+    /// A line number alone is one of the current file; what is behind `*` is an
+    /// expression whose value is an address.
     fn with_file(&mut self, place: &str) -> Result<String, Failure> {
+        if let Some(expression) = place.strip_prefix('*') {
+            return Ok(format!("*{:#x}", self.debugger.address(expression)?));
+        }
         if place.parse::<u32>().is_err() {
             return Ok(place.to_string());
         }
@@ -116,8 +124,15 @@ impl Prompt<'_> {
                 (found, changes)
             })
         })?;
-        if let (Err(why), true) = (&found, place.starts_with('*')) {
-            return Err(Failure::new(why));
+        // Code that is made at run time may be there later.
+        if let (Err(why), Some(address)) = (&found, address_in(&place)) {
+            let is_data = self.debugger.look(|inspector, _, _| {
+                let mut mapped = inspector.mappings().iter();
+                mapped.any(|m| (m.start..m.end).contains(&address) && !m.executable && !m.writable)
+            })?;
+            if is_data || address < 4096 {
+                return Err(Failure::new(why));
+            }
         }
         let noun = if how == "trace" {
             "Tracepoint"

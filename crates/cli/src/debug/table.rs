@@ -93,6 +93,9 @@ commands! {
         "refused: reads leave nothing behind that could be watched" "watch balance"
     "awatch" [] Variable
         "refused, as rwatch" "watch balance"
+    "handle" [] Nothing
+        "refused: signals come as they came; `info signals` shows what the program does with them"
+        "info signals"
     "catch" [] Event
         "stop before events: a pattern, or syscall, fork, exec, signal, crash ..."
         "catch send and peer = bank-account-0"

@@ -281,14 +281,17 @@ impl<'r> Program<'r> {
     ) -> Result<Search, String> {
         let seat = self.here(i)?;
         let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
+        let stops = Stops {
+            breakpoints: &breakpoints,
+            watches: &watches,
+            mapped: false,
+            conditions: &seat.passable(),
+        };
         let next_image = seat.next_image(seat.at.event());
         let within = next_image.map_or(limit, |first| limit.min(Position::Event(first)));
         loop {
             let seat = self.seat(i)?;
-            let arrival = seat
-                .session
-                .run_watching(&breakpoints, &watches, within)
-                .map_err(words)?;
+            let arrival = seat.session.run_to(&stops, within).map_err(words)?;
             let at = seat.session.position();
             match arrival {
                 Arrival::Breakpoint => {
@@ -376,6 +379,7 @@ impl<'r> Program<'r> {
         let within = floor.max(Position::Event(first));
         let (breakpoints, watches) = (seat.breakpoints(), seat.watches());
         let conditions = seat.has_conditions();
+        let passable = seat.passable();
         if within < start && !(breakpoints.is_empty() && watches.is_empty()) {
             let seat = self.seat(i)?;
             let stops = seat.stops.clone();
@@ -394,6 +398,7 @@ impl<'r> Program<'r> {
                         breakpoints: &breakpoints,
                         watches: &watches,
                         mapped: false,
+                        conditions: &passable,
                     },
                     within,
                     conditions.then_some(&mut wanted as &mut Wanted<'_, '_>),

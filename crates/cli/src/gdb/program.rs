@@ -15,7 +15,7 @@ use ::gdb_remote::{
     File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason, Target,
     ThreadId, ThreadInfo,
 };
-use ::replay::{Position, Region, Session, ThreadState};
+use ::replay::{Ground, Position, Region, Session, ThreadState};
 use causality::History;
 use inspect::{Inspector, Library, Options};
 use recording::{ImageStart, Recording};
@@ -74,6 +74,7 @@ impl<'r> Program<'r> {
         interrupt: Arc<Interrupt>,
     ) -> Result<Program<'r>, Failure> {
         ::replay::check(recording).map_err(explain)?;
+        let ground = Arc::new(Ground::new(recording));
         let mut seats: Vec<Seat<'r>> = Vec::new();
         let mut pids = HashSet::new();
         for (place, process) in (0u32..).zip(recording.processes()) {
@@ -83,13 +84,12 @@ impl<'r> Program<'r> {
             if beginning.alone && wanted.is_some_and(|wanted| wanted != process.number) {
                 continue;
             }
-            let mut session = match Session::open(recording, process.number) {
+            let session = match Session::open_with(&ground, process.number, interrupt.flag()) {
                 Ok(session) => session,
                 // It did nothing that was recorded.
                 Err(::replay::Error::NoLog { .. }) => continue,
                 Err(error) => return Err(explain(error)),
             };
-            session.set_interrupter(interrupt.flag());
             // Ids come again in long runs, and on other hosts.
             let mut pid = process.pid;
             while pid == 0 || !pids.insert(pid) {
@@ -405,7 +405,10 @@ impl<'r> Program<'r> {
                         .collect(),
                 )
             }
-            "auxv" => auxv_of(&self.image(i)?),
+            "auxv" => {
+                let image = self.image(i)?;
+                auxv_of(&image, self.regions(i))
+            }
             _ => None,
         }
     }
@@ -415,6 +418,7 @@ impl<'r> Program<'r> {
 fn map_line(region: &Region) -> String {
     let path = match &region.file {
         Some((_, original)) => format!("  {}", original.display()),
+        None if region.is_vdso => "  [vdso]".to_string(),
         None => String::new(),
     };
     format!(
@@ -428,14 +432,15 @@ fn map_line(region: &Region) -> String {
     )
 }
 
-fn auxv_of(image: &ImageStart) -> Option<Vec<u8>> {
+fn auxv_of(image: &ImageStart, regions: &[Region]) -> Option<Vec<u8>> {
     // The kernel's vdso is not there: the program has one of the monitor's.
     const AT_SYSINFO_EHDR: u64 = 33;
-    let kept = image
-        .auxv
-        .iter()
-        .filter(|(kind, _)| *kind != AT_SYSINFO_EHDR);
-    let words = kept.flat_map(|(kind, value)| [*kind, *value]);
+    let vdso = regions.iter().find(|region| region.is_vdso);
+    let words = image.auxv.iter().filter_map(|(kind, value)| match *kind {
+        AT_SYSINFO_EHDR => Some([*kind, vdso?.range.start]),
+        _ => Some([*kind, *value]),
+    });
+    let words = words.flatten();
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     if image.auxv.last().is_none_or(|(kind, _)| *kind != 0) {
         bytes.extend([0; 16]);
@@ -546,7 +551,8 @@ impl Target for Program<'_> {
 
     fn auxv(&mut self, pid: u32) -> Option<Vec<u8>> {
         let i = self.index(pid)?;
-        auxv_of(&self.image(i)?)
+        let image = self.image(i)?;
+        auxv_of(&image, self.regions(i))
     }
 
     fn executable(&mut self, pid: u32) -> Option<Vec<u8>> {

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use ::gdb_remote::{Registers, StopKind, StopPoint, StopReason, condition};
-use ::replay::{Position, Region, Session, ThreadState, Watch};
+use ::gdb_remote::{Registers, StopKind, StopPoint, StopReason};
+use ::replay::{Condition, Position, Region, Session, ThreadState, Watch};
+use protocol::condition;
 use recording::Recording;
 
 /// One of the programs that a process ran.
@@ -166,6 +167,25 @@ impl<'r> Seat<'r> {
 
     /// Whether it has a breakpoint where it is not known beforehand that it is
     /// one to stop at.
+    /// Conditions that the replaying process can test by itself: of addresses
+    /// at which every breakpoint has one.
+    pub fn passable(&self) -> Vec<Condition> {
+        let breakpoints = || self.stops.iter().filter(|stop| is_breakpoint(stop));
+        let is_plain = |address: u64| {
+            breakpoints().any(|stop| stop.address == address && stop.conditions.is_empty())
+        };
+        let all = breakpoints().filter(|stop| !is_plain(stop.address));
+        all.flat_map(|stop| {
+            let address = stop.address;
+            let codes = stop.conditions.iter();
+            codes.map(move |code| Condition {
+                address,
+                code: code.as_slice().into(),
+            })
+        })
+        .collect()
+    }
+
     pub fn has_conditions(&self) -> bool {
         self.stops.iter().any(|stop| !stop.conditions.is_empty())
     }
@@ -237,14 +257,44 @@ pub fn breakpoint_here(session: &Session<'_>, stops: &[StopPoint]) -> Option<Sto
         if stop.conditions.is_empty() {
             return true;
         }
-        let threads = session.threads();
-        let running = threads.iter().find(|t| t.number == session.thread());
-        let registers = running.map(registers_of).unwrap_or_default();
-        condition::holds(&stop.conditions, &registers, |address, out| {
-            session.read(address, out) == out.len()
+        let registers = session.running().as_ref().map(registers_of);
+        let registers = registers.unwrap_or_default();
+        // What cannot be evaluated is left to gdb.
+        let mut conditions = stop.conditions.iter();
+        conditions.any(|code| {
+            !condition::is_false(&Asked {
+                code,
+                registers: &registers,
+                session,
+            })
         })
     };
     here.find(holds).map(|stop| stop.kind)
+}
+
+/// A condition of gdb's, where a process stands.
+struct Asked<'a, 'r> {
+    code: &'a [u8],
+    registers: &'a Registers,
+    session: &'a Session<'r>,
+}
+
+impl condition::Machine for Asked<'_, '_> {
+    fn code(&self, at: usize) -> Option<u8> {
+        self.code.get(at).copied()
+    }
+
+    fn register(&self, number: u16) -> Option<u64> {
+        let bytes = self.registers.value(number.into())?.ok()?;
+        let low = bytes.iter().take(8).rev();
+        Some(low.fold(0, |word, byte| word << 8 | u64::from(*byte)))
+    }
+
+    fn memory(&self, address: u64, size: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let into = bytes.get_mut(..size)?;
+        (self.session.read(address, into) == size).then(|| u64::from_le_bytes(bytes))
+    }
 }
 
 /// gdb's number for a thread. The first one has its process's, before it has

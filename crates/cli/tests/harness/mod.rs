@@ -11,6 +11,7 @@ pub mod event;
 pub mod nobody;
 pub mod processes;
 pub mod programs;
+pub mod prompt;
 pub mod recorded;
 pub mod rewrite;
 pub mod running;

@@ -96,6 +96,22 @@ pub fn record(scratch: &Scratch, name: &str, command: &[&str]) -> Recorded {
     recorded
 }
 
+/// Compiles a source for debuggers, by its path among the sources; not
+/// optimized, unless the options say so.
+pub fn for_debuggers(scratch: &Scratch, source: &str, options: &[&str]) -> PathBuf {
+    let source = sources().join(source);
+    let program = scratch.path().join(source.file_stem().unwrap());
+    let made = Command::new("cc")
+        .args(["-g", "-O0", "-pthread"])
+        .args(options)
+        .arg("-o")
+        .args([&program, &source])
+        .status()
+        .unwrap();
+    assert!(made.success());
+    program
+}
+
 /// The bank of `examples/bank`, built once for all tests: the launcher.
 pub fn bank() -> String {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

@@ -17,10 +17,12 @@ use crate::value::Value;
 
 /// How a container is shown, if it is one that is known.
 pub(crate) fn show(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
-    if depth >= printer.options.depth || !matches!(ty.kind, Kind::Struct(_)) {
+    let name = ty.name.as_deref()?;
+    // Of unions, one is known: memory that may not hold its value yet.
+    let is_known = matches!(ty.kind, Kind::Struct(_)) || rust::is_wrapper(name);
+    if depth >= printer.options.depth || !is_known {
         return None;
     }
-    let name = ty.name.as_deref()?;
     match ty.language {
         Language::Rust => rust::show(printer, value, ty, name, depth),
         Language::Cpp => cpp::show(printer, value, ty, name, depth),
@@ -67,7 +69,8 @@ pub(crate) fn text_of(inspector: &Inspector<'_>, value: &Value, limit: usize) ->
     }
 }
 
-/// `{a, b, ...}` of at most as many elements as are shown.
+/// `{a, b, ...}` of at most as many elements as are shown, with runs of equal
+/// ones counted.
 fn list(
     printer: &Printer<'_>,
     elements: impl Iterator<Item = String>,
@@ -75,9 +78,31 @@ fn list(
     open: char,
     close: char,
 ) -> String {
-    let limit = printer.options.elements;
-    let mut parts: Vec<String> = elements.take(limit).collect();
-    if count > parts.len() as u64 {
+    // Counting a gigabyte of zeros is of no use.
+    const LONGEST: usize = 1 << 14;
+    let (limit, repeats) = (printer.options.elements, printer.options.repeats);
+    let mut elements = elements.take(LONGEST).peekable();
+    let mut parts: Vec<String> = Vec::new();
+    let (mut seen, mut room) = (0u64, limit);
+    while room > 0
+        && let Some(element) = elements.next()
+    {
+        let mut run = 1usize;
+        while elements.next_if_eq(&element).is_some() {
+            run += 1;
+        }
+        if run > repeats {
+            parts.push(format!("{element} <repeats {run} times>"));
+            seen += run as u64;
+            room = room.saturating_sub(repeats);
+        } else {
+            let shown = run.min(room);
+            parts.extend(std::iter::repeat_n(element, shown));
+            seen += shown as u64;
+            room -= shown;
+        }
+    }
+    if count > seen {
         parts.push("...".to_string());
     }
     format!("{open}{}{close}", parts.join(", "))

@@ -13,6 +13,16 @@ fn is(name: &str, path: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('<'))
 }
 
+/// Whether a type only says how its one value may be used.
+pub(super) fn is_wrapper(name: &str) -> bool {
+    const WRAPPERS: [&str; 3] = [
+        "core::mem::maybe_uninit::MaybeUninit",
+        "core::mem::manually_drop::ManuallyDrop",
+        "core::mem::maybe_dangling::MaybeDangling",
+    ];
+    WRAPPERS.iter().any(|wrapper| is(name, wrapper))
+}
+
 /// The first type argument.
 fn argument(ty: &Ty, at: usize) -> Option<Ty> {
     Some(ty.aggregate()?.arguments.get(at)?.ty.get())
@@ -151,6 +161,14 @@ pub(super) fn show(
             "{word}(strong={strong}, weak={weak}) {}",
             shown(printer, &inside, depth)
         ));
+    }
+    if is_wrapper(name) {
+        let inner = value
+            .field(process, "value")
+            .or_else(|| value.field(process, "__0"))?;
+        let mut text = String::new();
+        printer.print(&mut text, &inner, depth);
+        return Some(text);
     }
     if is(name, "core::cell::Cell") || is(name, "core::cell::UnsafeCell") {
         let mut inner = value.field(process, "value")?;

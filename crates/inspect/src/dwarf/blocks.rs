@@ -135,11 +135,7 @@ impl Function {
                         crate::types::name_of(&ty)
                     })
                     .collect();
-                let list = match parameters.as_slice() {
-                    [] => "void".to_string(),
-                    some => some.join(", "),
-                };
-                format!("{}({list})", self.name)
+                format!("{}({})", self.name, parameters.join(", "))
             }
             _ => self.name.clone(),
         }

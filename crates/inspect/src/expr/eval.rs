@@ -73,7 +73,7 @@ pub fn base_type(name: &str, rust: bool) -> Option<Ty> {
     Some(Ty::base(shown, size, encoding, language))
 }
 
-fn is_rust(scope: &Scope<'_>) -> bool {
+pub fn is_rust(scope: &Scope<'_>) -> bool {
     scope.frame().map(|f| f.language()) == Some(Language::Rust)
 }
 
@@ -154,6 +154,7 @@ fn meaning(scope: &Scope<'_>, name: &str, node: &Node) -> Result<NodeKind> {
             let function = inspector.code_at(address).and_then(|p| p.function);
             let ty = match function {
                 Some(function) if symbol.code => Ty::from_die(function.die),
+                None if symbol.code => Ty::code(),
                 _ => number_type(scope, "int"),
             };
             return Ok(NodeKind::Symbol(address, ty));
@@ -579,16 +580,20 @@ fn double(scope: &Scope<'_>, number: f64) -> Value {
 }
 
 fn truth_value(scope: &Scope<'_>, yes: bool) -> Value {
+    Value::from_integer(truth_type(scope), i128::from(yes))
+}
+
+/// The type of comparisons.
+pub fn truth_type(scope: &Scope<'_>) -> Ty {
     let frame = scope.frame().map(|f| f.language());
-    let ty = match frame {
+    match frame {
         Some(Language::C | Language::Assembly) | None => number_type(scope, "int"),
         _ => base_type("bool", is_rust(scope)).unwrap_or_else(Ty::void),
-    };
-    Value::from_integer(ty, i128::from(yes))
+    }
 }
 
 /// C's integer promotion.
-fn promoted(scope: &Scope<'_>, ty: &Ty) -> Ty {
+pub fn promoted(scope: &Scope<'_>, ty: &Ty) -> Ty {
     let peeled = ty.peeled();
     if is_rust(scope) || peeled.size_of().unwrap_or(4) > 4 {
         return ty.clone();
@@ -600,16 +605,16 @@ fn promoted(scope: &Scope<'_>, ty: &Ty) -> Ty {
 }
 
 /// The type in which two integers are computed.
-fn common(scope: &Scope<'_>, left: &Value, right: &Value, right_literal: bool) -> Ty {
+pub fn common(scope: &Scope<'_>, left: &Ty, right: &Ty, right_literal: bool) -> Ty {
     if is_rust(scope) {
-        let literal_left = left.ty.size_of() < right.ty.size_of() && !right_literal;
+        let literal_left = left.size_of() < right.size_of() && !right_literal;
         return if literal_left {
-            right.ty.clone()
+            right.clone()
         } else {
-            left.ty.clone()
+            left.clone()
         };
     }
-    let (a, b) = (promoted(scope, &left.ty), promoted(scope, &right.ty));
+    let (a, b) = (promoted(scope, left), promoted(scope, right));
     let (x, y) = (a.peeled(), b.peeled());
     let size = x.size_of().max(y.size_of()).unwrap_or(4);
     let unsigned = |t: &Ty| !is_signed(t) && t.size_of() == Some(size);
@@ -670,7 +675,7 @@ fn binary(
         );
     }
     let literal = matches!(right.kind, NodeKind::Integer(..));
-    let ty = common(scope, &a, &b, literal);
+    let ty = common(scope, &a.ty, &b.ty, literal);
     let fit = |n: i128| Value::from_integer(ty.clone(), n).integer(scope.inspector.process);
     let (x, y) = (
         fit(integer(scope, &a, left)?)?,

@@ -6,6 +6,7 @@
 //! Nothing is ever written or called: what would change the process is
 //! refused.
 
+mod compile;
 mod eval;
 mod lexer;
 mod parser;
@@ -15,6 +16,7 @@ use crate::scope::Scope;
 use crate::types::Ty;
 use crate::value::Value;
 
+pub use compile::Step;
 pub(crate) use parser::{Binary, Node, NodeKind, Unary};
 
 /// An expression whose names are known.

@@ -28,7 +28,7 @@ pub fn frame_line(scope: Scope<'_>, options: &PrintOptions) -> String {
     let Some(frame) = scope.frame() else {
         return String::new();
     };
-    let mut text = format!("#{:<3}", frame.level);
+    let mut text = format!("#{:<2} ", frame.level);
     if frame.kind == FrameKind::Signal {
         text.push_str("<signal handler called>");
         return text;

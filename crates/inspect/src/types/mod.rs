@@ -301,6 +301,18 @@ impl Ty {
         Self::make(Some("void"), Some(1), Kind::Void, Language::C)
     }
 
+    /// Code of which nothing but the address is known.
+    pub fn code() -> Self {
+        let kind = Kind::Function {
+            result: TypeRef::Void,
+            parameters: Vec::new(),
+            variadic: false,
+            prototyped: false,
+        };
+        let name = "<text variable, no debug info>";
+        Self::make(Some(name), Some(1), kind, Language::C)
+    }
+
     /// A base type that needs no debug information.
     pub fn base(name: &str, size: u64, encoding: DwAte, language: Language) -> Self {
         Self::make(Some(name), Some(size), Kind::Base(encoding), language)

@@ -114,6 +114,9 @@ fn c_parts(ty: &Ty, before: &mut String, after: &mut String, depth: usize, inner
             after.push_str(&format!("[{bound}]"));
             after.push_str(&inner_after);
         }
+        Kind::Function { .. } if ty.die.is_none() && ty.name.is_some() => {
+            before.push_str(ty.name.as_deref().unwrap_or_default());
+        }
         Kind::Function {
             result,
             parameters,

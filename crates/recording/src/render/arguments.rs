@@ -129,6 +129,8 @@ fn argument(event: &Event<'_>, i: usize, arg: Arg, context: &Context<'_>) -> Val
 fn special(event: &Event<'_>, i: usize, context: &Context<'_>) -> Option<Value> {
     let args = &event.args;
     match (event.nr, i) {
+        // Where there is nobody to tell of, nothing is written.
+        (nr::WAIT4, 1) if event.result.is_some_and(|pid| pid <= 0) => Some(pointer(args[1])),
         (nr::WAIT4, 1) => shapes::wait_status(event.argument(1)?.bytes),
         (nr::SETSOCKOPT | nr::GETSOCKOPT, 2) => {
             let option = args[2] as u32;
