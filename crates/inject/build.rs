@@ -1,5 +1,6 @@
 //! Builds the monitor (a freestanding image with flags and a profile of its
-//! own, see crates/monitor) so that it can be embedded.
+//! own, see crates/monitor) and lays it out as the kernel would, so that it can
+//! be embedded and nothing is left to do when a recording starts.
 #![allow(
     clippy::expect_used,
     reason = "a build that cannot go on says so and stops"
@@ -7,6 +8,10 @@
 
 use std::path::Path;
 use std::process::Command;
+
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol};
+use protocol::layout::{IMAGE_BASE, IMAGE_MAX};
 
 fn main() {
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
@@ -26,8 +31,18 @@ fn main() {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the monitor does not build");
-    let image = Path::new(&out).join("monitor-target/release/monitor");
-    println!("cargo:rustc-env=MONITOR_IMAGE={}", image.display());
+    let elf = std::fs::read(Path::new(&out).join("monitor-target/release/monitor"))
+        .expect("the monitor was built");
+    let image = lay_out(&elf);
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(Path::new(&out).join(name), bytes).expect("OUT_DIR can be written to");
+    };
+    write("monitor.image", &image.bytes);
+    let places = format!(
+        "const ENTRY: u64 = {:#x};\nconst VDSO: u64 = {:#x};\nconst VDSO_LEN: u64 = {:#x};\n",
+        image.entry, image.vdso, image.vdso_len
+    );
+    write("places.rs", places.as_bytes());
     for dir in [
         "../monitor",
         "../patch/src",
@@ -35,5 +50,48 @@ fn main() {
         "../protocol/src",
     ] {
         println!("cargo:rerun-if-changed={dir}");
+    }
+}
+
+/// The monitor as it lies in memory.
+struct Image {
+    /// From `IMAGE_BASE` on, a whole number of pages.
+    bytes: Vec<u8>,
+    entry: u64,
+    vdso: u64,
+    vdso_len: u64,
+}
+
+fn lay_out(file: &[u8]) -> Image {
+    let elf = ElfFile64::<Endianness>::parse(file).expect("the monitor is an ELF file");
+    let endian = elf.endian();
+    let mut bytes = Vec::new();
+    for header in elf.elf_program_headers() {
+        if header.p_type(endian) != object::elf::PT_LOAD {
+            continue;
+        }
+        let data = header.data(endian, file).expect("segments are in the file");
+        let start = header
+            .p_vaddr(endian)
+            .checked_sub(IMAGE_BASE)
+            .filter(|start| start + header.p_memsz(endian) <= IMAGE_MAX)
+            .expect("segments are where the monitor's place is") as usize;
+        let end = start + header.p_memsz(endian) as usize;
+        if bytes.len() < end {
+            bytes.resize(end.next_multiple_of(4096), 0);
+        }
+        bytes
+            .get_mut(start..start + data.len())
+            .expect("segments are no larger than their memory")
+            .copy_from_slice(data);
+    }
+    let vdso = elf
+        .symbol_by_name("MW_VDSO")
+        .expect("there is a vdso in the monitor");
+    Image {
+        bytes,
+        entry: elf.entry(),
+        vdso: vdso.address(),
+        vdso_len: vdso.size(),
     }
 }

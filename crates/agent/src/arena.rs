@@ -1,6 +1,7 @@
 //! The arena, from the recorder's side.
 
 use std::fs::{File, OpenOptions};
+use std::io::IoSlice;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -63,6 +64,10 @@ impl Arena {
         if base == libc::MAP_FAILED {
             return Err(fail("cannot map")(std::io::Error::last_os_error()));
         }
+        // The first touch of a page must not make the kernel read ahead: that
+        // takes milliseconds, and there is nothing yet to read.
+        // SAFETY: advice about the mapping just made.
+        unsafe { libc::madvise(base, CONTROL_SIZE as usize, libc::MADV_RANDOM) };
         let arena = Arena {
             file,
             path: path.to_path_buf(),
@@ -74,7 +79,7 @@ impl Arena {
         control.next_domain.store(1, Release);
         control.magic.store(ARENA_MAGIC, Release);
         // There must be something to write to before anything runs.
-        arena.add_chunk().map_err(fail("no room for"))?;
+        arena.add_chunks(1).map_err(fail("no room for"))?;
         Ok(arena)
     }
 
@@ -91,20 +96,42 @@ impl Arena {
         unsafe { &*self.base.cast::<Control>() }
     }
 
-    /// Backs one more chunk with disk space and sets it free.
-    pub fn add_chunk(&self) -> std::io::Result<()> {
+    /// Backs more chunks with disk space and sets them free, one by one: some
+    /// process may wait for the first. If there is no room for all of them,
+    /// there will be none.
+    pub fn add_chunks(&self, count: u32) -> std::io::Result<()> {
         let control = self.control();
-        let index = control.chunks_made.load(Acquire) as usize;
-        if index >= CHUNKS_MAX {
+        let made = control.chunks_made.load(Acquire);
+        let end = made.saturating_add(count);
+        if end as usize > CHUNKS_MAX {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
-        allocate(&self.file, offset_of_chunk(index), CHUNK_SIZE as u64)?;
-        if let Some(state) = control.chunk_state.get(index) {
-            state.store(chunk_state::FREE, Release);
+        let len = u64::from(count) * CHUNK_SIZE as u64;
+        allocate(&self.file, offset_of_chunk(made as usize), len)?;
+        for index in made..end {
+            self.fill(index as usize);
+            if let Some(state) = control.chunk_state.get(index as usize) {
+                state.store(chunk_state::FREE, Release);
+            }
+            let free = control.chunks_free.fetch_add(1, AcqRel);
+            control.chunks_made.store(index + 1, Release);
+            if free == 0 || index + 1 == end {
+                self.tell_supply();
+            }
         }
-        control.chunks_free.fetch_add(1, AcqRel);
-        control.chunks_made.store(index as u32 + 1, Release);
         Ok(())
+    }
+
+    /// Fills a chunk that nobody uses yet with zeroes, in one piece: the kernel
+    /// then keeps it in one piece of memory, which a process that maps it gets
+    /// at the first touch. Else it would get page by page what has to be found
+    /// room for page by page, which takes ten times as long.
+    fn fill(&self, index: usize) {
+        const PIECE: usize = 16 * 1024;
+        static ZEROES: [u8; PIECE] = [0; PIECE];
+        let pieces = [IoSlice::new(&ZEROES); CHUNK_SIZE / PIECE];
+        // What is not filled is room all the same.
+        let _ = rustix::io::pwritev(&self.file, &pieces, offset_of_chunk(index));
     }
 
     /// A copy of what is whole in a chunk; None if it holds nothing.
@@ -185,8 +212,8 @@ fn allocate(file: &File, offset: u64, len: u64) -> std::io::Result<()> {
     }
 }
 
-/// Waits on a futex in the arena; `timeout` in milliseconds.
-pub fn wait(word: &AtomicU32, value: u32, timeout: u64) {
+/// Waits on a futex in the arena; `timeout` in milliseconds. False: in vain.
+pub fn wait(word: &AtomicU32, value: u32, timeout: u64) -> bool {
     let limit = libc::timespec {
         tv_sec: (timeout / 1000) as i64,
         tv_nsec: (timeout % 1000 * 1_000_000) as i64,
@@ -201,6 +228,7 @@ pub fn wait(word: &AtomicU32, value: u32, timeout: u64) {
             &raw const limit,
         );
     }
+    word.load(Acquire) != value
 }
 
 pub fn wake(word: &AtomicU32, count: i32) {

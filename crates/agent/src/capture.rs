@@ -1,20 +1,24 @@
 //! Copies of what the program runs and maps, so that the recording stands
 //! alone.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use protocol::record::counter_site;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
+use crate::shelf::Shelf;
 use crate::sites::{self, Sites};
+
+/// Smaller files are searched faster than a thread is made.
+const WORTH_A_THREAD: u64 = 1 << 20;
 
 /// The captured files of one recording.
 pub struct Captures {
@@ -23,6 +27,9 @@ pub struct Captures {
     /// One at a time: the same library is asked for by many at once. Holds how
     /// many of the arena's counter sites are in use.
     lock: Mutex<usize>,
+    /// Not known to be otherwise.
+    can_clone: AtomicBool,
+    shelf: Shelf,
 }
 
 /// A file that has been captured.
@@ -34,11 +41,13 @@ pub struct Captured {
 }
 
 impl Captures {
-    pub fn new(dir: &Path) -> Captures {
+    pub fn new(dir: &Path, shelf: Shelf) -> Captures {
         Captures {
             dir: dir.to_path_buf(),
             next: AtomicU64::new(1),
             lock: Mutex::new(0),
+            can_clone: AtomicBool::new(may_clone(dir)),
+            shelf,
         }
     }
 
@@ -74,17 +83,8 @@ impl Captures {
             }));
         }
         let id = self.next.fetch_add(1, AcqRel);
-        let mut copy = File::create_new(recording::captured_path(&self.dir, id))?;
-        // Both read all of a large file: at the same time.
-        let (copied, sites) = std::thread::scope(|scope| {
-            let find = || sites::find(file);
-            let sites = std::thread::Builder::new().spawn_scoped(scope, find).ok();
-            let copied = copy_contents(file, &mut copy);
-            let sites = sites.and_then(|thread| thread.join().ok());
-            (copied, sites.unwrap_or_else(find))
-        });
-        copied?;
-        let sites = sites?;
+        let path = recording::captured_path(&self.dir, id);
+        let sites = self.copy_and_search(file, &meta, &path)?;
         let info = FileInfo {
             id,
             path: name.as_os_str().as_encoded_bytes().to_vec(),
@@ -122,6 +122,75 @@ impl Captures {
         }
         Ok(Some(Captured { id, place }))
     }
+
+    /// Copies a file and looks for the instructions that matter in it, as far
+    /// as that has not been done before.
+    fn copy_and_search(&self, file: &File, meta: &Metadata, path: &Path) -> io::Result<Sites> {
+        let known = self.shelf.take_sites(meta);
+        let is_copied = self.share(file, meta, path)?;
+        // Both read all of a large file: at the same time.
+        let (copied, found) = std::thread::scope(|scope| {
+            let find = || match &known {
+                Some(sites) => Ok(sites.clone()),
+                None => sites::find(file),
+            };
+            let alone = is_copied || known.is_some() || meta.size() < WORTH_A_THREAD;
+            let finding = if alone {
+                None
+            } else {
+                std::thread::Builder::new().spawn_scoped(scope, find).ok()
+            };
+            let copied = if is_copied {
+                Ok(None)
+            } else {
+                copy_contents(file, path).map(Some)
+            };
+            let found = finding.and_then(|thread| thread.join().ok());
+            (copied, found.unwrap_or_else(find))
+        });
+        let (copied, found) = (copied?, found?);
+        if state(&file.metadata()?) == state(meta) {
+            if let Some(copy) = copied.filter(|copy| len_of(copy) == Some(meta.size())) {
+                self.shelf.put_copy(meta, &copy, path);
+            }
+            if known.is_none() {
+                self.shelf.put_sites(meta, &found);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A copy without copying: by sharing the blocks, if the file system can, or
+    /// by a link to a copy that was made before. False: there is none.
+    fn share(&self, file: &File, meta: &Metadata, path: &Path) -> io::Result<bool> {
+        if self.can_clone.load(Relaxed) {
+            let copy = File::create_new(path)?;
+            match clone_contents(file, &copy) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    self.can_clone.store(false, Relaxed);
+                }
+                Err(_) => {}
+            }
+            std::fs::remove_file(path)?;
+        }
+        Ok(self.shelf.take_copy(meta, path))
+    }
+}
+
+/// What of a file changes when its contents do.
+fn state(meta: &Metadata) -> (u64, [i64; 4]) {
+    let times = [
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec(),
+    ];
+    (meta.size(), times)
+}
+
+fn len_of(file: &File) -> Option<u64> {
+    Some(file.metadata().ok()?.size())
 }
 
 /// Where a file goes in the table. None: the table is full around there, and
@@ -154,14 +223,26 @@ fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut
     true
 }
 
-/// Shares the blocks if the file system can, else copies.
-fn copy_contents(from: &File, to: &mut File) -> io::Result<()> {
+/// False: its file system is one of the usual ones that cannot share blocks.
+fn may_clone(dir: &Path) -> bool {
+    const EXT4: u64 = 0xef53;
+    const TMPFS: u64 = 0x0102_1994;
+    rustix::fs::statfs(dir).map_or(true, |fs| ![EXT4, TMPFS].contains(&(fs.f_type as u64)))
+}
+
+fn copy_contents(from: &File, path: &Path) -> io::Result<File> {
+    let mut copy = File::create_new(path)?;
+    let mut source = from;
+    io::copy(&mut source, &mut copy)?;
+    Ok(copy)
+}
+
+/// Shares the blocks of a file.
+fn clone_contents(from: &File, to: &File) -> io::Result<()> {
     const FICLONE: libc::Ioctl = 0x4004_9409_u32 as libc::Ioctl;
     // SAFETY: FICLONE takes a descriptor, and touches no memory.
-    if unsafe { libc::ioctl(to.as_raw_fd(), FICLONE, from.as_raw_fd()) } == 0 {
-        return Ok(());
+    match unsafe { libc::ioctl(to.as_raw_fd(), FICLONE, from.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
-    let mut source = from;
-    io::copy(&mut source, to)?;
-    Ok(())
 }

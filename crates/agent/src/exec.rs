@@ -13,9 +13,23 @@ use crate::Error;
 use crate::arena::ticks;
 use crate::service::Shared;
 
+/// Who is about to exec.
+#[derive(Clone, Copy)]
+pub enum Whom {
+    /// One of a process's threads. It is waited for by a thread that has no
+    /// children.
+    Thread(i32),
+    /// A process that has one thread.
+    Process(i32),
+}
+
 /// Follows one exec. `ready` is called as soon as the process may go on.
-pub fn follow(shared: &Shared, tid: i32, slot: usize, ready: impl FnOnce(bool)) {
-    let attached = match Attached::to(tid) {
+pub fn follow(shared: &Shared, whom: Whom, slot: usize, ready: impl FnOnce(bool)) {
+    let (tid, attached) = match whom {
+        Whom::Thread(tid) => (tid, Attached::to(tid)),
+        Whom::Process(pid) => (pid, Attached::to_process(pid)),
+    };
+    let attached = match attached {
         Ok(attached) => {
             ready(true);
             attached
@@ -64,12 +78,13 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         .iter()
         .find(|(key, _)| *key == libc::AT_SYSINFO_EHDR)
         .map_or(0, |(_, v)| *v);
+    let ignored = ignored_signals(pid);
     let start = ImageStart {
         process: place.process.load(Relaxed),
         image: place.image.load(Relaxed),
         pid: pid as u32,
         sigmask: place.sigmask.load(Relaxed),
-        ignored: ignored_signals(pid),
+        ignored,
         name: executed_name(&stack, rsp, &auxv),
         exe: exe.as_os_str().as_bytes().to_vec(),
         argv: lines(pid, "cmdline"),
@@ -83,7 +98,6 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         time: ticks(),
     };
     shared.writer.start(&start)?;
-
     let clock = shared
         .clock_offset
         .filter(|_| vdso != 0)
@@ -94,7 +108,7 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     place
         .image_len
         .store(shared.image.bytes.len() as u64, Relaxed);
-    place.ignored.store(ignored_signals(pid), Release);
+    place.ignored.store(ignored, Release);
     let injection = Injection {
         slot: slot as u64,
         arena_fd: place.arena_fd.load(Relaxed) as i32,
@@ -129,8 +143,8 @@ fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {
 fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot) -> Vec<Mapping> {
     const PROT_EXEC: u32 = 4;
     let mut places = slot.code.iter();
-    let described = maps.iter().map(|map| {
-        let (mapping, place) = describe(shared, stop, map);
+    let described = maps.iter().flat_map(|map| {
+        let (mappings, place) = describe(shared, stop, map);
         let has_sites = |place: &usize| !shared.arena.control().counter_sites_of(*place).is_empty();
         if map.prot & PROT_EXEC != 0
             && !map.shared
@@ -143,7 +157,7 @@ fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot)
             code.place.store(place as u64, Relaxed);
             code.len.store(map.end - map.start, Relaxed);
         }
-        mapping
+        mappings
     });
     let described = described.collect();
     for unused in places {
@@ -152,8 +166,10 @@ fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot)
     described
 }
 
-/// A mapping, and its file's place among those captured.
-fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Mapping, Option<usize>) {
+/// A mapping, and its file's place among those captured. In two pieces, if a
+/// file has most of its bytes, but not all.
+fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Option<usize>) {
+    const PAGE: u64 = 4096;
     let pid = stop.pid();
     let captured = map.path(pid).and_then(|path| {
         let file = File::open(&path).ok()?;
@@ -163,33 +179,47 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Mapping, Option<usi
             .capture(shared.arena.control(), &shared.writer, &file, name)
             .ok()?
     });
-    // What no file holds has to be kept itself: the stack, as far as it is
-    // used, and data, whose last page the kernel has cleared behind the end
-    // of the segment. The kernel's own pages are replaced by ours.
     let file = captured.map(|captured| captured.id);
-    let data = file.is_none() || map.prot & 2 != 0;
-    let own = data && map.prot & 1 != 0 && !map.name.starts_with("[v");
-    let from = if map.name == "[stack]" {
-        stop.regs().rsp & !4095
-    } else {
-        map.start
-    };
-    let contents = if own {
-        stop.read(from, (map.end - from) as usize).ok()
-    } else {
-        None
-    };
-    let mapping = Mapping {
-        start: map.start,
+    let piece = |start: u64, contents: Option<Vec<u8>>| Mapping {
+        start,
         end: map.end,
         prot: map.prot,
         shared: map.shared,
-        offset: map.offset,
+        offset: map.offset + (start - map.start),
         file,
         name: map.name.clone().into_bytes(),
         contents,
     };
-    (mapping, captured.and_then(|captured| captured.place))
+    let contents_from = |at: u64| stop.read(at, (map.end - at) as usize).ok();
+    let is_readable = map.prot & 1 != 0;
+    let is_writable = map.prot & 2 != 0;
+    let mappings = if file.is_none() {
+        // What no file holds has to be kept itself, the stack as far as it is
+        // used. The kernel's own pages are replaced by ours.
+        let from = if map.name == "[stack]" {
+            stop.regs().rsp & !(PAGE - 1)
+        } else {
+            map.start
+        };
+        let own = is_readable
+            && !map.name.starts_with("[v")
+            && (map.inode != 0 || stop.is_touched(map.start..map.end));
+        vec![piece(map.start, own.then(|| contents_from(from)).flatten())]
+    } else if is_readable && is_writable && !map.shared {
+        // Data, as the file has it: no instruction has run. But the kernel has
+        // cleared what lies behind it on its last page.
+        let last = map.end - PAGE;
+        let mut pieces = vec![piece(last, contents_from(last))];
+        if last > map.start {
+            let mut before = piece(map.start, None);
+            before.end = last;
+            pieces.insert(0, before);
+        }
+        pieces
+    } else {
+        vec![piece(map.start, None)]
+    };
+    (mappings, captured.and_then(|captured| captured.place))
 }
 
 fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {

@@ -4,12 +4,12 @@
 //! monitor into each image at exec, captures files, hands out pieces of log
 //! and compresses them when they are full, and notes how everything ended.
 //!
-//! Its threads: the *service* answers the monitors' requests; the *writer*
-//! compresses chunks; one short-lived thread per exec attaches and injects
-//! (ptrace belongs to a thread); a *keeper* does nothing but exist, so that the
-//! kernel tells the monitors if the recorder dies. A separate process, the
-//! *reaper*, is the program's parent: a tracer that is also the parent would
-//! see each event twice.
+//! Its threads: the first sets everything up, follows the first exec and waits
+//! for the program's end; the *service* answers the monitors' requests; the
+//! *writer* compresses chunks; one short-lived thread per further exec attaches
+//! and injects (ptrace belongs to a thread). A separate process, the *reaper*,
+//! is the program's parent: a tracer that is also the parent would see each
+//! event twice.
 
 mod arena;
 mod asker;
@@ -18,6 +18,7 @@ mod exec;
 mod reaper;
 mod record;
 mod service;
+mod shelf;
 mod signals;
 mod sites;
 mod store;

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,10 @@ use recording::{Clock, Manifest, Status, Summary, Writer};
 
 use crate::arena::{Arena, ticks};
 use crate::capture::Captures;
+use crate::exec::Whom;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
+use crate::shelf::Shelf;
 use crate::{Error, exec, signals, store};
 
 /// What becomes of the program when the disk is full.
@@ -35,6 +37,8 @@ pub struct Options {
     /// The file to execute.
     pub path: PathBuf,
     pub on_full: OnFull,
+    /// Where copies of files are kept for later recordings, if anywhere.
+    pub shelf: Option<PathBuf>,
 }
 
 /// How the program ended.
@@ -49,58 +53,46 @@ pub struct Ended {
 pub fn record(options: &Options) -> Result<Ended, Error> {
     check_dispatch()?;
     check_address_space()?;
+    let calibration = Calibration::begin();
     let mask = signals::blocked();
     let inherited = signals::Inherited::note();
     signals::ignore_file_size();
-    let image = Image::load()?;
-    let clock = calibrate();
+    let image = Image::embedded();
     let unfinished = Unfinished::make(&options.dir)?;
     let arena = Arc::new(Arena::create(
         &options.dir.join(recording::ARENA),
-        &image.bytes,
+        image.bytes,
     )?);
-    let command = options
-        .command
-        .iter()
-        .map(|a| a.to_string_lossy().into_owned())
-        .collect();
-    let writer = Arc::new(Writer::create(
-        &options.dir,
-        &Manifest::here(command, clock),
-    )?);
-
     // The reaper is forked while there is one thread.
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
     signals::hold(reaper.pid()).map_err(no_thread)?;
 
+    let command = options
+        .command
+        .iter()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
+    let clock_offset = inject::kernel_clock_offset();
+    let mut manifest = Manifest::here(command);
+    calibration.end(&mut manifest);
+    let writer = Arc::new(Writer::create(&options.dir, &manifest)?);
     let cut_short = Arc::new(std::sync::Mutex::new(None));
     let shared = Arc::new(Shared {
-        captures: Captures::new(&options.dir),
+        captures: Captures::new(&options.dir, Shelf::new(options.shelf.as_deref())),
         image,
-        clock_offset: inject::kernel_clock_offset(),
+        clock_offset,
         over: AtomicBool::new(false),
+        is_busy: AtomicBool::new(false),
         on_full: disk_full(options.on_full, &arena, &cut_short, reaper.pid()),
         arena,
         writer,
     });
-    shared.supply();
-    keep(&shared.arena).map_err(no_thread)?;
-
-    let (sender, receiver) = mpsc::channel();
-    let storing = {
-        let shared = Arc::clone(&shared);
-        thread::Builder::new().spawn(move || {
-            store::run(&shared.arena, &shared.writer, &receiver, |error| {
-                (shared.on_full)(&error.to_string());
-            });
-        })
-    };
-    let storing = storing.map_err(no_thread)?;
+    let alive = Alive::show(&shared.arena);
     let serving = {
         let shared = Arc::clone(&shared);
-        thread::Builder::new().spawn(move || service::run(&shared, &sender))
+        thread::Builder::new().spawn(move || service::run(&shared))
     };
     let serving = serving.map_err(no_thread)?;
 
@@ -109,9 +101,7 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     shared.arena.control().doorbell.fetch_add(1, AcqRel);
     crate::arena::wake(&shared.arena.control().doorbell, i32::MAX);
     let _ = serving.join();
-    let _ = storing.join();
-    shared.arena.control().recorder_alive.store(0, Release);
-
+    drop(alive);
     let status = outcome?;
     unfinished.keep();
     let cut_short = cut_short.lock().map(|mut c| c.take()).unwrap_or_default();
@@ -148,23 +138,20 @@ fn follow(
         slot.sigmask.store(mask, Release);
         slot.arena_fd.store(arena_fd as u32, Release);
     }
-    let (ready, is_ready) = mpsc::channel();
-    let following = {
-        let shared = Arc::clone(shared);
-        thread::Builder::new().spawn(move || {
-            exec::follow(&shared, first, 0, |go| {
-                let _ = ready.send(go);
-            });
-        })
-    };
-    let following = following.map_err(no_thread)?;
-    if is_ready.recv() != Ok(true) {
+    // By this thread, which has nothing else to do until then.
+    let mut attached = false;
+    exec::follow(shared, Whom::Process(first), 0, |go| {
+        attached = go;
+        if go {
+            reaper.go();
+        }
+    });
+    if !attached {
         return Err(Error::System(
             "cannot attach to the program (is ptrace allowed here?)",
             std::io::ErrorKind::PermissionDenied.into(),
         ));
     }
-    reaper.go();
 
     let mut status = None;
     let mut failure = None;
@@ -189,7 +176,6 @@ fn follow(
             }
         }
     }
-    let _ = following.join();
     if let Some(errno) = failure {
         return Err(command_error(options, errno));
     }
@@ -309,17 +295,46 @@ fn arena_descriptor() -> i32 {
     ARENA_FD.min(most.saturating_sub(1))
 }
 
-/// How ticks become time.
-fn calibrate() -> Clock {
-    let begin = (Instant::now(), ticks());
-    thread::sleep(Duration::from_millis(2));
-    let end = (Instant::now(), ticks());
-    let elapsed = end.0.duration_since(begin.0).as_nanos().max(1);
-    let rate = u128::from(end.1 - begin.1) * 1_000_000_000 / elapsed;
-    Clock {
-        ticks: ticks(),
-        realtime_ns: realtime_ns(),
-        ticks_per_second: u64::try_from(rate).unwrap_or(1).max(1),
+/// How ticks become time: measured while the rest is set up.
+struct Calibration {
+    begin: (Instant, u64),
+}
+
+impl Calibration {
+    /// The shortest stretch that measures well enough: setting up takes longer,
+    /// as a rule.
+    const SHORTEST: Duration = Duration::from_micros(500);
+
+    fn begin() -> Calibration {
+        Calibration {
+            begin: Calibration::look(),
+        }
+    }
+
+    /// Both clocks, read as close to each other as a few tries allow.
+    fn look() -> (Instant, u64) {
+        let tries = (0..4).map(|_| {
+            let (before, now, after) = (ticks(), Instant::now(), ticks());
+            (after - before, (now, before.midpoint(after)))
+        });
+        let best = tries.min_by_key(|(apart, _)| *apart);
+        best.map_or_else(|| (Instant::now(), ticks()), |(_, look)| look)
+    }
+
+    fn end(self, manifest: &mut Manifest) {
+        let (begin, begin_ticks) = self.begin;
+        if let Some(rest) = Calibration::SHORTEST.checked_sub(begin.elapsed()) {
+            thread::sleep(rest);
+        }
+        let (end, end_ticks) = Calibration::look();
+        let elapsed = end.duration_since(begin).as_nanos().max(1);
+        let rate = u128::from(end_ticks - begin_ticks) * 1_000_000_000 / elapsed;
+        manifest.clock = Clock {
+            ticks: ticks(),
+            realtime_ns: realtime_ns(),
+            ticks_per_second: u64::try_from(rate).unwrap_or(1).max(1),
+        };
+        manifest.started_ns = manifest.clock.realtime_ns;
     }
 }
 
@@ -372,19 +387,25 @@ fn disk_full(
     })
 }
 
-/// A thread whose only task is to hold a futex: when the recorder dies, in
-/// whatever way, the kernel marks it, and monitors that wait see that nobody
-/// will answer.
-fn keep(arena: &Arc<Arena>) -> std::io::Result<()> {
-    #[repr(C)]
-    struct RobustList {
-        next: *const RobustList,
-        offset: isize,
-        pending: *const RobustList,
-    }
-    let arena = Arc::clone(arena);
-    let (ready, is_ready) = mpsc::channel();
-    thread::Builder::new().spawn(move || {
+/// Shows the monitors that the recorder is alive: this thread holds a futex
+/// that the kernel marks when the thread dies, in whatever way, so that
+/// monitors that wait see that nobody will answer. It must be the thread that
+/// makes the recording from beginning to end.
+struct Alive<'a> {
+    arena: &'a Arena,
+    /// The list of the C library's, of whose locks this thread uses none.
+    before: (*const RobustList, usize),
+}
+
+#[repr(C)]
+struct RobustList {
+    next: *const RobustList,
+    offset: isize,
+    pending: *const RobustList,
+}
+
+impl Alive<'_> {
+    fn show(arena: &Arena) -> Alive<'_> {
         let word = &arena.control().recorder_alive;
         let entry: &'static mut [*const RobustList; 1] = Box::leak(Box::new([std::ptr::null()]));
         let entry_address = entry.as_ptr() as isize;
@@ -394,9 +415,16 @@ fn keep(arena: &Arc<Arena>) -> std::io::Result<()> {
             pending: std::ptr::null(),
         }));
         entry[0] = &raw const *head;
-        // SAFETY: the list is leaked, so it is there when the thread dies.
-        // This thread uses no robust lock of the C library's.
+        let mut before = (std::ptr::null(), 0);
+        // SAFETY: asks for this thread's list; then sets one that is leaked,
+        // so that it is there when the thread dies.
         unsafe {
+            libc::syscall(
+                libc::SYS_get_robust_list,
+                0,
+                &raw mut before.0,
+                &raw mut before.1,
+            );
             word.store(libc::gettid() as u32, Release);
             libc::syscall(
                 libc::SYS_set_robust_list,
@@ -404,11 +432,14 @@ fn keep(arena: &Arc<Arena>) -> std::io::Result<()> {
                 size_of::<RobustList>(),
             );
         }
-        let _ = ready.send(());
-        loop {
-            thread::park();
-        }
-    })?;
-    let _ = is_ready.recv();
-    Ok(())
+        Alive { arena, before }
+    }
+}
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.arena.control().recorder_alive.store(0, Release);
+        // SAFETY: sets the list that this thread had before.
+        unsafe { libc::syscall(libc::SYS_set_robust_list, self.before.0, self.before.1) };
+    }
 }

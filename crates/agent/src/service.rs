@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::mpsc::Sender;
 
 use inject::Image;
 use protocol::shared::{Request, chunk_state, mode, request_kind, request_state};
@@ -14,11 +13,13 @@ use recording::{Note, Writer};
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
 use crate::capture::Captures;
-use crate::exec;
+use crate::exec::{self, Whom};
+use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
-/// busy.
+/// busy. Fewer, as long as none has ever been full: most programs need one.
 const READY: u32 = 24;
+const READY_AT_FIRST: u32 = 2;
 
 /// What the recorder's threads share.
 pub struct Shared {
@@ -28,6 +29,8 @@ pub struct Shared {
     pub image: Image,
     pub clock_offset: Option<u64>,
     pub over: AtomicBool,
+    /// Chunks have been full.
+    pub is_busy: AtomicBool,
     /// Called once when there is no more room on the disk.
     pub on_full: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -50,33 +53,35 @@ impl Shared {
     }
 
     /// Keeps chunks ready.
-    pub fn supply(&self) {
+    fn supply(&self) {
         let control = self.arena.control();
-        let mut made = false;
-        while control.chunks_free.load(Acquire) < READY
-            && control.mode.load(Acquire) == mode::RECORD
-        {
-            match self.arena.add_chunk() {
-                Ok(()) => made = true,
-                Err(error) => {
-                    // Recycled ones may still come.
-                    if control.chunks_free.load(Acquire) == 0 {
-                        (self.on_full)(&error.to_string());
-                    }
-                    break;
-                }
-            }
+        let ready = if self.is_busy.load(Relaxed) {
+            READY
+        } else {
+            READY_AT_FIRST
+        };
+        let missing = ready.saturating_sub(control.chunks_free.load(Acquire));
+        if missing == 0 || control.mode.load(Acquire) != mode::RECORD {
+            return;
         }
-        if made {
-            self.arena.tell_supply();
+        // If there is no room for all of them, there may be for one.
+        let added = self.arena.add_chunks(missing);
+        if let Err(error) = added.or_else(|_| self.arena.add_chunks(1))
+            // Recycled ones may still come.
+            && control.chunks_free.load(Acquire) == 0
+        {
+            (self.on_full)(&error.to_string());
         }
     }
 }
 
-/// Serves until `shared.over`. Full chunks go to `full`.
-pub fn run(shared: &Arc<Shared>, full: &Sender<usize>) {
+/// Serves until `shared.over`, and sees to it that full chunks are stored.
+pub fn run(shared: &Arc<Shared>) {
     let control = shared.arena.control();
-    let mut sent = vec![false; protocol::shared::CHUNKS_MAX];
+    let mut store = Store::default();
+    let mut waiting = Vec::new();
+    let mut known = vec![false; protocol::shared::CHUNKS_MAX];
+    let mut rung = true;
     while !shared.over.load(Acquire) {
         let bell = control.doorbell.load(Acquire);
         for (index, request) in control.requests.iter().enumerate() {
@@ -91,21 +96,29 @@ pub fn run(shared: &Arc<Shared>, full: &Sender<usize>) {
             }
         }
         let made = control.chunks_made.load(Acquire) as usize;
-        for (index, (state, sent)) in control
+        for (index, (state, known)) in control
             .chunk_state
             .iter()
-            .zip(&mut sent)
+            .zip(&mut known)
             .enumerate()
             .take(made)
         {
             let is_full = state.load(Acquire) == chunk_state::FULL;
-            if is_full && !*sent {
-                let _ = full.send(index);
+            if is_full && !*known {
+                waiting.push(index);
             }
-            *sent = is_full;
+            *known = is_full;
+        }
+        // One alone is likely the last of a process that ends, and perhaps of
+        // the program: then it is stored at the end.
+        if waiting.len() >= 2 || !rung {
+            shared.is_busy.fetch_or(!waiting.is_empty(), Relaxed);
+            for index in waiting.drain(..) {
+                store.add(shared, index);
+            }
         }
         shared.supply();
-        arena::wait(&control.doorbell, bell, 100);
+        rung = arena::wait(&control.doorbell, bell, 100);
     }
 }
 
@@ -168,7 +181,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             let slot = arg(0) as usize;
             let follower = Arc::clone(shared);
             let follow = move || {
-                exec::follow(&follower, tid, slot, |go| {
+                exec::follow(&follower, Whom::Thread(tid), slot, |go| {
                     if let Some(request) = follower.arena.control().requests.get(index) {
                         answer(request, u64::from(!go));
                     }

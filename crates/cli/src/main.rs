@@ -58,8 +58,34 @@ enum Command {
     Syscalls(syscalls::Cmd),
 }
 
+/// The same without the other subcommands. To describe all of them takes a
+/// while, and who records waits for it.
+#[derive(Parser)]
+#[command(name = "mw", version, max_term_width = 100)]
+struct Recording {
+    #[command(subcommand)]
+    command: RecordingCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum RecordingCommand {
+    Record(record::Cmd),
+}
+
+fn parse() -> Result<Arguments, clap::Error> {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "record")
+    {
+        let RecordingCommand::Record(cmd) = Recording::try_parse()?.command;
+        let command = Command::Record(cmd);
+        return Ok(Arguments { command });
+    }
+    Arguments::try_parse()
+}
+
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return Failure::usage(&error).report(),
     };

@@ -70,6 +70,7 @@ impl Cmd {
                 OnFull::Continue => agent::OnFull::Continue,
             },
             command: self.command,
+            shelf: select::cache().map(|cache| cache.join("files")),
         };
         let ended = agent::record(&options).map_err(explain)?;
         place.make_latest();

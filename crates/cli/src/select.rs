@@ -8,14 +8,24 @@ use crate::failure::Failure;
 
 /// Where recordings go that were not told where to go.
 pub fn home() -> Option<PathBuf> {
-    let data = std::env::var_os("XDG_DATA_HOME")
+    own("XDG_DATA_HOME", ".local/share")
+}
+
+/// Where things go that only save time.
+pub fn cache() -> Option<PathBuf> {
+    own("XDG_CACHE_HOME", ".cache")
+}
+
+/// Our part of one of the user's directories.
+fn own(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let base = std::env::var_os(variable)
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| {
             let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
-            Some(PathBuf::from(home).join(".local/share"))
+            Some(PathBuf::from(home).join(below_home))
         })?;
-    Some(data.join("meanwhile"))
+    Some(base.join("meanwhile"))
 }
 
 /// `REC` as an argument or as `-r REC`, for commands that have no other.

@@ -29,6 +29,13 @@ fn native_status(command: &[String], port: u16) -> i32 {
     harness::wait_for("the server, not recorded", || {
         std::net::TcpStream::connect(("127.0.0.1", port)).ok()
     });
+    // Some listen before they are ready to be told.
+    harness::wait_for("the server to heed SIGTERM", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        (caught & 1 << (Signal::TERM.as_raw() - 1) != 0).then_some(())
+    });
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     harness::wait_for("the server's end, not recorded", || {
         child.try_wait().unwrap().map(shell_status)

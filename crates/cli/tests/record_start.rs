@@ -10,6 +10,7 @@
 mod harness;
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -78,6 +79,106 @@ fn inherited_descriptors_have_names() {
     ] {
         assert!(events.contains(seen), "no {seen} in\n{events}");
     }
+}
+
+/// Records `sh -c SCRIPT`, with a cache of the test's own.
+fn record_with_cache(scratch: &Scratch, script: &str) -> PathBuf {
+    let dir = scratch.fresh("recording");
+    let status = Command::new(MW)
+        .args(["record", "-o"])
+        .arg(&dir)
+        .args(["--", "sh", "-c", script])
+        .env("XDG_CACHE_HOME", scratch.path().join("cache"))
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+    dir
+}
+
+/// The captured files of a recording, by inode.
+fn captured(dir: &std::path::Path) -> Vec<(u64, u64)> {
+    let files = std::fs::read_dir(dir.join("files")).unwrap();
+    let mut found: Vec<_> = files
+        .map(|file| file.unwrap().metadata().unwrap())
+        .map(|meta| (meta.ino(), meta.len()))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Copies of what has not changed are made once, and each recording stands
+/// alone all the same.
+#[test]
+fn copies_are_shared_and_recordings_stand_alone() {
+    let scratch = Scratch::new("shelf");
+    let first = record_with_cache(&scratch, "true");
+    let second = record_with_cache(&scratch, "true");
+    // Nothing is kept of what was installed in the last two minutes, nor where
+    // files can share their blocks.
+    let cache = scratch.path().join("cache");
+    if cache.exists() {
+        let before = captured(&first);
+        let shared = captured(&second);
+        assert!(
+            shared.iter().any(|file| before.contains(file)),
+            "{shared:?}"
+        );
+    }
+    std::fs::remove_dir_all(&first).unwrap();
+    let _ = std::fs::remove_dir_all(&cache);
+    let moved = scratch.fresh("moved");
+    std::fs::rename(&second, &moved).unwrap();
+    harness::verified::verify(&moved, &[]).is_equal();
+}
+
+/// A program that changes between two recordings is in each as it was then.
+#[test]
+fn a_changed_file_is_copied_again() {
+    let scratch = Scratch::new("shelf-changed");
+    let program = scratch.path().join("program");
+    let run = || record_with_cache(&scratch, &format!("exec {}", program.display()));
+    let holds = |dir: &std::path::Path, what: &std::path::Path| {
+        let expected = std::fs::read(what).unwrap();
+        let files = std::fs::read_dir(dir.join("files")).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .any(|bytes| bytes == expected)
+    };
+    let [before, after] = ["/bin/true", "/bin/cat"].map(PathBuf::from);
+    std::fs::copy(&before, &program).unwrap();
+    let first = run();
+    // Into the same file, as `cp` does.
+    std::fs::copy(&after, &program).unwrap();
+    let second = run();
+    assert!(holds(&first, &before) && !holds(&first, &after));
+    assert!(holds(&second, &after) && !holds(&second, &before));
+}
+
+/// Ten times what it may cost at most: this finds what got slow by mistake (a
+/// wait, a copy, a read-ahead), on machines that are busy, too.
+#[test]
+fn a_recording_starts_and_ends_at_once() {
+    let scratch = Scratch::new("start-up");
+    let time = |command: &mut Command| {
+        let begin = std::time::Instant::now();
+        assert!(command.status().unwrap().success());
+        begin.elapsed()
+    };
+    let best = |run: &dyn Fn() -> std::time::Duration| (0..20).map(|_| run()).min().unwrap();
+    let native = best(&|| time(&mut Command::new("/bin/true")));
+    let recorded = best(&|| {
+        let dir = scratch.fresh("recording");
+        let time = time(
+            Command::new(MW)
+                .args(["record", "-o"])
+                .arg(&dir)
+                .arg("/bin/true"),
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
+        time
+    });
+    let added = recorded.saturating_sub(native);
+    assert!(added.as_millis() < 50, "{added:?} more than {native:?}");
 }
 
 /// Ends of processes, as a shell tells them.

@@ -1,20 +1,15 @@
-//! The monitor's image, as it lies in memory.
+//! The monitor's image, as it lies in memory. The build script has laid it out.
 
-use object::read::elf::{ElfFile64, ProgramHeader};
+use object::elf::FileHeader64;
+use object::read::elf::{ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSymbol};
-use protocol::layout::{IMAGE_BASE, IMAGE_MAX};
 
-use crate::Error;
-
-static ELF: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("MONITOR_IMAGE")));
-
-#[repr(align(16))]
-struct Aligned<T: ?Sized>(T);
+include!(concat!(env!("OUT_DIR"), "/places.rs"));
 
 /// What is mapped into every process, and where things are in it.
 pub struct Image {
     /// The bytes from `IMAGE_BASE` on, a whole number of pages.
-    pub bytes: Vec<u8>,
+    pub bytes: &'static [u8],
     /// Where a fresh process begins.
     pub entry: u64,
     /// The vdso that programs are shown, and how long it is.
@@ -23,43 +18,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// Lays the embedded ELF file out as the kernel would.
-    pub fn load() -> Result<Image, Error> {
-        let broken = |what: &'static str| Error::Image(what);
-        let elf = ElfFile64::<Endianness>::parse(&ELF.0).map_err(|_| broken("not an ELF file"))?;
-        let endian = elf.endian();
-        let mut bytes = Vec::new();
-        for header in elf.elf_program_headers() {
-            if header.p_type(endian) != object::elf::PT_LOAD {
-                continue;
-            }
-            let data = header
-                .data(endian, &ELF.0)
-                .map_err(|()| broken("segment out of file"))?;
-            let start = header
-                .p_vaddr(endian)
-                .checked_sub(IMAGE_BASE)
-                .filter(|start| start + header.p_memsz(endian) <= IMAGE_MAX)
-                .ok_or(broken("segment out of place"))? as usize;
-            let end = start + header.p_memsz(endian) as usize;
-            if bytes.len() < end {
-                bytes.resize(end.next_multiple_of(4096), 0);
-            }
-            bytes
-                .get_mut(start..start + data.len())
-                .ok_or(broken("segment larger than its memory"))?
-                .copy_from_slice(data);
+    /// The image that was built with this crate.
+    pub fn embedded() -> Image {
+        Image {
+            bytes: include_bytes!(concat!(env!("OUT_DIR"), "/monitor.image")),
+            entry: ENTRY,
+            vdso: VDSO,
+            vdso_len: VDSO_LEN,
         }
-        let (vdso, vdso_len) = elf
-            .symbol_by_name("MW_VDSO")
-            .map(|symbol| (symbol.address(), symbol.size()))
-            .ok_or(broken("no vdso in it"))?;
-        Ok(Image {
-            bytes,
-            entry: elf.entry(),
-            vdso,
-            vdso_len,
-        })
     }
 }
 
@@ -71,12 +37,15 @@ pub fn kernel_clock_offset() -> Option<u64> {
     if base == 0 {
         return None;
     }
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let end = line.split_once('-')?.1.split_once(' ')?.0;
-    let len = usize::try_from(u64::from_str_radix(end, 16).ok()?.checked_sub(base)?).ok()?;
     // SAFETY: the kernel maps the vdso readable for the process's whole life.
-    let bytes = unsafe { std::slice::from_raw_parts(base as *const u8, len) };
+    // It begins with an ELF header, and ends with the table of sections.
+    let bytes = unsafe {
+        let header = &*(base as *const FileHeader64<Endianness>);
+        let endian = header.endian().ok()?;
+        let table = usize::from(header.e_shnum(endian)) * usize::from(header.e_shentsize(endian));
+        let len = usize::try_from(header.e_shoff(endian)).ok()? + table;
+        std::slice::from_raw_parts(base as *const u8, len)
+    };
     let elf = ElfFile64::<Endianness>::parse(bytes).ok()?;
     let symbol = elf
         .dynamic_symbols()

@@ -20,9 +20,6 @@ pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped};
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The embedded monitor is not what it should be: a broken build.
-    #[error("the monitor's image is broken: {0}")]
-    Image(&'static str),
     /// A ptrace request or a wait failed.
     #[error("cannot {what} process {pid}")]
     Trace {

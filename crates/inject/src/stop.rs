@@ -15,6 +15,8 @@ use crate::Error;
 /// A thread that runs, and that the kernel will stop when it has exec'd.
 pub struct Attached {
     tid: i32,
+    /// What is waited for; None: whatever this thread traces.
+    only: Option<Pid>,
 }
 
 /// What became of an attached thread.
@@ -33,19 +35,30 @@ fn failed(what: &'static str, pid: i32) -> impl Fn(nix::Error) -> Error {
 }
 
 impl Attached {
+    /// Attaches to a thread of any process, for a thread of ours that has no
+    /// children: the id changes when a thread other than the first execs, so
+    /// everything is waited for.
     pub fn to(tid: i32) -> Result<Attached, Error> {
         ptrace::seize(Pid::from_raw(tid), Options::PTRACE_O_TRACEEXEC)
             .map_err(failed("attach to", tid))?;
-        Ok(Attached { tid })
+        Ok(Attached { tid, only: None })
+    }
+
+    /// Attaches to a process that has one thread.
+    pub fn to_process(pid: i32) -> Result<Attached, Error> {
+        let only = Some(Pid::from_raw(pid));
+        Ok(Attached {
+            only,
+            ..Attached::to(pid)?
+        })
     }
 
     /// Waits until it has exec'd, or says that it will not.
     pub fn wait(self) -> Result<Outcome, Error> {
-        // Only what this very thread traces; the id changes when a thread
-        // other than the first execs.
+        // Only what this very thread traces.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
-            let status = match waitpid(None, Some(flags)) {
+            let status = match waitpid(self.only, Some(flags)) {
                 Err(nix::Error::EINTR) => continue,
                 Err(nix::Error::ECHILD) => return Ok(Outcome::Gone),
                 other => other.map_err(failed("wait for", self.tid))?,
@@ -167,6 +180,22 @@ impl ExecStop {
     /// Whether the new image is 64-bit code.
     pub fn is_64_bit(&self) -> bool {
         self.regs.cs == 0x33
+    }
+
+    /// Whether any page of a range of anonymous memory has been touched. If the
+    /// kernel does not say, they all may have been.
+    pub fn is_touched(&self, range: std::ops::Range<u64>) -> bool {
+        const PAGE: u64 = 4096;
+        const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+        let pages = (range.end.saturating_sub(range.start) / PAGE) as usize;
+        let mut entries = vec![0; pages * 8];
+        let read = File::open(format!("/proc/{}/pagemap", self.pid))
+            .and_then(|file| file.read_exact_at(&mut entries, range.start / PAGE * 8));
+        let is_touched = |entry: &[u8]| {
+            let entry = entry.try_into().map_or(u64::MAX, u64::from_le_bytes);
+            entry & PRESENT_OR_SWAPPED != 0
+        };
+        read.is_err() || entries.chunks(8).any(is_touched)
     }
 
     pub fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, Error> {

@@ -321,7 +321,7 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     capture::inputs(row, &args, &mut blobs);
     capture::outputs(row, &args, result, &before, &mut blobs);
     capture::extra(thread, number, &args, result, &mut blobs);
-    memory::written(number, &args, result, &mut blobs);
+    memory::written(thread, number, &args, result, &mut blobs);
     if let Some(entry) = log::call(thread, number, &args, row.args.len(), result, blobs.count()) {
         blobs.write(entry).commit();
     }
@@ -406,7 +406,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let mut blobs = Blobs::new();
     capture::outputs(row, &args, result, &before, &mut blobs);
     capture::extra(thread, number, &args, result, &mut blobs);
-    memory::written(number, &args, result, &mut blobs);
+    memory::written(thread, number, &args, result, &mut blobs);
     finish(thread, row, &args, result, &blobs);
     result
 }

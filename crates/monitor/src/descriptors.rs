@@ -1,19 +1,28 @@
 //! Which descriptors never make a call wait: those in non-blocking mode, and
 //! files on disk. A call on one of them is one event, made with the turn kept.
+//! And which are no files at all.
 //!
 //! What the kernel answers is remembered until the descriptor is closed,
 //! replaced or set otherwise. (Another process that shares the open file can
 //! change its mode behind our back; then a call is made with the turn kept
 //! though it waits, and the other threads wait with it.)
+//!
+//! Whether it is a file matters more: so that is not believed where a table of
+//! descriptors is not that of one process.
 
 use protocol::syscall::Syscall;
 
-use crate::state::{DESCRIPTORS, Process, Thread};
+use crate::state::{DESCRIPTORS, Process, Thread, space};
 use crate::sys::{self, nr};
 
 const UNKNOWN: u8 = 0;
-const WAITS: u8 = 1;
+/// Bits of what is known.
+const KNOWN: u8 = 1;
 const NEVER_WAITS: u8 = 2;
+const NO_FILE: u8 = 4;
+
+const CLONE_FILES: u64 = 0x400;
+const CLONE_THREAD: u64 = 0x1_0000;
 
 const O_NONBLOCK: i64 = 0o4000;
 const MSG_DONTWAIT: u64 = 0x40;
@@ -40,22 +49,44 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
 }
 
 fn is_instant(process: &Process, fd: u64) -> bool {
+    known(process, fd) & NEVER_WAITS != 0
+}
+
+/// Whether a descriptor is certainly not that of a regular file.
+pub fn is_no_file(process: &Process, fd: u64) -> bool {
+    space().odd_tables.get() == 0 && known(process, fd) & NO_FILE != 0
+}
+
+/// What is known of a descriptor; the kernel is asked if need be.
+fn known(process: &Process, fd: u64) -> u8 {
     let Some(place) = process.descriptors.get(fd as u32 as usize) else {
-        return false;
+        return UNKNOWN;
     };
     if place.get() == UNKNOWN {
         let flags = sys::call(nr::FCNTL, fd, 3, 0, 0, 0, 0); // F_GETFL
         if flags < 0 {
-            return false;
+            return UNKNOWN;
         }
-        let on_disk = sys::fstat(fd).is_some_and(|s| sys::is_regular(s.mode));
-        place.set(if flags & O_NONBLOCK != 0 || on_disk {
-            NEVER_WAITS
-        } else {
-            WAITS
-        });
+        let stat = sys::fstat(fd);
+        let is_file = stat.as_ref().map(|s| sys::is_regular(s.mode));
+        let mut bits = KNOWN;
+        if flags & O_NONBLOCK != 0 || is_file == Some(true) {
+            bits |= NEVER_WAITS;
+        }
+        if is_file == Some(false) {
+            bits |= NO_FILE;
+        }
+        place.set(bits);
     }
-    place.get() == NEVER_WAITS
+    place.get()
+}
+
+/// A thread or process is made: if it shares descriptors though it is another
+/// process, or does not though it is none, others may change them unseen.
+pub fn note_clone(flags: u64) {
+    if (flags & CLONE_FILES != 0) != (flags & CLONE_THREAD != 0) {
+        space().odd_tables.set(1);
+    }
 }
 
 /// Forgets what a call may have changed.
@@ -71,7 +102,14 @@ pub fn note(thread: &Thread, number: u64, args: &[u64; 6]) {
         nr::CLOSE | nr::IOCTL => forget(args[0]),
         nr::FCNTL if args[1] == 4 => forget(args[0]), // F_SETFL
         nr::DUP2 | nr::DUP3 => forget(args[1]),
-        nr::CLOSE_RANGE => forget_all(thread.process()),
+        nr::CLOSE_RANGE => {
+            const CLOSE_RANGE_UNSHARE: u64 = 2;
+            forget_all(thread.process());
+            if args[2] & CLOSE_RANGE_UNSHARE != 0 {
+                space().odd_tables.set(1);
+            }
+        }
+        nr::UNSHARE if args[0] & CLONE_FILES != 0 => space().odd_tables.set(1),
         _ => {}
     }
 }

@@ -74,7 +74,7 @@ impl Log {
         let offset = CHUNKS_OFFSET + u64::from(index) * CHUNK_SIZE as u64;
         let address = ARENA_BASE + offset;
         let fd = space().arena_fd.get() as u64;
-        if !sys::map_shared(address, CHUNK_SIZE as u64, fd, offset) {
+        if !sys::map_for_writing(address, CHUNK_SIZE as u64, fd, offset) {
             // The program has used up its address space: nothing more of this
             // process can be recorded.
             control().chunk_state[index as usize & (CHUNKS_MAX - 1)]

@@ -11,7 +11,7 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
-use crate::{arch, call, counter, lock, mem, patcher, recorder, replay, turn};
+use crate::{arch, call, counter, descriptors, lock, mem, patcher, recorder, replay, turn};
 
 const PROT_WRITE: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
@@ -207,15 +207,17 @@ fn is_noted(key: u64) -> bool {
 /// A file that is mapped was written, or has another size: which, where in it,
 /// and how long it is now.
 #[inline]
-pub fn written(number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
+pub fn written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
     if result >= 0 && space().maps_files.get() != 0 {
-        note_written(number, args, result, more);
+        note_written(thread, number, args, result, more);
     }
 }
 
-fn note_written(number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
+fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
     use protocol::record::object::NOWHERE;
     let (fd, offset) = match number {
+        // Servers write to sockets all the time.
+        nr::WRITE | nr::WRITEV if descriptors::is_no_file(thread.process(), args[0]) => return,
         nr::WRITE | nr::WRITEV => (args[0], None),
         nr::PWRITE64 | nr::PWRITEV => (args[0], Some(args[3])),
         nr::PWRITEV2 => (args[0], Some(args[3]).filter(|at| *at != u64::MAX)),

@@ -5,6 +5,7 @@
 //! belong to. A site whose neighbourhood does not allow it stays on the slow
 //! way.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Acquire;
 
 use patch::{Code, Plan, Stub};
@@ -47,6 +48,25 @@ fn place(site: u64) -> Option<usize> {
     None
 }
 
+/// All that is in the table. (To look through the table itself would take as
+/// long as several system calls, and most of it was never touched.)
+fn used() -> impl Iterator<Item = &'static Cell<Patched>> {
+    let space = space();
+    let count = space.patch_count.get() as usize;
+    let indices = space.patches_used.iter().take(count);
+    indices.map(|index| &space.patches[usize::from(index.get()) & (PATCHES_MAX - 1)])
+}
+
+/// A place of the table is taken, for good.
+fn note_used(index: usize) {
+    const { assert!(PATCHES_MAX <= 1 << u16::BITS) };
+    let count = space().patch_count.get();
+    if let Some(place) = space().patches_used.get(count as usize) {
+        place.set(index as u16);
+        space().patch_count.set(count + 1);
+    }
+}
+
 /// A site trapped. Returns where in a stub the call goes on, if the site is
 /// patched now.
 pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
@@ -54,6 +74,7 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
     let cell = &space().patches[index];
     let mut entry = cell.get();
     if entry.site != site {
+        note_used(index);
         entry = Patched {
             site,
             call: 0,
@@ -270,8 +291,7 @@ pub fn to_program(rip: u64) -> u64 {
 }
 
 fn entries() -> impl Iterator<Item = Patched> {
-    let patches = space().patches.iter().map(core::cell::Cell::get);
-    patches.filter(|entry| entry.call != 0)
+    used().map(Cell::get).filter(|entry| entry.call != 0)
 }
 
 /// Where the parts of a stub are (see the `patch` crate).
@@ -351,7 +371,7 @@ fn is_inside(entry: &Patched, rip: u64) -> bool {
 /// Code was unmapped or replaced: what was patched there is gone.
 pub fn forget(start: u64, len: u64) {
     let end = start.saturating_add(len);
-    for cell in &space().patches {
+    for cell in used() {
         let mut entry = cell.get();
         if entry.site >= start && entry.site < end {
             entry.call = 0;

@@ -67,12 +67,12 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         sys::die(NO_ROOM);
     }
     // A replay has its logs in the arena, too.
-    let len = if slot & REPLAY_BIT != 0 {
-        ARENA_SIZE
+    let mapped = if slot & REPLAY_BIT != 0 {
+        sys::map_shared(ARENA_BASE, ARENA_SIZE, arena_fd, 0)
     } else {
-        CONTROL_SIZE
+        sys::map_for_writing(ARENA_BASE, CONTROL_SIZE, arena_fd, 0)
     };
-    if !sys::map_shared(ARENA_BASE, len, arena_fd, 0) {
+    if !mapped {
         sys::die(NO_ROOM);
     }
     if slot & REPLAY_BIT != 0 && replay::is_wanted() {
@@ -241,6 +241,7 @@ pub fn clone(
         nr::VFORK => [CLONE_VM | CLONE_VFORK | 17, 0, 0, 0, 0],
         _ => [args[0], args[1], args[2], args[3], args[4]],
     };
+    descriptors::note_clone(flags);
     let what = Clone {
         row,
         args,

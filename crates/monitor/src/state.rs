@@ -138,6 +138,9 @@ pub struct Space {
     /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
     pub mapped_files: [Cell<u64>; 64],
+    /// A table of descriptors may be changed by others than the threads of one
+    /// process, or not be that of all of them (see `descriptors`).
+    pub odd_tables: Cell<u32>,
     /// This is a replay.
     pub replays: Cell<u32>,
     /// In replay: the heap's end.
@@ -165,7 +168,9 @@ pub struct Space {
     pub xstate_size: Cell<u32>,
     /// Where in it each part is, and how large.
     pub xstate_parts: [Cell<(u32, u32)>; 10],
+    /// How many of `patches` are in use, and which: it is a sparse table.
     pub patch_count: Cell<u32>,
+    pub patches_used: [Cell<u16>; PATCHES_MAX],
     pub pool_count: Cell<u32>,
     pub pool_current: Cell<u32>,
     pub slots_used: Cell<u32>,

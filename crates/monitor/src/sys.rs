@@ -130,6 +130,18 @@ pub fn map_shared(address: u64, len: u64, fd: u64, offset: u64) -> bool {
     call(nr::MMAP, address, len, PROT_RW, flags, fd, offset) == address as i64
 }
 
+/// Maps a part of a file that is there to be written. Else the first touch of
+/// a page would make the kernel fetch its neighbours from the disk, megabytes
+/// of them, of which nothing is wanted.
+pub fn map_for_writing(address: u64, len: u64, fd: u64, offset: u64) -> bool {
+    const MADV_RANDOM: u64 = 1;
+    let mapped = map_shared(address, len, fd, offset);
+    if mapped {
+        call(nr::MADVISE, address, len, MADV_RANDOM, 0, 0, 0);
+    }
+    mapped
+}
+
 pub fn getpid() -> u32 {
     call(nr::GETPID, 0, 0, 0, 0, 0, 0) as u32
 }

@@ -80,12 +80,12 @@ pub fn take(thread: &Thread) {
             sys::futex_wake(&domain.word, u32::MAX >> 1);
             continue;
         }
-        took(thread, domain);
-        if thread.process().frozen.load(Acquire) != 0
-            && thread.process().frozen.load(Acquire) != thread.tid.get()
-        {
-            // The process is ending, or another thread of it execs.
-            give(thread);
+        set_holder(thread, domain);
+        let frozen = thread.process().frozen.load(Acquire);
+        if frozen != 0 && frozen != thread.tid.get() {
+            // The process is ending, or another thread of it execs: this one
+            // has nothing more to say, and the log may be the next image's.
+            release(domain);
             while thread.process().frozen.load(Acquire) != 0 {
                 sys::futex_wait(
                     &thread.process().frozen,
@@ -95,6 +95,7 @@ pub fn take(thread: &Thread) {
             }
             continue;
         }
+        took(thread, domain);
         return;
     }
 }
@@ -156,7 +157,10 @@ pub fn give(thread: &Thread) {
         return;
     }
     thread.holds_turn.set(0);
-    let domain = domain();
+    release(domain());
+}
+
+fn release(domain: &Domain) {
     domain.holder.store(0, Relaxed);
     if domain.word.swap(FREE, Release) == WANTED {
         sys::futex_wake(&domain.word, 1);

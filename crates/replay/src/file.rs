@@ -70,8 +70,7 @@ impl ReplayFile {
         let journal = (DATA_OFFSET + logs as u64 + (64 << 20)).next_multiple_of(4096);
         let len = journal + JOURNAL_MAX;
         file.set_len(len).map_err(fail)?;
-        file.write_all_at(&image.bytes, IMAGE_OFFSET)
-            .map_err(fail)?;
+        file.write_all_at(image.bytes, IMAGE_OFFSET).map_err(fail)?;
         // SAFETY: a fresh shared mapping of our own file.
         let base = unsafe {
             libc::mmap(

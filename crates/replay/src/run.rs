@@ -80,7 +80,7 @@ pub fn verify(
     course: &Course,
 ) -> Result<Vec<Verdict>, Error> {
     check(recording)?;
-    let image = Image::load()?;
+    let image = Image::embedded();
     let plan = Plan::new(recording, settings.process);
     let limits = Limits {
         patience: settings.patience,

@@ -321,7 +321,7 @@ impl<'r> Session<'r> {
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
-        let image = Image::load()?;
+        let image = Image::embedded();
         let mut session = Session {
             ground: Arc::clone(ground),
             process,

@@ -2,16 +2,21 @@
  * truncate, fallocate and O_TRUNC; SIGBUS behind the end; a hole punched; shared and private maps of
  * the same file, of which the private follow it until they are written and again when that is
  * forgotten; maps that are moved and made larger; the same between processes; memory without a name
- * that is mapped, written, unmapped and mapped again.
+ * that is mapped, written, unmapped and mapped again; descriptors that were sockets before they were
+ * the file, also behind the back of who writes to them.
  *
  * Hard for a recorder: the file is not there in replay, only what it was when it was mapped, and what
  * comes later comes through calls on descriptors, not through the mapping. A map that is larger than
  * its file (databases do that) has pages that come into being one by one. */
 #include "check.h"
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #define PAGE 4096
@@ -222,6 +227,83 @@ static void test_processes(void)
     say("between processes: grown in turn\n");
 }
 
+/* A child that shares the table of descriptors, not the memory. */
+static long clone_with_files(void)
+{
+    return syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, 0);
+}
+
+struct swap {
+    int number, fd;
+    const volatile char *at;
+};
+
+/* Another table than the other threads': there the number is the file. */
+static void *own_table(void *arg)
+{
+    const struct swap *swap = arg;
+    OK(unshare(CLONE_FILES));
+    OK(dup2(swap->fd, swap->number));
+    OK(pwrite(swap->number, "5", 1, 5));
+    OK(lseek(swap->number, 4, SEEK_SET));
+    write_all(swap->number, "4", 1);
+    CHECK(look(swap->at + 4) == '4' && look(swap->at + 5) == '5');
+    return NULL;
+}
+
+static void test_numbers(void)
+{
+    int pair[2], status;
+    OK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    int fd = file("numbers", 'n');
+    const char *at = map(PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    const char *own = map(PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+    int number = OK(dup(pair[0]));
+    char byte;
+
+    /* What was a socket is the file, by dup2. */
+    for (int i = 0; i < 3; i++)
+        write_all(number, "s", 1);
+    OK(dup2(fd, number));
+    OK(lseek(fd, 0, SEEK_SET));
+    write_all(number, "0", 1);
+    CHECK(look(at) == '0' && look(own) == '0');
+
+    /* By close and open. */
+    OK(dup2(pair[0], number));
+    write_all(number, "s", 1);
+    OK(close(number));
+    CHECK(OK(open(temp_file("numbers"), O_RDWR)) == number);
+    write_all(number, "1", 1);
+    CHECK(look(at) == '1' && look(own) == '1');
+
+    /* By a child that shares the table. */
+    OK(dup2(pair[0], number));
+    write_all(number, "s", 1);
+    long child = OK(clone_with_files());
+    if (child == 0) {
+        OK(dup2(fd, number));
+        _exit(0);
+    }
+    CHECK(OK(waitpid(child, &status, 0)) == child && status == 0);
+    OK(lseek(fd, 2, SEEK_SET));
+    write_all(number, "2", 1);
+    CHECK(look(at + 2) == '2' && look(own + 2) == '2');
+
+    /* In a thread that has a table of its own. */
+    OK(dup2(pair[0], number));
+    write_all(number, "s", 1);
+    struct swap swap = {number, fd, at};
+    pthread_t thread;
+    ZERO(pthread_create(&thread, NULL, own_table, &swap));
+    ZERO(pthread_join(thread, NULL));
+    write_all(number, "s", 1);
+    CHECK(look(own + 4) == '4' && look(own + 5) == '5');
+    for (int i = 0; i < 7; i++)
+        CHECK(OK(read(pair[1], &byte, 1)) == 1 && byte == 's');
+    say("numbers: a socket before, the file now\n");
+}
+
 int main(void)
 {
     make_temp_dir("mmap_growth");
@@ -232,6 +314,7 @@ int main(void)
     test_moved();
     test_again();
     test_processes();
+    test_numbers();
     remove_temp_dir();
     say("%d times behind the end\n", (int)faults);
     return 0;

@@ -194,7 +194,9 @@ pub fn manifest(command: &[&str]) -> Manifest {
     Manifest {
         // Whatever whoever runs this has open.
         descriptors: Vec::new(),
-        ..Manifest::here(command, clock)
+        started_ns: clock.realtime_ns,
+        clock,
+        ..Manifest::here(command)
     }
 }
 

@@ -1,0 +1,389 @@
+//! What earlier recordings found out about files that have not changed since:
+//! a copy, which a recording gets as one more link, and where the time-stamp
+//! counter is read. Neither then takes time, the copy not even room.
+//!
+//! Every program maps the same few libraries; to copy and search them is most of
+//! what it costs to start a recording. So both are also kept on a *shelf*, a
+//! directory of the user's, under names that say of which state of which file
+//! they are. A link is a file like any other: the recording stands alone, and
+//! may be moved, copied or removed.
+//!
+//! What makes it safe:
+//! - A file is known by device, inode, size and the times of its last changes,
+//!   which no write leaves as they are. Only writes through a mapping do so,
+//!   for as long as its page waits to be written back; and two changes of one
+//!   moment look alike. So nothing is kept of what changed lately. Devices and
+//!   images of disks may be others after a reboot: so each boot of the machine
+//!   has a shelf of its own.
+//! - A copy that somebody wrote to is recognized by its own size and time of
+//!   last change, which is the original's, and is thrown away.
+//! - What was found in a file counts only for the very `mw` that found it.
+//! - Only a directory of the user's own that nobody else may write to is used.
+//!
+//! Everything here may fail: then files are copied and searched.
+
+use std::fs::{File, FileTimes, Metadata};
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use crate::sites::{Site, Sites};
+
+/// How long a file must have been as it is. Pages that were written through a
+/// mapping wait for half a minute before they are written back.
+const SETTLED: Duration = Duration::from_secs(120);
+/// Smaller files are copied in no time.
+const SMALLEST: u64 = 16 * 1024;
+
+/// The shelf.
+pub struct Shelf {
+    /// That of this boot; None: there is no place for one.
+    dir: Option<PathBuf>,
+    made: OnceLock<bool>,
+}
+
+impl Shelf {
+    /// The shelf in a directory that is made when it is needed.
+    pub fn new(dir: Option<&Path>) -> Shelf {
+        let boot = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let own = dir.and_then(|dir| Some(dir.join(boot()?.trim())));
+        Shelf {
+            dir: own,
+            made: OnceLock::new(),
+        }
+    }
+
+    /// Makes `to` a link to the copy of a file in this state. False: there is
+    /// none.
+    pub fn take_copy(&self, file: &Metadata, to: &Path) -> bool {
+        let Some(copy) = self.place(file).filter(|_| self.is_there()) else {
+            return false;
+        };
+        if std::fs::hard_link(&copy, to).is_err() {
+            return false;
+        }
+        let is_intact = std::fs::symlink_metadata(to).is_ok_and(|meta| {
+            meta.is_file() && meta.size() == file.size() && modified(&meta) == modified(file)
+        });
+        if !is_intact {
+            let _ = std::fs::remove_file(to);
+            let _ = std::fs::remove_file(&copy);
+        }
+        is_intact
+    }
+
+    /// Keeps the copy `copy`, made of a file that is still in this state.
+    pub fn put_copy(&self, file: &Metadata, copy: &File, path: &Path) {
+        let put = |place: &Path| -> io::Result<()> {
+            // Nobody shall write to it by mistake: it is in several recordings.
+            copy.set_permissions(PermissionsExt::from_mode(0o444))?;
+            copy.set_times(FileTimes::new().set_modified(file.modified()?))?;
+            std::fs::hard_link(path, place)
+        };
+        if let Some(place) = self.place(file).filter(|_| self.is_made()) {
+            let _ = put(&place);
+        }
+    }
+
+    /// What was found in a file in this state.
+    pub fn take_sites(&self, file: &Metadata) -> Option<Sites> {
+        let place = self.place_of_sites(file).filter(|_| self.is_there())?;
+        decode(&std::fs::read(place).ok()?)
+    }
+
+    /// Keeps what was found in a file that is still in this state.
+    pub fn put_sites(&self, file: &Metadata, sites: &Sites) {
+        let put = |place: &Path| -> io::Result<()> {
+            let fresh = place.with_extension(format!("new-{}", std::process::id()));
+            std::fs::write(&fresh, encode(sites))?;
+            std::fs::rename(&fresh, place)
+        };
+        if let Some(place) = self.place_of_sites(file).filter(|_| self.is_made()) {
+            let _ = put(&place);
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.dir.as_deref().is_some_and(is_private)
+    }
+
+    /// Makes the shelf, if it is not there, and removes those of other boots.
+    fn is_made(&self) -> bool {
+        *self.made.get_or_init(|| {
+            let Some(dir) = &self.dir else { return false };
+            if is_private(dir) {
+                return true;
+            }
+            let mut maker = std::fs::DirBuilder::new();
+            let made = maker.recursive(true).mode(0o700).create(dir);
+            if made.is_err() || !is_private(dir) {
+                return false;
+            }
+            let shelves = dir.parent().and_then(|parent| parent.read_dir().ok());
+            for other in shelves.into_iter().flatten().flatten() {
+                if other.path() != *dir {
+                    let _ = std::fs::remove_dir_all(other.path());
+                }
+            }
+            true
+        })
+    }
+
+    /// Where the copy of a file in this state is, or would be. None: it is not
+    /// one for the shelf.
+    fn place(&self, file: &Metadata) -> Option<PathBuf> {
+        let dir = self.dir.as_ref()?;
+        let now = SystemTime::now();
+        let changed = SystemTime::UNIX_EPOCH
+            + Duration::new(
+                u64::try_from(file.ctime()).ok()?,
+                u32::try_from(file.ctime_nsec()).ok()?,
+            );
+        let settled = |at: SystemTime| now.duration_since(at).is_ok_and(|age| age >= SETTLED);
+        if file.size() < SMALLEST || !settled(changed) || !settled(file.modified().ok()?) {
+            return None;
+        }
+        Some(dir.join(name(file)))
+    }
+
+    /// The same for what was found in it.
+    fn place_of_sites(&self, file: &Metadata) -> Option<PathBuf> {
+        static OURSELVES: OnceLock<Option<String>> = OnceLock::new();
+        let place = self.place(file)?;
+        let ourselves = OURSELVES.get_or_init(|| {
+            let meta = std::fs::metadata("/proc/self/exe").ok()?;
+            Some(name(&meta))
+        });
+        let mut name = place.into_os_string();
+        name.push(".");
+        name.push(ourselves.as_ref()?);
+        Some(PathBuf::from(name))
+    }
+}
+
+/// What says which state of which file is meant.
+fn name(file: &Metadata) -> String {
+    format!(
+        "{:x}-{:x}-{:x}-{:x}_{:x}-{:x}_{:x}",
+        file.dev(),
+        file.ino(),
+        file.size(),
+        file.mtime(),
+        file.mtime_nsec(),
+        file.ctime(),
+        file.ctime_nsec()
+    )
+}
+
+fn modified(meta: &Metadata) -> (i64, i64) {
+    (meta.mtime(), meta.mtime_nsec())
+}
+
+/// Whether it is a directory of ours that nobody else may write to.
+fn is_private(dir: &Path) -> bool {
+    std::fs::symlink_metadata(dir).is_ok_and(|meta| {
+        meta.is_dir()
+            && meta.uid() == rustix::process::geteuid().as_raw()
+            && meta.mode() & 0o022 == 0
+    })
+}
+
+/// Words: how many are confirmed; the offset and length of each; the doubtful;
+/// a check.
+fn encode(sites: &Sites) -> Vec<u8> {
+    let mut words = vec![sites.confirmed.len() as u64];
+    words.extend(sites.confirmed.iter().flat_map(|s| [s.offset, s.len]));
+    words.extend(&sites.doubtful);
+    words.push(check(&words));
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn decode(bytes: &[u8]) -> Option<Sites> {
+    let words = bytes
+        .chunks(8)
+        .map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+    let words: Vec<u64> = words.collect::<Option<_>>()?;
+    let (last, words) = words.split_last()?;
+    if *last != check(words) {
+        return None;
+    }
+    let (count, rest) = words.split_first()?;
+    let (confirmed, doubtful) =
+        rest.split_at_checked(usize::try_from(*count).ok()?.checked_mul(2)?)?;
+    Some(Sites {
+        confirmed: confirmed
+            .chunks_exact(2)
+            .filter_map(|pair| match *pair {
+                [offset, len] => Some(Site { offset, len }),
+                _ => None,
+            })
+            .collect(),
+        doubtful: doubtful.to_vec(),
+    })
+}
+
+/// Only ever compared by the same build that made it.
+fn check(words: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for word in words {
+        hasher.write_u64(*word);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let name = format!("mw-shelf-{name}-{}", std::process::id());
+            let dir = std::env::temp_dir().join(name);
+            let _ = std::fs::remove_dir_all(&dir);
+            std::fs::create_dir_all(&dir).unwrap();
+            Place(dir)
+        }
+
+        /// A file of 64 KiB that last changed two days ago, as it says; but
+        /// the time of its change of state is now.
+        fn file(&self, name: &str, byte: u8) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::write(&path, vec![byte; 65536]).unwrap();
+            let old = SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(old).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A library that has not changed for long: there is one on any machine.
+    fn settled() -> Metadata {
+        let exe = std::fs::read("/proc/self/maps").unwrap();
+        let maps = String::from_utf8_lossy(&exe);
+        maps.lines()
+            .filter_map(|line| line.split_whitespace().nth(5))
+            .filter(|name| name.starts_with('/'))
+            .filter_map(|name| std::fs::metadata(name).ok())
+            .find(|meta| Shelf::new(Some(Path::new("/"))).place(meta).is_some())
+            .expect("a library that was installed more than two minutes ago")
+    }
+
+    #[test]
+    fn what_was_put_is_taken_as_a_link() {
+        let place = Place::new("link");
+        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let meta = settled();
+        let copy = place.0.join("copy");
+        std::fs::write(&copy, vec![7; meta.size() as usize]).unwrap();
+        assert!(!shelf.take_copy(&meta, &place.0.join("early")));
+        shelf.put_copy(
+            &meta,
+            &File::options().write(true).open(&copy).unwrap(),
+            &copy,
+        );
+        let taken = place.0.join("taken");
+        assert!(shelf.take_copy(&meta, &taken));
+        let (one, other) = (copy.metadata().unwrap(), taken.metadata().unwrap());
+        assert_eq!((one.dev(), one.ino()), (other.dev(), other.ino()));
+        assert_eq!(other.nlink(), 3);
+        assert_eq!(modified(&other), modified(&meta));
+    }
+
+    #[test]
+    fn a_copy_that_was_written_to_is_thrown_away() {
+        let place = Place::new("spoilt");
+        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let meta = settled();
+        let copy = place.0.join("copy");
+        std::fs::write(&copy, vec![7; meta.size() as usize]).unwrap();
+        let file = File::options().write(true).open(&copy).unwrap();
+        shelf.put_copy(&meta, &file, &copy);
+        file.write_all_at(b"spoilt", 100).unwrap();
+        let taken = place.0.join("taken");
+        assert!(!shelf.take_copy(&meta, &taken));
+        assert!(!taken.exists());
+        // And for good.
+        assert_eq!(shelf.dir.as_ref().unwrap().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_changed_lately_is_not_kept() {
+        let place = Place::new("fresh");
+        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let path = place.file("file", 1);
+        let meta = path.metadata().unwrap();
+        shelf.put_copy(&meta, &File::open(&path).unwrap(), &path);
+        assert!(!place.0.join("shelf").exists());
+        assert!(!shelf.take_copy(&meta, &place.0.join("taken")));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_not_used() {
+        let place = Place::new("open");
+        let dir = place.0.join("shelf");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+        let copy = place.file("copy", 3);
+        let shelf = Shelf {
+            dir: Some(dir.clone()),
+            made: OnceLock::new(),
+        };
+        shelf.put_copy(&settled(), &File::open(&copy).unwrap(), &copy);
+        assert_eq!(dir.read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_found_is_kept_or_not_believed() {
+        let place = Place::new("sites");
+        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let meta = settled();
+        let site = |offset, len| Site { offset, len };
+        let sites = Sites {
+            confirmed: vec![site(10, 2), site(1 << 40, 3)],
+            doubtful: vec![77],
+        };
+        assert_eq!(shelf.take_sites(&meta), None);
+        shelf.put_sites(&meta, &sites);
+        assert_eq!(shelf.take_sites(&meta).as_ref(), Some(&sites));
+        let path = shelf.place_of_sites(&meta).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(shelf.take_sites(&meta), None, "byte {at}");
+            std::fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(shelf.take_sites(&meta), None, "length {at}");
+        }
+    }
+
+    #[test]
+    fn shelves_of_other_boots_go() {
+        let place = Place::new("boots");
+        let dir = place.0.join("shelf");
+        std::fs::create_dir_all(dir.join("some-other-boot")).unwrap();
+        std::fs::write(dir.join("some-other-boot/file"), "x").unwrap();
+        let shelf = Shelf::new(Some(&dir));
+        shelf.put_sites(&settled(), &Sites::default());
+        assert!(!dir.join("some-other-boot").exists());
+        assert_eq!(shelf.take_sites(&settled()), Some(Sites::default()));
+    }
+}
