@@ -37,6 +37,8 @@ use crate::sites::{Site, Sites};
 const SETTLED: Duration = Duration::from_secs(120);
 /// Smaller files are copied in no time.
 const SMALLEST: u64 = 16 * 1024;
+/// How many bytes may be kept that no recording has any more.
+const ALONE: u64 = 1 << 30;
 
 /// The shelf.
 pub struct Shelf {
@@ -110,11 +112,13 @@ impl Shelf {
         self.dir.as_deref().is_some_and(is_private)
     }
 
-    /// Makes the shelf, if it is not there, and removes those of other boots.
+    /// Makes the shelf, if it is not there, and removes those of other boots,
+    /// and what nobody needs any more.
     fn is_made(&self) -> bool {
         *self.made.get_or_init(|| {
             let Some(dir) = &self.dir else { return false };
             if is_private(dir) {
+                tidy(dir, ALONE);
                 return true;
             }
             let mut maker = std::fs::DirBuilder::new();
@@ -161,6 +165,28 @@ impl Shelf {
         name.push(".");
         name.push(ourselves.as_ref()?);
         Some(PathBuf::from(name))
+    }
+}
+
+/// Removes copies that only the shelf has, the oldest first, until they take no
+/// more than `most` bytes. Those that are in recordings take no room here.
+fn tidy(dir: &Path, most: u64) {
+    let files = dir.read_dir().into_iter().flatten().flatten();
+    let mut alone: Vec<(i64, u64, PathBuf)> = files
+        .filter_map(|file| {
+            let meta = file.metadata().ok()?;
+            let is_alone = meta.is_file() && meta.nlink() == 1;
+            is_alone.then(|| (meta.ctime(), meta.size(), file.path()))
+        })
+        .collect();
+    alone.sort_unstable();
+    let mut all: u64 = alone.iter().map(|(_, size, _)| size).sum();
+    for (_, size, path) in alone {
+        if all <= most {
+            break;
+        }
+        let _ = std::fs::remove_file(path);
+        all -= size;
     }
 }
 
@@ -244,6 +270,25 @@ fn check(words: &[u64]) -> u64 {
 mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn what_no_recording_has_is_bounded() {
+        let place = Place::new("tidy");
+        let file = |name: &str, size: u64| {
+            let path = place.0.join(name);
+            File::create(&path).unwrap().set_len(size).unwrap();
+            path
+        };
+        let linked = file("linked", 1000);
+        std::fs::hard_link(&linked, place.0.join("recording")).unwrap();
+        let alone = [file("a", 400), file("b", 400), file("c", 400)];
+        tidy(&place.0, 1200);
+        assert!(alone.iter().all(|path| path.exists()));
+        tidy(&place.0, 900);
+        assert_eq!(alone.iter().filter(|path| path.exists()).count(), 2);
+        tidy(&place.0, 0);
+        assert!(!alone.iter().any(|path| path.exists()) && linked.exists());
+    }
 
     struct Place(PathBuf);
 
