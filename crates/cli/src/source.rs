@@ -630,7 +630,9 @@ fn run_by(stack: &Stack) -> Option<String> {
 fn without_generics(name: &str) -> String {
     let mut plain = String::new();
     let mut depth = 0usize;
+    let mut last = ' ';
     for c in name.chars() {
+        let is_arrow = std::mem::replace(&mut last, c) == '-' && c == '>';
         match c {
             // Of a generic: `<T as Trait>::f` and `operator<` are something else.
             '<' if depth > 0 || plain.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
@@ -640,7 +642,7 @@ fn without_generics(name: &str) -> String {
                     depth += 1;
                 }
             }
-            '>' if depth > 0 => depth -= 1,
+            '>' if depth > 0 && !is_arrow => depth -= 1,
             c if depth == 0 => plain.push(c),
             _ => {}
         }
@@ -695,7 +697,8 @@ mod tests {
                 "operator<(A const&, B const&)",
                 "operator<(A const&, B const&)",
             ),
-            ("odd<fn() -> T>", "odd<fn() -> T>"),
+            ("map<T, fn(T) -> U>", "map"),
+            ("odd<T", "odd<T"),
         ] {
             assert_eq!(without_generics(function), name, "{function}");
         }
