@@ -124,17 +124,20 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let visits = dir.path().join("visits");
     record(mw, &visits, &compile(dir.path())?, &[])?;
     let setup = [vec!["tbreak visit", "continue"], vec!["next"; 40]].concat();
-    let rounds = 20;
-    let times = |line: &'static str| [line].repeat(rounds);
-    let base = debug(mw, &visits, &setup)?;
-    for (title, line, most) in [
-        ("step", "next", 50.0),
-        ("print", "print n", 50.0),
-        ("reverse-step", "reverse-step", 500.0),
-        ("reverse-stepi", "reverse-stepi", 500.0),
+    // What a command takes is the difference of two runs: the best of three each.
+    let best = |lines: &[&str]| {
+        let runs: Result<Vec<_>, _> = (0..3).map(|_| debug(mw, &visits, lines)).collect();
+        runs.map(|runs| runs.into_iter().min().unwrap_or_default())
+    };
+    let base = best(&setup)?;
+    for (title, line, most, rounds) in [
+        ("step", "next", 50.0, 200),
+        ("print", "print n", 50.0, 200),
+        ("reverse-step", "reverse-step", 500.0, 20),
+        ("reverse-stepi", "reverse-stepi", 500.0, 20),
     ] {
-        let all = [setup.clone(), times(line)].concat();
-        let took = debug(mw, &visits, &all)?.saturating_sub(base);
+        let all = [setup.clone(), [line].repeat(rounds)].concat();
+        let took = best(&all)?.saturating_sub(base);
         figures.push(Figure {
             title,
             value: took.as_secs_f64() * 1000.0 / rounds as f64,
