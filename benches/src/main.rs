@@ -137,7 +137,17 @@ fn run(options: &Options) -> Result<bool> {
             false => replay::measure(&bench, &bench.launcher.mw)?,
         };
         let reached = replay::print(&figures);
+        let mut machine = machine::facts(bench.scratch.path());
+        machine.push(("other load", noise.describe()));
         println!("other load: {}", noise.describe());
+        if let Some(file) = &options.write {
+            let title = match options.debug {
+                true => "# What the debugger costs",
+                false => "# What replaying costs",
+            };
+            let command = cargo::command_line(&bench.programs);
+            write_part(file, title, &replay::markdown(&figures, &command, &machine))?;
+        }
         return Ok(reached);
     }
     let mut report = Report {
@@ -162,10 +172,37 @@ fn run(options: &Options) -> Result<bool> {
     report.machine.push(("other load", noise.describe()));
     print!("{}", report.text());
     if let Some(file) = &options.write {
-        fs::write(file, report.markdown())
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        write_part(file, "# What recording costs", &report.markdown())?;
     }
     Ok(!report.has_failures())
+}
+
+/// Puts a part into a file, see [`with_part`].
+fn write_part(file: &Path, title: &str, text: &str) -> Result<()> {
+    let page = fs::read_to_string(file).unwrap_or_default();
+    fs::write(file, with_part(&page, title, text))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// A page with a part in place of the one with the same title: each kind of
+/// benchmark writes its own.
+fn with_part(page: &str, title: &str, text: &str) -> String {
+    let mut parts: Vec<(&str, String)> = Vec::new();
+    for line in page.lines() {
+        match parts.last_mut() {
+            Some((_, lines)) if !line.starts_with("# ") => *lines += &format!("{line}\n"),
+            _ => parts.push((line, String::new())),
+        }
+    }
+    match parts.iter_mut().find(|(known, _)| *known == title) {
+        Some((_, lines)) => *lines = text.to_string(),
+        None => parts.push((title, text.to_string())),
+    }
+    let parts = parts.iter();
+    let parts: Vec<String> = parts
+        .map(|(title, lines)| format!("{title}\n\n{}\n", lines.trim()))
+        .collect();
+    parts.join("\n")
 }
 
 fn select(only: &[String]) -> Result<Vec<&'static Workload>> {
@@ -211,4 +248,18 @@ fn launcher(options: &Options, programs: &Path, scratch: &Scratch) -> Result<Lau
         }
     }
     Ok(launcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_benchmark_writes_its_part() {
+        let page = with_part("", "# One", "a\n\n- b\n");
+        let page = with_part(&page, "# Two", "c");
+        assert_eq!(page, "# One\n\na\n\n- b\n\n# Two\n\nc\n");
+        let page = with_part(&page, "# One", "    d");
+        assert_eq!(page, "# One\n\nd\n\n# Two\n\nc\n");
+    }
 }

@@ -23,6 +23,26 @@ pub struct Figure {
     pub unit: &'static str,
 }
 
+/// The figures as part of a page.
+pub fn markdown(figures: &[Figure], command: &str, machine: &[(&str, String)]) -> String {
+    let mut out = format!("Written by the benchmark itself:\n\n    {command}\n\n");
+    for (name, value) in machine {
+        out += &format!("- {name}: {value}\n");
+    }
+    out += "\n| what | measured | at most | reached |\n| --- | ---: | ---: | --- |\n";
+    for figure in figures {
+        let Figure {
+            title,
+            value,
+            most,
+            unit,
+        } = figure;
+        let reached = if value <= most { "yes" } else { "no" };
+        out += &format!("| {title} | {value:.2}{unit} | {most}{unit} | {reached} |\n");
+    }
+    out
+}
+
 /// All figures.
 pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();

@@ -35,8 +35,7 @@ impl Report {
 
     /// Without a date: the page changes when the figures do.
     pub fn markdown(&self) -> String {
-        let mut out = String::from("# What recording costs\n\n");
-        out.push_str("This page is written by the benchmark itself:\n\n");
+        let mut out = String::from("Written by the benchmark itself:\n\n");
         let _ = write!(out, "    {}\n\n", self.command);
         self.write_machine(&mut out);
         let _ = write!(out, "\n{}\n{LEGEND}", self.table().markdown());
