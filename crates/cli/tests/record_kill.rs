@@ -144,6 +144,13 @@ fn kill_recorder(mut running: Running<'_>) {
     if recorded.outcome.status.code().is_some() {
         // It was done before it was killed.
         assert_eq!(info["complete"], true, "{info:#}");
+    } else if info["complete"] == true {
+        // It was killed on its way out, when all was stored: then all is there.
+        assert_eq!(info["problems"], serde_json::json!([]), "{info:#}");
+        for process in recorded.processes() {
+            let ended = process.status().is_some() || process.signal().is_some();
+            assert!(ended, "nobody knows how {} ended", process.name());
+        }
     } else {
         assert_eq!(info["complete"], false, "{info:#}");
         let text = recorded.ask(&["info"]);
