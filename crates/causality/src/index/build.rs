@@ -328,40 +328,30 @@ fn put_channels(
     let mut sums: Vec<SumRec> = Vec::new();
     let mut held = Vec::new();
     let mut uses: Vec<(u32, UseRec)> = Vec::new();
+    let used = |op: &Op, event: u32, channel: u32| {
+        let used = UseRec {
+            event: U32::new(event),
+            channel: U32::new(channel),
+        };
+        (op.process, used)
+    };
     for (number, channel) in world.channels.iter().enumerate() {
         let number = number as u32;
         let first_group = groups.len();
         for (sends, ops) in [(true, &channel.sends), (false, &channel.recvs)] {
             put_groups(ops, sends, &mut groups, &mut sums);
             uses.extend(ops.iter().flat_map(|op| {
-                let mark = if sends { 0 } else { RECEIVES };
-                let one = |event| {
-                    let used = UseRec {
-                        event: U32::new(event),
-                        channel: U32::new(number | mark),
-                    };
-                    (op.process, used)
-                };
-                let both = (op.first != op.last).then(|| one(op.first));
-                both.into_iter().chain([one(op.last)])
+                let channel = number | if sends { 0 } else { RECEIVES };
+                let both = (op.first != op.last).then(|| used(op, op.first, channel));
+                both.into_iter().chain([used(op, op.last, channel)])
             }));
         }
         // A send that never returned used it all the same, and may have sent.
-        uses.extend(channel.unsure.iter().map(|op| {
-            let used = UseRec {
-                event: U32::new(op.first),
-                channel: U32::new(number),
-            };
-            (op.process, used)
-        }));
+        let unsure = channel.unsure.iter();
+        uses.extend(unsure.map(|op| used(op, op.first, number)));
         for ops in [&channel.peeks, &channel.eofs] {
-            uses.extend(ops.iter().map(|op| {
-                let used = UseRec {
-                    event: U32::new(op.last),
-                    channel: U32::new(number | RECEIVES),
-                };
-                (op.process, used)
-            }));
+            let ops = ops.iter();
+            uses.extend(ops.map(|op| used(op, op.last, number | RECEIVES)));
         }
         let first_holder = held.len();
         held.extend(holders.get(&number).into_iter().flatten().copied());
