@@ -62,7 +62,7 @@ impl Failure {
         match rest
             .lines()
             .map(str::trim)
-            .find(|line| line.starts_with("tip: a similar"))
+            .find(|line| line.starts_with("tip: ") && line.contains("similar"))
         {
             Some(tip) => failure.hint(tip.trim_start_matches("tip: ")),
             None => failure.hint("see `mw --help`"),
@@ -117,6 +117,27 @@ impl From<io::Error> for Failure {
         Failure {
             quiet,
             ..Failure::new(format!("cannot write output: {error}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parser has one sentence for one that is near, and another for several.
+    #[test]
+    fn commands_that_are_near_are_told() {
+        let command = clap::Command::new("mw")
+            .subcommand(clap::Command::new("record"))
+            .subcommand(clap::Command::new("replay"))
+            .subcommand_required(true);
+        for typed in ["recrod", "reply"] {
+            let error = command.clone().try_get_matches_from(["mw", typed]).err();
+            let told = error.map(|error| Failure::usage(&error).words());
+            let near =
+                told.is_some_and(|text| text.contains("'record'") || text.contains("'replay'"));
+            assert!(near, "{typed}");
         }
     }
 }
