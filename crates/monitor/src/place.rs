@@ -9,6 +9,7 @@
 //! because each costs microseconds.
 
 use protocol::record::{Record, digest, tag};
+use protocol::replay::likeness;
 use translate::{Condition, Effect, Flow};
 
 use crate::state::{Thread, space};
@@ -33,7 +34,7 @@ pub fn by_number(registers: &Registers) -> [u64; 16] {
 /// Flags that a trap leaves, not the program: RF and TF.
 const TRACE_BITS: u64 = 0x1_0100;
 
-// Digests, the cheap ones first.
+// Digests, the cheap ones first, in the order of `likeness`.
 const STACK: usize = 0;
 const VECTORS: usize = 1;
 const OPERANDS: usize = 2;
@@ -41,6 +42,7 @@ const FRAMES: usize = 3;
 const POINTED: usize = 4;
 const BEHIND: usize = 5;
 const PARTS: usize = 6;
+const _: () = assert!(likeness::REGISTERS + PARTS as u32 == likeness::HERE);
 
 const WITNESSES: usize = 16;
 const VECTOR_WORDS: usize = 32;
@@ -103,14 +105,19 @@ impl Place {
             .all(|(i, (then, now))| then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0)
     }
 
-    /// Whether a thread with these registers, and with its vector registers in
-    /// an XSAVE image, is at this place.
-    pub fn is_here(&self, registers: &Registers, image: u64, missing: &mut Missing) -> bool {
+    /// How far a thread with these registers, and with its vector registers in
+    /// an XSAVE image, looks as at this place.
+    pub fn likeness(&self, registers: &Registers, image: u64, missing: &mut Missing) -> u32 {
         if !self.has_equal_registers(registers) {
-            return false;
+            return likeness::NONE;
         }
         let mut look = Look::new(registers, image, missing);
-        (0..PARTS).all(|part| look.part(part) == self.words[part])
+        let equal = (0..PARTS).take_while(|part| look.part(*part) == self.words[*part]);
+        likeness::REGISTERS + equal.count() as u32
+    }
+
+    pub fn is_here(&self, registers: &Registers, image: u64, missing: &mut Missing) -> bool {
+        self.likeness(registers, image, missing) == likeness::HERE
     }
 }
 

@@ -321,6 +321,10 @@ fn diverge_call(thread: &Thread, record: &Record<'_>, number: u64) -> ! {
     stream.expected_nr.store(record.nr, Relaxed);
     stream.found_nr.store(number, Relaxed);
     let expected = u64::from(record.kind);
+    if is_interruption(record) {
+        let likest = stretch::likest();
+        diverge(thread, difference::PLACE, likest, expected, number);
+    }
     diverge(thread, difference::CALL, 0, expected, number)
 }
 
@@ -854,6 +858,11 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
     Some((signal, info))
 }
 
+fn is_interruption(record: &Record<'_>) -> bool {
+    record.kind == kind::PREEMPT
+        || record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::PREEMPTED
+}
+
 /// Where the thread was interrupted, if that is what the log has next for it.
 /// Does not return if the log has ended: what the program did after its last
 /// event until it was killed is not known, and may have no end.
@@ -867,9 +876,7 @@ pub fn interruption(thread: &Thread) -> Option<Place> {
         }
         end_of_log(thread)
     };
-    let interrupts = record.kind == kind::PREEMPT
-        || record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::PREEMPTED;
-    if !interrupts || process.log.thread.get() != thread.number.get() {
+    if !is_interruption(&record) || process.log.thread.get() != thread.number.get() {
         return None;
     }
     let place = Place::of_record(&record);

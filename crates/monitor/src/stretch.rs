@@ -13,6 +13,7 @@
 //! translated is run where it is.
 
 use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
+use protocol::replay::likeness;
 use translate::{Cache, Condition, Exit, Goal, Options, Repeat, Source};
 
 use crate::arch::{self, Regs};
@@ -37,6 +38,8 @@ struct Stretch {
     /// often the thread was looked at.
     stops: u32,
     looks: u32,
+    /// How like the place the likest was where the thread came by.
+    likest: u32,
     /// What is tried in translated code, and how often each did not hold.
     conditions: [Condition; CONDITIONS_MAX],
     misses: [u32; CONDITIONS_MAX],
@@ -80,6 +83,7 @@ fn map() -> bool {
         place: Place::NOWHERE,
         stops: 0,
         looks: 0,
+        likest: likeness::NONE,
         conditions: [Condition::Register(0, 0); CONDITIONS_MAX],
         misses: [0; CONDITIONS_MAX],
         used: 0,
@@ -133,6 +137,12 @@ pub fn begin(thread: &Thread, rip: u64) -> u64 {
     stretch.go(&mut cache, rip).unwrap_or(rip)
 }
 
+/// How like the place the likest was that the thread has come to since it set
+/// out for it.
+pub fn likest() -> u32 {
+    if is_mapped() { parts().0.likest } else { likeness::NONE }
+}
+
 /// The processor stopped at the place: is this the time? Returns where the
 /// thread goes on.
 pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 {
@@ -144,10 +154,7 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     if rip != stretch.place.registers[RIP] {
         return rip;
     }
-    if stretch
-        .place
-        .is_here(registers, image, &mut stretch.missing)
-    {
+    if stretch.is_like(registers, image) {
         disarm();
         thread.slow_return.set(rip);
         thread.saved_rcx.set(registers[RCX]);
@@ -193,6 +200,7 @@ impl Stretch {
         self.place = place;
         self.stops = 0;
         self.looks = 0;
+        self.likest = likeness::NONE;
         self.misses = [0; CONDITIONS_MAX];
         self.sorted = false;
         self.pages = [0; PAGES];
@@ -305,11 +313,13 @@ impl Stretch {
         let registers = registers_of(regs, self.place.registers[RIP]);
         // Dear, so not before the rest is equal.
         self.place.has_equal_registers(&registers)
-            && self.place.is_here(
-                &registers,
-                place::store_vectors(thread, &regs.xmm),
-                &mut self.missing,
-            )
+            && self.is_like(&registers, place::store_vectors(thread, &regs.xmm))
+    }
+
+    fn is_like(&mut self, registers: &Registers, image: u64) -> bool {
+        let likeness = self.place.likeness(registers, image, &mut self.missing);
+        self.likest = self.likest.max(likeness);
+        likeness == likeness::HERE
     }
 
     /// How many rounds of a repeated instruction lead from these registers to

@@ -50,6 +50,24 @@ pub mod difference {
     pub const POSITION: u32 = 8;
     pub const THREAD: u32 = 9;
     pub const SHARED_MEMORY: u32 = 10;
+    /// The place where the thread was interrupted was not found: `index` is how
+    /// like it the likest was, a [`likeness`](super::likeness).
+    pub const PLACE: u32 = 11;
+}
+
+/// How far a thread looked as at the place where it was interrupted: what is
+/// named, and all before it, was the same.
+pub mod likeness {
+    /// It did not come by, or with other registers.
+    pub const NONE: u32 = 0;
+    pub const REGISTERS: u32 = 1;
+    pub const STACK: u32 = 2;
+    pub const VECTORS: u32 = 3;
+    pub const OPERANDS: u32 = 4;
+    pub const FRAMES: u32 = 5;
+    pub const POINTED: u32 = 6;
+    /// All was the same.
+    pub const HERE: u32 = 7;
 }
 
 /// What a [`Player`] is told to do.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use protocol::record::kind;
-use protocol::replay::{EXITED, difference, outcome};
+use protocol::replay::{EXITED, difference, likeness, outcome};
 
 use crate::file::ReplayFile;
 
@@ -122,6 +122,19 @@ pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
     }
 }
 
+/// What differed where all up to `likest` was the same.
+fn first_unlike(likest: u32) -> &'static str {
+    match likest {
+        likeness::REGISTERS => "the top of the stack",
+        likeness::STACK => "the vector registers",
+        likeness::VECTORS => "what the next instructions use",
+        likeness::OPERANDS => "the stack further up",
+        likeness::FRAMES => "what registers point to",
+        likeness::POINTED => "what pointers lead to",
+        _ => "nothing",
+    }
+}
+
 fn describe(entry: &protocol::replay::Stream) -> (String, String) {
     let (expected, found) = (entry.expected.load(Relaxed), entry.found.load(Relaxed));
     let index = entry.index.load(Relaxed);
@@ -170,6 +183,18 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
             "a place to be interrupted at".into(),
             "it is recorded in a form that is not known".into(),
         ),
+        difference::PLACE => {
+            let expected = match expected as u8 {
+                kind::SIGNAL => "a signal",
+                _ => "a preemption",
+            };
+            let found = name(entry.found_nr.load(Relaxed));
+            let likest = match index {
+                likeness::NONE => "it did not come to that place with those registers".to_string(),
+                index => format!("it came to that place, but {} differed", first_unlike(index)),
+            };
+            (expected.into(), format!("{found}; {likest}"))
+        }
         difference::THREAD => (
             format!("thread {expected} to run"),
             "there is no such thread".into(),

@@ -18,8 +18,28 @@ pub struct State {
     pub fault: u64,
     pub fault_rip: u64,
     padding: [u64; 4],
-    /// As `xsave` stores it: x87, SSE and AVX.
-    vectors: [u64; 104],
+    /// As `xsave` stores it: x87, SSE, AVX and AVX-512.
+    vectors: [u64; VECTORS],
+}
+
+const VECTORS: usize = 336;
+/// Where the header of what `xsave` stores is, and where the upper halves of
+/// AVX begin.
+const HEADER: usize = 64;
+const UPPER: usize = 72;
+/// Parts of the processor's state, by their bits.
+const SSE: u64 = 1 << 1;
+const AVX: u64 = 1 << 2;
+const AVX512: u64 = 7 << 5;
+/// Where the parts of AVX-512 are: masks, the upper halves of the first sixteen
+/// registers, the others.
+const AVX512_PARTS: [(u64, std::ops::Range<usize>); 3] =
+    [(1 << 5, 136..144), (1 << 6, 144..208), (1 << 7, 208..336)];
+
+/// The parts that are kept: those that this processor has.
+fn parts() -> u64 {
+    let has = std::arch::is_x86_feature_detected!("avx512f");
+    1 | SSE | AVX | if has { AVX512 } else { 0 }
 }
 
 impl std::fmt::Debug for State {
@@ -32,7 +52,7 @@ impl std::fmt::Debug for State {
             self.fault,
             self.fault_rip,
             &self.vectors[20..52],
-            &self.vectors[72..]
+            &self.vectors[UPPER..UPPER + 32]
         )
     }
 }
@@ -47,10 +67,10 @@ pub const RDI: usize = 7;
 
 impl State {
     pub fn new() -> State {
-        let mut vectors = [0; 104];
+        let mut vectors = [0; VECTORS];
         vectors[0] = 0x37f;
         vectors[3] = 0x1f80;
-        vectors[64] = 7;
+        vectors[HEADER] = parts();
         State {
             gpr: [0; 16],
             flags: 0x202,
@@ -65,25 +85,30 @@ impl State {
     /// Sets a vector register, its upper half too.
     pub fn set_vector(&mut self, number: usize, low: [u64; 2], high: [u64; 2]) {
         self.vectors[20 + 2 * number..22 + 2 * number].copy_from_slice(&low);
-        self.vectors[72 + 2 * number..74 + 2 * number].copy_from_slice(&high);
+        self.vectors[UPPER + 2 * number..UPPER + 2 + 2 * number].copy_from_slice(&high);
     }
 
     /// What the processor keeps about the last floating-point instruction
     /// says where it was, so it may differ.
     fn settle(&mut self) {
-        let in_use = self.vectors[64];
+        let in_use = self.vectors[HEADER];
         self.vectors[1] = 0;
         self.vectors[2] = 0;
         self.vectors[0] &= 0xffff_ffff;
         // Which bits of MXCSR there are.
         self.vectors[3] &= 0xffff_ffff;
-        if in_use & 4 == 0 {
-            self.vectors[72..].fill(0);
+        if in_use & AVX == 0 {
+            self.vectors[UPPER..UPPER + 32].fill(0);
         }
-        if in_use & 2 == 0 {
+        if in_use & SSE == 0 {
             self.vectors[20..52].fill(0);
         }
-        self.vectors[64] = 7;
+        for (part, place) in AVX512_PARTS {
+            if in_use & part == 0 {
+                self.vectors[place].fill(0);
+            }
+        }
+        self.vectors[HEADER] = parts();
     }
 }
 
@@ -95,6 +120,7 @@ global_asm!(
     "tt_rsp: .quad 0",
     "tt_rax: .quad 0",
     "tt_go: .quad 0",
+    "tt_parts: .quad 0",
     ".popsection",
     ".globl tt_run, tt_common",
     "tt_run:",
@@ -105,10 +131,11 @@ global_asm!(
     "push r14",
     "push r15",
     "mov [rip + tt_state], rdi",
+    "mov [rip + tt_parts], esi",
     "mov [rip + tt_host_rsp], rsp",
     "mov rax, [rdi + 136]",
     "mov [rip + tt_go], rax",
-    "mov eax, 7",
+    "mov eax, esi",
     "xor edx, edx",
     "xrstor64 [rdi + 192]",
     "push qword ptr [rdi + 128]",
@@ -156,7 +183,7 @@ global_asm!(
     "pushfq",
     "pop qword ptr [rax + 128]",
     "mov rcx, rax",
-    "mov eax, 7",
+    "mov eax, [rip + tt_parts]",
     "xor edx, edx",
     "xsave64 [rcx + 192]",
     "cld",
@@ -170,7 +197,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    fn tt_run(state: *mut State);
+    fn tt_run(state: *mut State, parts: u32);
     fn tt_common();
 }
 
@@ -319,7 +346,7 @@ impl Machine {
         state.fault_rip = 0;
         // SAFETY: the test's own code, which ends by `tt_common`; faults do,
         // too.
-        unsafe { tt_run(state) };
+        unsafe { tt_run(state, parts() as u32) };
         state.settle();
     }
 
