@@ -32,6 +32,7 @@ mod player;
 mod process;
 mod recorder;
 mod replay;
+mod rounds;
 mod scratch;
 mod sharing;
 mod signal;

@@ -24,6 +24,7 @@ use translate::{Cache, Exit, Flow, Options, Piece, Source};
 
 use crate::arch::{self, Regs};
 use crate::place::{Place, RIP};
+use crate::rounds::Rounds;
 use crate::state::{Thread, space};
 use crate::stretch::{Code, PAGES, registers_of};
 use crate::sys::{self, nr};
@@ -42,6 +43,8 @@ struct Motion {
     /// or a fault of the program's own.
     place: Option<Place>,
     is_fault: bool,
+    /// The instruction there repeats itself.
+    rounds: Option<Rounds>,
     /// Addresses that are not translated, and for which state of the player's
     /// list and which end that was.
     refused: [u64; REFUSED],
@@ -78,6 +81,7 @@ fn map() {
         allowed: 0,
         place: None,
         is_fault: false,
+        rounds: None,
         refused: [0; REFUSED],
         refused_len: 0,
         version: u32::MAX,
@@ -165,6 +169,10 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
         motion.place = replay::fault_to_come(thread);
         motion.is_fault = motion.place.is_some();
     }
+    motion.rounds = match &motion.place {
+        Some(place) if !motion.is_fault => Rounds::at(place, &mut [0; PAGES]),
+        _ => None,
+    };
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
     // The program's own code is run, as it was before sites were patched.
@@ -204,6 +212,10 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
         | Exit::Changed { target } => target,
         Exit::Goal { resume } => resume,
     };
+    let (target, are_more) = match motion.rounds_made(regs) {
+        Some(rip) => (rip, true),
+        None => (target, false),
+    };
     regs.rip = target;
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
@@ -218,6 +230,9 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
     let is_halted = |player: &Player| player.halt.swap(0, Relaxed) != 0;
     if !stopped && matches!(exit, Exit::Counted { .. }) && player::this().is_some_and(is_halted) {
         player::stop(thread, reason::HALTED);
+    }
+    if are_more {
+        return motion.go_on(&mut cache, thread, regs, None, true);
     }
     motion.go_on(&mut cache, thread, regs, Some(exit), stopped)
 }
@@ -397,6 +412,14 @@ impl Motion {
                 continue;
             }
             self.show_watches(cache, player);
+            if self.rounds.is_some()
+                && self.place.is_some_and(|place| place.registers[RIP] == pc)
+                && let Some(way) = self.one_instruction(cache, pc)
+                && self.set_out_for_rounds(regs)
+            {
+                regs.rip = way;
+                return false;
+            }
             let steps = player.step.load(Relaxed) != 0;
             let held = self.is_refused(pc);
             let way = if steps || held {
@@ -414,6 +437,23 @@ impl Motion {
             regs.rip = way.unwrap_or_else(|| patcher::moved_to(pc));
             return false;
         }
+    }
+
+    /// If the thread was interrupted in the middle of the instruction that it
+    /// is about to do, sees to it that it does no more of that.
+    fn set_out_for_rounds(&mut self, regs: &mut Regs) -> bool {
+        match (&self.place, &mut self.rounds) {
+            (Some(place), Some(rounds)) => rounds.set_out(place, regs),
+            _ => false,
+        }
+    }
+
+    /// If such an instruction was under way: where the thread is, if that is
+    /// still there.
+    fn rounds_made(&mut self, regs: &mut Regs) -> Option<u64> {
+        let (place, rounds) = (self.place.as_ref()?, self.rounds.as_mut()?);
+        let are_more = rounds.are_under_way() && rounds.made(place, regs);
+        are_more.then_some(place.registers[RIP])
     }
 
     /// The address to stop at, if the thread is between the control transfers

@@ -34,6 +34,11 @@ pub fn by_number(registers: &Registers) -> [u64; 16] {
 /// Flags that a trap leaves, not the program: RF and TF.
 const TRACE_BITS: u64 = 0x1_0100;
 
+/// Whether flags are the same to the program.
+pub fn are_same_flags(then: u64, now: u64) -> bool {
+    (then ^ now) & !TRACE_BITS == 0
+}
+
 // Digests, the cheap ones first, in the order of `likeness`.
 const STACK: usize = 0;
 const VECTORS: usize = 1;
@@ -102,7 +107,7 @@ impl Place {
             .iter()
             .zip(registers)
             .enumerate()
-            .all(|(i, (then, now))| then == now || i == FLAGS && (then ^ now) & !TRACE_BITS == 0)
+            .all(|(i, (then, now))| then == now || i == FLAGS && are_same_flags(*then, *now))
     }
 
     /// How far a thread with these registers, and with its vector registers in

@@ -322,8 +322,7 @@ fn diverge_call(thread: &Thread, record: &Record<'_>, number: u64) -> ! {
     stream.found_nr.store(number, Relaxed);
     let expected = u64::from(record.kind);
     if is_interruption(record) {
-        let likest = stretch::likest();
-        diverge(thread, difference::PLACE, likest, expected, number);
+        diverge(thread, difference::PLACE, 0, expected, number);
     }
     diverge(thread, difference::CALL, 0, expected, number)
 }
@@ -861,6 +860,14 @@ pub fn signal_here(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
 fn is_interruption(record: &Record<'_>) -> bool {
     record.kind == kind::PREEMPT
         || record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::PREEMPTED
+}
+
+/// On the way to where it was interrupted, the thread came to a place that is
+/// like it as far as that. None: it is not on such a way any more.
+pub fn came_near(thread: &Thread, likeness: Option<u32>) {
+    let likest = likeness.map_or(0, |likeness| u64::from(likeness) + 1);
+    let stream = stream_of(thread.process());
+    stream.likest.store(likest, Relaxed);
 }
 
 /// Where the thread was interrupted, if that is what the log has next for it.

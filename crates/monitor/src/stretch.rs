@@ -14,10 +14,11 @@
 
 use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
 use protocol::replay::likeness;
-use translate::{Cache, Condition, Exit, Goal, Options, Repeat, Source};
+use translate::{Cache, Condition, Exit, Goal, Options, Source};
 
 use crate::arch::{self, Regs};
 use crate::place::{self, Missing, Place, RCX, RIP, Registers};
+use crate::rounds::Rounds;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, replay};
@@ -47,9 +48,7 @@ struct Stretch {
     /// Whether they are in order, the likeliest to fail first.
     sorted: bool,
     /// The instruction repeats itself: the place may be between two rounds.
-    repeat: Option<Repeat>,
-    /// Rounds that are left when the one step that is under way is done.
-    rounds_left: u64,
+    rounds: Option<Rounds>,
     /// Pages of code that were looked at: the address, + 1 if it may be written
     /// to.
     pages: [u64; PAGES],
@@ -88,8 +87,7 @@ fn map() -> bool {
         misses: [0; CONDITIONS_MAX],
         used: 0,
         sorted: false,
-        repeat: None,
-        rounds_left: 0,
+        rounds: None,
         pages: [0; PAGES],
         translates: false,
         missing: Missing::NONE,
@@ -131,16 +129,11 @@ pub fn begin(thread: &Thread, rip: u64) -> u64 {
     }
     let (stretch, mut cache) = parts();
     stretch.begin(place);
-    if stretch.repeat.is_none() && arm(place.registers[RIP]) {
+    replay::came_near(thread, Some(likeness::NONE));
+    if stretch.rounds.is_none() && arm(place.registers[RIP]) {
         return rip;
     }
     stretch.go(&mut cache, rip).unwrap_or(rip)
-}
-
-/// How like the place the likest was that the thread has come to since it set
-/// out for it.
-pub fn likest() -> u32 {
-    if is_mapped() { parts().0.likest } else { likeness::NONE }
 }
 
 /// The processor stopped at the place: is this the time? Returns where the
@@ -154,7 +147,7 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     if rip != stretch.place.registers[RIP] {
         return rip;
     }
-    if stretch.is_like(registers, image) {
+    if stretch.is_like(thread, registers, image) {
         disarm();
         thread.slow_return.set(rip);
         thread.saved_rcx.set(registers[RCX]);
@@ -164,7 +157,7 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     stretch.stops += 1;
     // The processor stops before the first round of an instruction that
     // repeats itself, not between two.
-    if stretch.stops < STOPS_MAX && stretch.repeat.is_none() {
+    if stretch.stops < STOPS_MAX && stretch.rounds.is_none() {
         return rip;
     }
     stretch.go(&mut cache, rip).unwrap_or(rip)
@@ -206,10 +199,7 @@ impl Stretch {
         self.pages = [0; PAGES];
         self.translates = false;
         self.missing = Missing::NONE;
-        let rip = place.registers[RIP];
-        let mut code = [0; 15];
-        let len = self.source().fetch(rip, &mut code);
-        self.repeat = translate::inst(&code[..len], rip).and_then(|inst| inst.repeat);
+        self.rounds = Rounds::at(&place, &mut self.pages);
         self.used = 0;
         for condition in place.conditions() {
             if self.used < CONDITIONS_MAX && self.is_of_use(&condition) {
@@ -221,12 +211,13 @@ impl Stretch {
 
     /// Whether a condition can be tried before the instruction at the place.
     fn is_of_use(&self, condition: &Condition) -> bool {
+        let repeat = self.rounds.map(|rounds| rounds.repeat());
         match *condition {
             // Registers that change from round to round.
-            Condition::Register(1 | 6 | 7, _) => self.repeat.is_none(),
-            Condition::Register(0, _) => !self.repeat.is_some_and(|repeat| repeat.loads),
+            Condition::Register(1 | 6 | 7, _) => repeat.is_none(),
+            Condition::Register(0, _) => !repeat.is_some_and(|repeat| repeat.loads),
             Condition::Memory(address, _) => {
-                self.repeat.is_none() && mem::read::<u64>(address).is_some()
+                repeat.is_none() && mem::read::<u64>(address).is_some()
             }
             Condition::Register(..) | Condition::Vector(..) => true,
         }
@@ -289,12 +280,11 @@ impl Stretch {
         if self.is_here(thread, regs) {
             return true;
         }
-        if let Some(repeat) = self.repeat
-            && let Some(rounds) = self.rounds_to_go(&repeat, regs)
-            && let Some(step) = cache.step(rip, &mut self.source())
+        let place = self.place;
+        if let Some(step) = cache.step(rip, &mut self.source())
+            && let Some(rounds) = &mut self.rounds
+            && rounds.set_out(&place, regs)
         {
-            self.rounds_left = self.place.registers[RCX];
-            regs.rcx = rounds;
             regs.rip = step;
             return false;
         }
@@ -313,30 +303,17 @@ impl Stretch {
         let registers = registers_of(regs, self.place.registers[RIP]);
         // Dear, so not before the rest is equal.
         self.place.has_equal_registers(&registers)
-            && self.is_like(&registers, place::store_vectors(thread, &regs.xmm))
+            && self.is_like(thread, &registers, place::store_vectors(thread, &regs.xmm))
     }
 
-    fn is_like(&mut self, registers: &Registers, image: u64) -> bool {
+    fn is_like(&mut self, thread: &Thread, registers: &Registers, image: u64) -> bool {
         let likeness = self.place.likeness(registers, image, &mut self.missing);
-        self.likest = self.likest.max(likeness);
-        likeness == likeness::HERE
-    }
-
-    /// How many rounds of a repeated instruction lead from these registers to
-    /// those of the place, if any do.
-    fn rounds_to_go(&self, repeat: &Repeat, regs: &Regs) -> Option<u64> {
-        const DIRECTION: u64 = 1 << 10;
-        let wanted = place::by_number(&self.place.registers);
-        let rounds = regs.rcx.checked_sub(wanted[1]).filter(|r| *r != 0)?;
-        let mut way = rounds.wrapping_mul(repeat.size);
-        if regs.flags & DIRECTION != 0 {
-            way = way.wrapping_neg();
+        let is_here = likeness == likeness::HERE;
+        if likeness > self.likest {
+            self.likest = likeness;
+            replay::came_near(thread, (!is_here).then_some(likeness));
         }
-        let moved = |from: u64, moves: bool| from.wrapping_add(if moves { way } else { 0 });
-        (moved(regs.rsi, repeat.source) == wanted[6]
-            && moved(regs.rdi, repeat.destination) == wanted[7]
-            && wanted[1] != 0)
-            .then_some(rounds)
+        is_here
     }
 
     /// The rounds up to the place were made, or all of them.
@@ -347,16 +324,12 @@ impl Stretch {
         regs: &mut Regs,
         next: u64,
     ) -> bool {
-        const ZERO: u64 = 1 << 6;
         let rip = self.place.registers[RIP];
-        let more = core::mem::take(&mut self.rounds_left);
-        let found = self
-            .repeat
-            .and_then(|repeat| repeat.while_zero)
-            .is_some_and(|zero| (regs.flags & ZERO != 0) != zero);
-        let is_over = more == 0 || regs.rcx != 0 || found;
-        regs.rcx = regs.rcx.wrapping_add(more);
-        if is_over {
+        let are_more = match &mut self.rounds {
+            Some(rounds) => rounds.made(&self.place, regs),
+            None => false,
+        };
+        if !are_more {
             let exit = Exit::Stepped { target: next };
             self.go_on(cache, regs, exit, next);
             return false;

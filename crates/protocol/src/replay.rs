@@ -50,8 +50,7 @@ pub mod difference {
     pub const POSITION: u32 = 8;
     pub const THREAD: u32 = 9;
     pub const SHARED_MEMORY: u32 = 10;
-    /// The place where the thread was interrupted was not found: `index` is how
-    /// like it the likest was, a [`likeness`](super::likeness).
+    /// The place where the thread was interrupted was not found.
     pub const PLACE: u32 = 11;
 }
 
@@ -350,6 +349,9 @@ pub struct Stream {
     pub expected_nr: AtomicU64,
     pub found_nr: AtomicU64,
     pub rip: AtomicU64,
+    /// While a thread is on its way to where it was interrupted: 1 + how like
+    /// that place the likest was that it has come to, a [`likeness`].
+    pub likest: AtomicU64,
 }
 
 /// In [`Stream::exit`]: the process ended itself, with the status below.

@@ -103,7 +103,7 @@ pub fn judge(
             entry.found.load(Relaxed)
         )),
         outcome::DIVERGED => Outcome::Diverged(difference_of(file, index)),
-        _ => Outcome::Failed(ended(pid)),
+        _ => Outcome::Failed(ended(pid) + &missed_place(entry)),
     };
     verdict
 }
@@ -122,17 +122,26 @@ pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
     }
 }
 
-/// What differed where all up to `likest` was the same.
-fn first_unlike(likest: u32) -> &'static str {
-    match likest {
-        likeness::REGISTERS => "the top of the stack",
-        likeness::STACK => "the vector registers",
-        likeness::VECTORS => "what the next instructions use",
-        likeness::OPERANDS => "the stack further up",
-        likeness::FRAMES => "what registers point to",
-        likeness::POINTED => "what pointers lead to",
-        _ => "nothing",
-    }
+/// If the process was on its way to where it was interrupted then: how near it
+/// came.
+fn missed_place(entry: &protocol::replay::Stream) -> String {
+    let differed = match entry.likest.load(Relaxed).checked_sub(1) {
+        None => return String::new(),
+        Some(likest) => match likest as u32 {
+            likeness::NONE => {
+                return "; it did not come to where it was interrupted, or not with the same \
+                        registers"
+                    .into();
+            }
+            likeness::REGISTERS => "the top of the stack",
+            likeness::STACK => "the vector registers",
+            likeness::VECTORS => "what the next instructions use",
+            likeness::OPERANDS => "the stack further up",
+            likeness::FRAMES => "what registers point to",
+            _ => "what pointers lead to",
+        },
+    };
+    format!("; it came to where it was interrupted, but {differed} differed")
 }
 
 fn describe(entry: &protocol::replay::Stream) -> (String, String) {
@@ -189,11 +198,7 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
                 _ => "a preemption",
             };
             let found = name(entry.found_nr.load(Relaxed));
-            let likest = match index {
-                likeness::NONE => "it did not come to that place with those registers".to_string(),
-                index => format!("it came to that place, but {} differed", first_unlike(index)),
-            };
-            (expected.into(), format!("{found}; {likest}"))
+            (expected.into(), format!("{found}{}", missed_place(entry)))
         }
         difference::THREAD => (
             format!("thread {expected} to run"),

@@ -1,0 +1,95 @@
+//! In replay: a thread was interrupted in the middle of an instruction that
+//! repeats itself (`rep movsb` and its kin), between two of its rounds.
+//!
+//! Neither a breakpoint nor translated code stops there: both come before the
+//! first round or after the last. So the instruction is made to take just the
+//! rounds up to the place, by a smaller count, and then gets back what is left.
+
+use translate::{Repeat, Source};
+
+use crate::arch::Regs;
+use crate::place::{self, FLAGS, Place, RCX, RIP};
+use crate::stretch::{Code, PAGES};
+
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    repeat: Repeat,
+    /// What is left of the count when the rounds that are under way are made;
+    /// 0 if none are.
+    left: u64,
+    /// The flags before the first round.
+    flags: u64,
+}
+
+impl Rounds {
+    /// If the instruction at a place is of this kind.
+    pub fn at(place: &Place, pages: &mut [u64; PAGES]) -> Option<Rounds> {
+        let rip = place.registers[RIP];
+        let mut code = [0; 15];
+        let len = Code { pages }.fetch(rip, &mut code);
+        let repeat = translate::inst(&code[..len], rip)?.repeat?;
+        Some(Rounds {
+            repeat,
+            left: 0,
+            flags: 0,
+        })
+    }
+
+    pub fn repeat(&self) -> Repeat {
+        self.repeat
+    }
+
+    /// A thread is before the instruction. If it was interrupted some rounds
+    /// later, sets its count so that these are made.
+    pub fn set_out(&mut self, place: &Place, regs: &mut Regs) -> bool {
+        let Some(rounds) = self.to_go(place, regs) else {
+            return false;
+        };
+        self.left = place.registers[RCX];
+        self.flags = regs.flags;
+        regs.rcx = rounds;
+        true
+    }
+
+    /// How many rounds lead from these registers to those of the place, if any
+    /// do.
+    fn to_go(&self, place: &Place, regs: &Regs) -> Option<u64> {
+        const DIRECTION: u64 = 1 << 10;
+        let repeat = &self.repeat;
+        let wanted = place::by_number(&place.registers);
+        let rounds = regs.rcx.checked_sub(wanted[1]).filter(|r| *r != 0)?;
+        let mut way = rounds.wrapping_mul(repeat.size);
+        if regs.flags & DIRECTION != 0 {
+            way = way.wrapping_neg();
+        }
+        let moved = |from: u64, moves: bool| from.wrapping_add(if moves { way } else { 0 });
+        (moved(regs.rsi, repeat.source) == wanted[6]
+            && moved(regs.rdi, repeat.destination) == wanted[7]
+            && wanted[1] != 0)
+            .then_some(rounds)
+    }
+
+    pub fn are_under_way(&self) -> bool {
+        self.left != 0
+    }
+
+    /// The rounds were made, or fewer, if one found what it looked for. Sets the
+    /// count right; returns whether there are more to come.
+    pub fn made(&mut self, place: &Place, regs: &mut Regs) -> bool {
+        const ZERO: u64 = 1 << 6;
+        let left = core::mem::take(&mut self.left);
+        let found = self
+            .repeat
+            .while_zero
+            .is_some_and(|zero| (regs.flags & ZERO != 0) != zero);
+        let are_more = left != 0 && regs.rcx == 0 && !found;
+        regs.rcx = regs.rcx.wrapping_add(left);
+        // In the middle of a comparison some processors show the flags of the
+        // last round, others those from before the first. The next round sets
+        // them anew, whichever they are.
+        if are_more && place::are_same_flags(self.flags, place.registers[FLAGS]) {
+            regs.flags = self.flags;
+        }
+        are_more
+    }
+}
