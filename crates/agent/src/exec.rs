@@ -105,6 +105,9 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     place.entry.store(stop.regs().rip, Relaxed);
     place.stack.store(rsp, Relaxed);
     place.vdso.store(clock, Relaxed);
+    let kernels = kernel_pages(&maps);
+    place.kernel_start.store(kernels.start, Relaxed);
+    place.kernel_end.store(kernels.end, Relaxed);
     place
         .image_len
         .store(shared.image.bytes.len() as u64, Relaxed);
@@ -118,6 +121,15 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     };
     stop.inject(&injection, (auxv_at, &auxv))?;
     Ok(())
+}
+
+/// The kernel's vdso and what belongs to it, which lie side by side.
+fn kernel_pages(maps: &[Map]) -> std::ops::Range<u64> {
+    let is_kernels = |map: &&Map| map.name.starts_with("[vvar") || map.name == "[vdso]";
+    let mut theirs = maps.iter().filter(is_kernels);
+    let first = theirs.next();
+    let last = theirs.next_back().or(first);
+    first.map_or(0, |map| map.start)..last.map_or(0, |map| map.end)
 }
 
 /// The name given to execve, which the kernel keeps above the stack.

@@ -105,6 +105,20 @@ fn code_made_at_run_time() {
     replays_without_perf(&recorded);
 }
 
+/// Where the progress of a loop is some pointers away from all registers.
+#[test]
+fn an_interpreters_threads() {
+    let scratch = Scratch::new("preempt-interpreter");
+    tool!("python3");
+    for _ in 0..5 {
+        let recorded = scratch.record(&["/usr/bin/python3", &script("python/compute.py")]);
+        assert_eq!(recorded.outcome.code(), 0, "{}", recorded.outcome.stderr);
+        assert_eq!(recorded.outcome.stdout.lines().count(), 1);
+        assert!(interruptions(&recorded) > 5);
+        recorded.replays();
+    }
+}
+
 /// Short ones, often: each run is interrupted elsewhere.
 #[test]
 fn again_and_again() {

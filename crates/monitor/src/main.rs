@@ -30,6 +30,7 @@ mod patcher;
 mod place;
 mod player;
 mod process;
+mod reach;
 mod recorder;
 mod replay;
 mod rounds;

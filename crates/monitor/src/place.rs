@@ -12,6 +12,7 @@ use protocol::record::{Record, digest, tag};
 use protocol::replay::likeness;
 use translate::{Condition, Effect, Flow};
 
+use crate::reach::{AROUND, BEFORE, Reach};
 use crate::state::{Thread, space};
 use crate::{log, mem, patcher, sys};
 
@@ -46,7 +47,8 @@ const OPERANDS: usize = 2;
 const FRAMES: usize = 3;
 const POINTED: usize = 4;
 const BEHIND: usize = 5;
-const PARTS: usize = 6;
+const REACH: usize = 6;
+const PARTS: usize = 7;
 const _: () = assert!(likeness::REGISTERS + PARTS as u32 == likeness::HERE);
 
 const WITNESSES: usize = 16;
@@ -222,6 +224,7 @@ impl<'a> Look<'a> {
             FRAMES => self.frames(),
             POINTED => self.pointed(),
             BEHIND => self.behind(),
+            REACH => self.reach(),
             _ => 0,
         }
     }
@@ -234,14 +237,16 @@ impl<'a> Look<'a> {
             return None;
         }
         let (first, last) = (address & !4095, (address + 8 * N as u64 - 1) & !4095);
-        let words = if self.missing.has(first) || self.missing.has(last) {
+        let kernel = space().kernel_start.get()..space().kernel_end.get();
+        let is_kernels = kernel.contains(&first) || kernel.contains(&last);
+        let words = if is_kernels || self.missing.has(first) || self.missing.has(last) {
             None
         } else {
             mem::read::<[u64; N]>(address)
         };
         if words.is_none() {
             self.faults += 1;
-            if first == last && !self.missing.has(first) {
+            if first == last && !is_kernels && !self.missing.has(first) {
                 self.missing.add(first);
             }
         }
@@ -454,6 +459,39 @@ impl<'a> Look<'a> {
                     sum = sum.rotate_left(5) ^ hash(&words);
                 }
             }
+        }
+        sum
+    }
+}
+
+impl Look<'_> {
+    /// What can be reached from registers and the stack.
+    fn reach(&mut self) -> u64 {
+        let mut sum = 0u64;
+        let mut reach = Reach::new();
+        for register in self.registers.iter().take(RIP) {
+            reach.add(*register);
+        }
+        let top = self.registers[RSP].wrapping_sub(128);
+        for piece in 0..9 {
+            let words = self.read::<16>(top.wrapping_add(128 * piece));
+            for word in words.into_iter().flatten() {
+                reach.add(word);
+            }
+        }
+        while let Some(pointer) = reach.next(self.faults < FAULTS_MAX) {
+            // Faults that come though they were not likely count, too, but
+            // must not end the search.
+            let faults = self.faults;
+            self.faults = faults.min(FAULTS_MAX - 1);
+            if let Some(words) = self.read::<AROUND>(pointer.wrapping_sub(BEFORE)) {
+                reach.found(pointer, &words);
+                sum = sum.rotate_left(5) ^ hash(&words);
+            } else if let Some(words) = self.read::<8>(pointer) {
+                reach.found(pointer, &words);
+                sum = sum.rotate_left(5) ^ hash(&words);
+            }
+            self.faults += faults - faults.min(FAULTS_MAX - 1);
         }
         sum
     }

@@ -82,6 +82,8 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     let space = space();
     let (thread, process) = first_thread();
     space.vdso_clock.set(exec.vdso.load(Relaxed));
+    space.kernel_start.set(exec.kernel_start.load(Relaxed));
+    space.kernel_end.set(exec.kernel_end.load(Relaxed));
     space.arena_fd.set(arena_fd as i32);
     space
         .image_end

@@ -124,6 +124,10 @@ pub struct Space {
     /// The same for what can be answered quickly.
     pub fast_entry: Cell<u64>,
     pub vdso_clock: Cell<u64>,
+    /// Where the kernel's own pages are, which the program is not shown and
+    /// replay does not have.
+    pub kernel_start: Cell<u64>,
+    pub kernel_end: Cell<u64>,
     /// Threads in this address space, of whatever process.
     pub threads: Cell<u32>,
     /// Whether turns have to be taken: more than one thread, or memory shared

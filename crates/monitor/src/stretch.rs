@@ -2,15 +2,17 @@
 //! computation.
 //!
 //! The log says at which instruction that was and how everything looked
-//! (`place`). First the processor is told to stop there, which costs nothing
-//! until it does, and microseconds each time. Where the thread comes by often,
-//! or the kernel allows no such thing to its user, it goes on in translated
-//! code (the `translate` crate), which tries the likely differences in a few
-//! instructions and comes back only when those are equal.
+//! (`place`). The thread runs in translated code (the `translate` crate), which
+//! at that instruction tries the likely differences in a few instructions and
+//! comes back only when those are equal.
+//!
+//! The processor's own breakpoints would do without translation, but cannot be
+//! relied upon: under some hypervisors about one in ten thousand is lost, or
+//! comes without saying which it is. So they are the last resort, for what
+//! cannot be translated and is run where it is.
 //!
 //! Until the thread has arrived, no call, no signal and no fault of it can
-//! come: each would be in the log before the interruption. What cannot be
-//! translated is run where it is.
+//! come: each would be in the log before the interruption.
 
 use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
 use protocol::replay::likeness;
@@ -23,9 +25,6 @@ use crate::state::{Thread, space};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, replay};
 
-/// So often the processor stops at the place before the thread goes on in
-/// translated code.
-const STOPS_MAX: u32 = 32;
 /// So often the thread is looked at before it is decided which differences are
 /// likely.
 const LOOKS: u32 = 32;
@@ -35,9 +34,7 @@ const CONDITIONS_MAX: usize = Goal::CONDITIONS_MAX;
 /// What is known of the way to the next interruption.
 struct Stretch {
     place: Place,
-    /// Since the thread set out: how often the processor stopped, and how
-    /// often the thread was looked at.
-    stops: u32,
+    /// Since the thread set out: how often it was looked at.
     looks: u32,
     /// How like the place the likest was where the thread came by.
     likest: u32,
@@ -80,7 +77,6 @@ fn map() -> bool {
     }
     let fresh = Stretch {
         place: Place::NOWHERE,
-        stops: 0,
         looks: 0,
         likest: likeness::NONE,
         conditions: [Condition::Register(0, 0); CONDITIONS_MAX],
@@ -130,9 +126,6 @@ pub fn begin(thread: &Thread, rip: u64) -> u64 {
     let (stretch, mut cache) = parts();
     stretch.begin(place);
     replay::came_near(thread, Some(likeness::NONE));
-    if stretch.rounds.is_none() && arm(place.registers[RIP]) {
-        return rip;
-    }
     stretch.go(&mut cache, rip).unwrap_or(rip)
 }
 
@@ -152,13 +145,6 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
         thread.slow_return.set(rip);
         thread.saved_rcx.set(registers[RCX]);
         return arch::mw_entry_interrupted as *const () as u64;
-    }
-    stretch.look(registers, &place::halves(registers, image));
-    stretch.stops += 1;
-    // The processor stops before the first round of an instruction that
-    // repeats itself, not between two.
-    if stretch.stops < STOPS_MAX && stretch.rounds.is_none() {
-        return rip;
     }
     stretch.go(&mut cache, rip).unwrap_or(rip)
 }
@@ -191,7 +177,6 @@ pub fn has_arrived(thread: &Thread, regs: &mut Regs) -> bool {
 impl Stretch {
     fn begin(&mut self, place: Place) {
         self.place = place;
-        self.stops = 0;
         self.looks = 0;
         self.likest = likeness::NONE;
         self.misses = [0; CONDITIONS_MAX];

@@ -65,8 +65,9 @@ pub mod likeness {
     pub const OPERANDS: u32 = 4;
     pub const FRAMES: u32 = 5;
     pub const POINTED: u32 = 6;
+    pub const BEHIND: u32 = 7;
     /// All was the same.
-    pub const HERE: u32 = 7;
+    pub const HERE: u32 = 8;
 }
 
 /// What a [`Player`] is told to do.

@@ -122,7 +122,9 @@ pub struct ExecSlot {
     /// recorder's).
     pub namespace: AtomicU32,
     pub next_namespace: AtomicU32,
-    pub reserved: [AtomicU64; 2],
+    /// Where the kernel's own pages (vdso and its data) are, and where they end.
+    pub kernel_start: AtomicU64,
+    pub kernel_end: AtomicU64,
     /// Code with instructions to be replaced before the first one runs.
     pub code: [ExecCode; EXEC_CODE],
 }

@@ -138,7 +138,8 @@ fn missed_place(entry: &protocol::replay::Stream) -> String {
             likeness::VECTORS => "what the next instructions use",
             likeness::OPERANDS => "the stack further up",
             likeness::FRAMES => "what registers point to",
-            _ => "what pointers lead to",
+            likeness::POINTED => "what pointers lead to",
+            _ => "what pointers lead to, some steps away",
         },
     };
     format!("; it came to where it was interrupted, but {differed} differed")
