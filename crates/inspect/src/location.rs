@@ -100,6 +100,28 @@ pub fn register_bytes(registers: &FrameRegisters, number: u16) -> Option<Vec<u8>
     }
 }
 
+/// GCC marks values that it takes for not set yet, at the end of the expression
+/// that tells where they are. They are shown as they are.
+fn without_mark(
+    mut expression: Expression<Slice>,
+    encoding: gimli::Encoding,
+) -> Result<Expression<Slice>> {
+    let len = expression.0.len();
+    if expression.0.slice().last() != Some(&gimli::constants::DW_OP_GNU_uninit.0) {
+        return Ok(expression);
+    }
+    // The byte may be part of an operation.
+    let mut operations = expression.operations(encoding);
+    let mut at = 0;
+    while at + 1 < len && operations.next()?.is_some() {
+        at = operations.offset_from(&expression);
+    }
+    if at + 1 == len {
+        expression.0 = expression.0.range_to(..at);
+    }
+    Ok(expression)
+}
+
 /// Computes an expression; what is left are the pieces of the value.
 pub fn evaluate(
     machine: &Machine<'_>,
@@ -107,7 +129,7 @@ pub fn evaluate(
     encoding: gimli::Encoding,
     initial: Option<u64>,
 ) -> Result<Vec<Piece<Slice>>> {
-    let mut evaluation = expression.evaluation(encoding);
+    let mut evaluation = without_mark(expression, encoding)?.evaluation(encoding);
     evaluation.set_max_iterations(MAX_STEPS);
     if let Some(value) = initial {
         evaluation.set_initial_value(value);

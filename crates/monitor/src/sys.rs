@@ -232,31 +232,36 @@ pub fn has_ended(pid: u32) -> bool {
 
 /// Last words: something that must never happen did.
 pub fn die(text: &[u8]) -> ! {
-    call(
-        nr::WRITE,
-        2,
-        b"mw: internal error in the monitor: ".as_ptr() as u64,
-        35,
-        0,
-        0,
-        0,
-    );
-    call(
-        nr::WRITE,
-        2,
-        text.as_ptr() as u64,
-        text.len() as u64,
-        0,
-        0,
-        0,
-    );
-    call(nr::WRITE, 2, b"\n".as_ptr() as u64, 1, 0, 0, 0);
+    say(b"mw: internal error in the monitor: ");
+    end_with(text)
+}
+
+pub fn die_number(text: &[u8], number: u64) -> ! {
+    let (line, len) = with_number(text, number);
+    die(&line[..len])
+}
+
+/// Last words: the recording says what cannot be.
+pub fn refuse(text: &[u8], number: u64) -> ! {
+    let (line, len) = with_number(text, number);
+    end_with(&line[..len])
+}
+
+fn say(text: &[u8]) {
+    let (from, len) = (text.as_ptr() as u64, text.len() as u64);
+    call(nr::WRITE, 2, from, len, 0, 0, 0);
+}
+
+fn end_with(text: &[u8]) -> ! {
+    say(text);
+    say(b"\n");
     loop {
         call(nr::EXIT_GROUP, 127, 0, 0, 0, 0, 0);
     }
 }
 
-pub fn die_number(text: &[u8], number: u64) -> ! {
+/// A line with a number at its end, and its length.
+fn with_number(text: &[u8], number: u64) -> ([u8; 96], usize) {
     let mut line = [b' '; 96];
     let mut len = 0;
     for byte in text.iter().take(70) {
@@ -268,5 +273,5 @@ pub fn die_number(text: &[u8], number: u64) -> ! {
         line[len] = b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15];
         len += 1;
     }
-    die(&line[..len])
+    (line, len)
 }
