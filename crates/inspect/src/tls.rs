@@ -73,7 +73,19 @@ impl Inspector<'_> {
         self.link_map_entry(module.bias)
             .map(|entry| entry.name)
             .filter(|name| !name.is_empty())
+            .or_else(|| self.linker_name().filter(|name| is_same_file(name, module)))
             .unwrap_or_else(|| module.module.name.clone())
+    }
+
+    /// What the program calls its dynamic linker, which has no list yet when
+    /// it begins.
+    fn linker_name(&self) -> Option<String> {
+        let program = self.main_module()?;
+        let segments = &program.module.image.segments;
+        let segment = segments.iter().find(|s| s.kind == object::elf::PT_INTERP)?;
+        let place = program.to_process(segment.address);
+        let name = read_string(self.process, place, 4096).ok()?;
+        Some(String::from_utf8_lossy(&name).into_owned())
     }
 
     fn link_map_entry(&self, bias: u64) -> Option<LinkMapEntry> {
@@ -121,4 +133,10 @@ impl Inspector<'_> {
         }
         Some(entries)
     }
+}
+
+/// Whether a path ends as a module's does: one of them may lead through links.
+fn is_same_file(path: &str, module: &Loaded) -> bool {
+    let last = |path: &str| path.rsplit('/').next().map(str::to_string);
+    last(path) == last(&module.module.name)
 }
