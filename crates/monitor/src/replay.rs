@@ -354,7 +354,10 @@ pub fn init(image_len: u64) -> ! {
             id => map_file(id - 1, start, end - start, 3, map.file_offset.load(Relaxed)),
         };
         if !mapped {
-            sys::refuse(b"the recording is damaged: it has no such memory as at", start);
+            sys::refuse(
+                b"the recording is damaged: it has no such memory as at",
+                start,
+            );
         }
         let from = ARENA_BASE + map.contents.load(Relaxed);
         mem::copy(
