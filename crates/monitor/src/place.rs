@@ -143,12 +143,6 @@ pub fn write<'a>(entry: log::Entry<'a>, registers: &Registers, image: u64) -> lo
         .words(tag::DIGEST, &words)
 }
 
-/// The halves of the vector registers in an XSAVE image.
-pub fn halves(registers: &Registers, image: u64) -> [u64; VECTOR_WORDS] {
-    let mut missing = Missing::NONE;
-    Look::new(registers, image, &mut missing).halves()
-}
-
 /// How often memory may turn out not to be there before no more is looked for,
 /// in each part: numbers that are taken for pointers in one must not make
 /// another blind.

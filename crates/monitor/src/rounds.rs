@@ -42,7 +42,7 @@ impl Rounds {
     /// A thread is before the instruction. If it was interrupted some rounds
     /// later, sets its count so that these are made.
     pub fn set_out(&mut self, place: &Place, regs: &mut Regs) -> bool {
-        let Some(rounds) = self.to_go(place, regs) else {
+        let Some(rounds) = self.missing(place, regs) else {
             return false;
         };
         self.left = place.registers[RCX];
@@ -53,7 +53,7 @@ impl Rounds {
 
     /// How many rounds lead from these registers to those of the place, if any
     /// do.
-    fn to_go(&self, place: &Place, regs: &Regs) -> Option<u64> {
+    fn missing(&self, place: &Place, regs: &Regs) -> Option<u64> {
         const DIRECTION: u64 = 1 << 10;
         let repeat = &self.repeat;
         let wanted = place::by_number(&place.registers);
