@@ -405,6 +405,11 @@ languages! {
         assert!(r.processes().len() >= 10);
         assert!(r.processes().iter().any(|p| p.status() == Some(3)));
     };
+    python_that_computes, "compute", "python3", |_| {
+        vec!["/usr/bin/python3".into(), script("python/compute.py")]
+    }, |r| {
+        r.has_many(3, "threads", |e| e.child_thread().is_some());
+    };
     node, "http", "node", |node| vec![node, script("node/http.js")], |r| {
         r.has_many(30, "accepted connections", |e| e.kind() == "accept" && e.succeeded());
         r.has_many(4, "threads", |e| e.child_thread().is_some());

@@ -126,6 +126,9 @@ languages! {
         // Debian's own: others may be scripts that choose among several.
         vec!["/usr/bin/python3".into(), script("python/threads_subprocess.py")]
     };
+    python_that_computes, "compute", "python3", |_| {
+        vec!["/usr/bin/python3".into(), script("python/compute.py")]
+    };
     node, "http", "node", |node| vec![node, script("node/http.js")];
     shell, "pipeline", "sh", |_| vec![script("sh/pipeline.sh")];
 }
