@@ -314,8 +314,14 @@ fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call; the kernel checks its pointers, and
     // those that would touch the monitor's memory were refused.
     let result = unsafe { arch::syscall(number, args) };
-    if matches!(number, nr::UNSHARE | nr::SETNS) && result == 0 {
-        process::enter_namespaces(thread.process(), number, &args);
+    match number {
+        nr::UNSHARE | nr::SETNS if result == 0 => {
+            process::enter_namespaces(thread.process(), number, &args);
+        }
+        nr::SETTIMEOFDAY | nr::CLOCK_SETTIME | nr::ADJTIMEX | nr::CLOCK_ADJTIME => {
+            thread.clocks.iter().for_each(clock::Running::forget);
+        }
+        _ => {}
     }
     let mut blobs = Blobs::new();
     capture::inputs(row, &args, &mut blobs);

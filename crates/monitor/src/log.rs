@@ -296,8 +296,9 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
     })
 }
 
-/// A clock read; `stamp`: with a time of its own.
-pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, stamp: bool) {
+/// A clock read at this time.
+#[inline(always)]
+pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
     let process = thread.process();
     let log = &process.log;
     let room = log.position.get() as usize + HEAD_MAX <= CHUNK_SIZE;
@@ -315,7 +316,6 @@ pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, stamp: bool) {
         return done(entry);
     }
     let memory = log.memory();
-    let time = if stamp { arch::ticks() } else { memory.time };
     log.put_head(process, |head| memory.clock(head, how, id, time, value));
     log.next_event.set(log.next_event.get() + 1);
     Entry { process }.commit();

@@ -253,7 +253,9 @@ pub struct Thread {
     pub wants_preempt: AtomicU32,
     pub holds_turn: Cell<u32>,
     pub interrupted_at: AtomicU64,
-    pub clock_reads: Cell<u32>,
+    /// The kernel's CLOCK_REALTIME and CLOCK_MONOTONIC, as this thread knows
+    /// them.
+    pub clocks: [crate::clock::Running; 2],
     /// The thread trapped because it is to read the time-stamp counter.
     pub reads_counter: Cell<u32>,
     /// The program asked that reading it be a fault.

@@ -70,7 +70,11 @@ pub mod nr {
     pub const ARCH_PRCTL: u64 = 158;
     pub const GETTID: u64 = 186;
     pub const GETXATTR: u64 = 191;
+    pub const ADJTIMEX: u64 = 159;
+    pub const SETTIMEOFDAY: u64 = 164;
     pub const TIME: u64 = 201;
+    pub const CLOCK_SETTIME: u64 = 227;
+    pub const CLOCK_ADJTIME: u64 = 305;
     pub const FUTEX: u64 = 202;
     pub const OPENAT: u64 = 257;
     pub const SECCOMP: u64 = 317;
