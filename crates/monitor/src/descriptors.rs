@@ -32,6 +32,8 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
     match u64::from(row.nr) {
         // read, write, readv, writev, accept, accept4
         0 | 1 | 19 | 20 | 43 | 288 => is_instant(thread.process(), args[0]),
+        // sendfile: what it reads from can seek, so it never waits for it
+        40 => is_instant(thread.process(), args[0]),
         // sendto, recvfrom
         44 | 45 => args[3] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
         // sendmsg, recvmsg
