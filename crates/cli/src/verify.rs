@@ -294,7 +294,7 @@ impl Replayed<'_> {
                     put("event", format!("{name}:{}", self.next_event()));
                     put("why", why.clone());
                 }
-                Outcome::Unsupported(why) => drop(put("why", why.clone())),
+                Outcome::Unsupported(why) | Outcome::HeldUp(why) => drop(put("why", why.clone())),
                 Outcome::Equal | Outcome::NotReached => {}
             }
         }
@@ -312,6 +312,7 @@ impl Replayed<'_> {
             Outcome::Diverged(_) => "diverged",
             Outcome::Failed(_) => "failed",
             Outcome::Unsupported(_) => "unsupported",
+            Outcome::HeldUp(_) => "held up",
             Outcome::NotReached => "not reached",
         }
     }
@@ -352,6 +353,7 @@ fn show(
                 Style::Yellow,
                 &format!("unsupported: {why}, which replay cannot do yet"),
             ),
+            Outcome::HeldUp(why) => out.paint(Style::Yellow, &format!("held up: {why}")),
             Outcome::Failed(why) => {
                 let at = format!("failed behind {} events: {why}", replayed.events);
                 out.paint(Style::Red, &at)

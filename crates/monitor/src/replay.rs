@@ -304,7 +304,7 @@ pub fn diverge(thread: &Thread, what: u32, index: u32, expected: u64, found: u64
     stream.found.store(found, Relaxed);
     stream.rip.store(thread.call_site.get(), Relaxed);
     let state = if what == difference::SHARED_MEMORY {
-        outcome::UNSUPPORTED
+        outcome::HELD_UP
     } else {
         outcome::DIVERGED
     };

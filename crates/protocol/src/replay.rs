@@ -34,8 +34,8 @@ pub mod outcome {
     pub const EQUAL: u32 = 1;
     /// Something did not.
     pub const DIVERGED: u32 = 2;
-    /// It needs something that replay cannot do yet.
-    pub const UNSUPPORTED: u32 = 3;
+    /// It waited for another process, which did not get there.
+    pub const HELD_UP: u32 = 3;
 }
 
 /// What differed.

@@ -52,6 +52,8 @@ pub enum Outcome {
     Failed(String),
     /// Needs what replay cannot do yet.
     Unsupported(String),
+    /// Another process that it had to wait for did not get there.
+    HeldUp(String),
     /// It was not reached: what it begins from did not get there.
     NotReached,
 }
@@ -96,9 +98,8 @@ pub fn judge(
     }
     verdict.outcome = match entry.outcome.load(Acquire) {
         outcome::EQUAL => Outcome::Equal,
-        outcome::UNSUPPORTED => Outcome::Unsupported(format!(
-            "it waits for the end of turn {}.{} of another process that shares its memory, which \
-             does not come",
+        outcome::HELD_UP => Outcome::HeldUp(format!(
+            "it waits for turn {}.{} of another process that shares its memory",
             entry.expected.load(Relaxed),
             entry.found.load(Relaxed)
         )),
