@@ -68,6 +68,30 @@ static void test_clocks(int order)
     say("clocks: %zu read\n", CLOCKS);
 }
 
+static int64_t read_ns(clockid_t id)
+{
+    struct timespec time;
+    OK(clock_gettime(id, &time));
+    return ns(&time);
+}
+
+/* Two clocks that are always the same apart: what lies between two readings of the one is what the
+ * other says, for as long as they are read. */
+static void test_apart(clockid_t one, clockid_t other)
+{
+    int64_t least = INT64_MIN, most = INT64_MAX;
+    for (int round = 0; round < 100000; round++) {
+        int64_t before = read_ns(one), between = read_ns(other), after = read_ns(one);
+        CHECK(after >= before);
+        if (between - after > least)
+            least = between - after;
+        if (between - before < most)
+            most = between - before;
+    }
+    /* A microsecond, if they are not read at one go from one source. */
+    CHECK(least - most < 1000);
+}
+
 static void test_sleeps(int order)
 {
     struct timespec ms3 = {0, 3000000}, until, after;
@@ -110,6 +134,9 @@ int main(int argc, char **argv)
 {
     int order = wants_order(argc, argv);
     test_clocks(order);
+    test_apart(CLOCK_MONOTONIC, CLOCK_BOOTTIME);
+    test_apart(CLOCK_REALTIME, CLOCK_TAI);
+    say("clocks: apart as ever\n");
     test_sleeps(order);
     test_random(order);
     return 0;
