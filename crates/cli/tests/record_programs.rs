@@ -168,6 +168,9 @@ programs! {
         r.has_many(10, "preemptions", |e| e.call() == "preempt");
         r.has_many(10, "signals", |e| e.delivers("SIGALRM"));
     },
+    copies: |r| {
+        r.has_many(5, "preemptions", |e| e.call() == "preempt");
+    },
     rounding: |r| {
         assert_eq!(r.info()["threads"], 4);
         r.has("a signal", |e| e.delivers("SIGUSR1"));

@@ -83,6 +83,7 @@ programs! {
     threads_mutex,
     atomics,
     interrupted,
+    copies,
     spinlock,
     threads_many,
     rounding,

@@ -497,6 +497,9 @@ unsafe extern "C" {
     safe fn mw_copy_begin();
     safe fn mw_copy_end();
     safe fn mw_copy_fault();
+    safe fn mw_repeat_begin();
+    safe fn mw_repeat_end();
+    safe fn mw_repeat_fault();
 }
 
 /// If `rip` is in the stretch in which a blocking call must not be begun any
@@ -509,13 +512,99 @@ pub fn abort_blocking(rip: u64) -> Option<u64> {
         .then_some(mw_interruptible_abort as *const () as u64)
 }
 
-/// If `rip` is in the guarded copy, where a fault goes on.
+/// If `rip` is in the guarded copy, or in rounds made for the program, where a
+/// fault goes on.
 pub fn copy_fault(rip: u64) -> Option<u64> {
-    let begin = mw_copy_begin as *const () as u64;
-    let end = mw_copy_end as *const () as u64;
-    (begin..end)
-        .contains(&rip)
-        .then_some(mw_copy_fault as *const () as u64)
+    let copy = mw_copy_begin as *const () as u64..mw_copy_end as *const () as u64;
+    let repeat = mw_repeat_begin as *const () as u64..mw_repeat_end as *const () as u64;
+    if copy.contains(&rip) {
+        Some(mw_copy_fault as *const () as u64)
+    } else if repeat.contains(&rip) {
+        Some(mw_repeat_fault as *const () as u64)
+    } else {
+        None
+    }
+}
+
+/// What `rep movs` and `rep stos` work with.
+#[repr(C)]
+pub struct Repeated {
+    pub rcx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub rax: u64,
+}
+
+/// Makes the rounds of `rep movs` or `rep stos` (`stores`), of 2^`size` bytes
+/// each, until none is left or memory is not there.
+///
+/// # Safety
+/// It is what the program itself is about to do, and nothing of the monitor's
+/// own lives where it writes.
+#[unsafe(naked)]
+pub unsafe extern "C" fn repeat(with: *mut Repeated, size: u64, stores: bool, backwards: bool) {
+    naked_asm!(
+        "push rbx",
+        "mov rbx, rdi",
+        "mov r8, rsi",
+        "movzx edx, dl",
+        "test cl, cl",
+        "jz 2f",
+        "std",
+        "2:",
+        "mov rcx, [rbx]",
+        "mov rsi, [rbx + 8]",
+        "mov rdi, [rbx + 16]",
+        "mov rax, [rbx + 24]",
+        "lea r8, [r8 + rdx * 4]",
+        ".globl mw_repeat_begin",
+        "mw_repeat_begin:",
+        "cmp r8, 4",
+        "jae 5f",
+        "cmp r8, 2",
+        "jae 3f",
+        "cmp r8, 0",
+        "jne 22f",
+        "rep movsb",
+        "jmp 9f",
+        "22:",
+        "rep movsw",
+        "jmp 9f",
+        "3:",
+        "jne 23f",
+        "rep movsd",
+        "jmp 9f",
+        "23:",
+        "rep movsq",
+        "jmp 9f",
+        "5:",
+        "cmp r8, 6",
+        "jae 6f",
+        "cmp r8, 4",
+        "jne 24f",
+        "rep stosb",
+        "jmp 9f",
+        "24:",
+        "rep stosw",
+        "jmp 9f",
+        "6:",
+        "jne 25f",
+        "rep stosd",
+        "jmp 9f",
+        "25:",
+        "rep stosq",
+        ".globl mw_repeat_end",
+        "mw_repeat_end:",
+        ".globl mw_repeat_fault",
+        "mw_repeat_fault:",
+        "9:",
+        "cld",
+        "mov [rbx], rcx",
+        "mov [rbx + 8], rsi",
+        "mov [rbx + 16], rdi",
+        "pop rbx",
+        "ret",
+    )
 }
 
 /// Copies `len` bytes where either side may not be mapped. Returns how many

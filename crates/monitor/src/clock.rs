@@ -55,7 +55,7 @@ impl Running {
             return None;
         }
         let [mut seconds, mut nanoseconds] = self.now.get();
-        nanoseconds += since * self.rate.get() >> 32;
+        nanoseconds += (since * self.rate.get()) >> 32;
         if nanoseconds >= SECOND {
             nanoseconds -= SECOND;
             seconds += 1;
@@ -98,7 +98,7 @@ impl Running {
         let way = value.wrapping_sub(base_value);
         let since = counter.wrapping_sub(self.counter.get());
         let is_even = since < Running::STRETCH.end && way <= stretch << 1 && {
-            let carried = nanoseconds_of(self.now.get()) + (since * self.rate.get() >> 32);
+            let carried = nanoseconds_of(self.now.get()) + ((since * self.rate.get()) >> 32);
             self.rate.get() == 0 || carried.abs_diff(value) < Running::OFF
         };
         self.counter.set(counter);

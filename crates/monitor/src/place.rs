@@ -18,6 +18,8 @@ use crate::{log, mem, patcher, sys};
 
 /// Where things are among the kernel's names for registers in a signal frame:
 /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+pub const RDI: usize = 8;
+pub const RSI: usize = 9;
 pub const RAX: usize = 13;
 pub const RCX: usize = 14;
 pub const RSP: usize = 15;

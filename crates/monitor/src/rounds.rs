@@ -4,12 +4,68 @@
 //! Neither a breakpoint nor translated code stops there: both come before the
 //! first round or after the last. So the instruction is made to take just the
 //! rounds up to the place, by a smaller count, and then gets back what is left.
+//!
+//! In recording, those that write are not left in the middle at all (`finish`):
+//! where they come to a page that is not there yet, some processors have
+//! written up to 63 bytes more than their registers say.
 
-use translate::{Repeat, Source};
+use translate::{Inst, Repeat, Source};
 
-use crate::arch::Regs;
-use crate::place::{self, FLAGS, Place, RCX, RIP};
+use crate::arch::{self, Regs, Repeated};
+use crate::mem;
+use crate::place::{self, FLAGS, Place, RAX, RCX, RDI, RIP, RSI, Registers};
 use crate::stretch::{Code, PAGES};
+
+const DIRECTION: u64 = 1 << 10;
+
+/// The instruction at an address.
+fn inst_at(rip: u64, pages: &mut [u64; PAGES]) -> Option<Inst> {
+    let mut code = [0; 15];
+    let len = Code { pages }.fetch(rip, &mut code);
+    translate::inst(&code[..len], rip)
+}
+
+/// A thread was interrupted: if that is in an instruction that repeats itself
+/// and writes, makes the rounds that are left, as the thread would. False: they
+/// cannot all be made, it will fault.
+pub fn finish(registers: &mut Registers) -> bool {
+    const RESUME: u64 = 1 << 16;
+    let Some(inst) = inst_at(registers[RIP], &mut [0; PAGES]) else {
+        return true;
+    };
+    let Some(repeat) = inst.repeat.filter(|repeat| repeat.destination) else {
+        return true;
+    };
+    let backwards = registers[FLAGS] & DIRECTION != 0;
+    let len = registers[RCX].saturating_mul(repeat.size);
+    let from = match backwards {
+        true => registers[RDI].saturating_sub(len),
+        false => registers[RDI],
+    };
+    // Comparisons write nothing.
+    if repeat.while_zero.is_some() || inst.segment != 0 || mem::is_ours(from, len.saturating_add(8))
+    {
+        return true;
+    }
+    let mut with = Repeated {
+        rcx: registers[RCX],
+        rsi: registers[RSI],
+        rdi: registers[RDI],
+        rax: registers[RAX],
+    };
+    let size = u64::from(repeat.size.trailing_zeros());
+    // SAFETY: the program's own instruction, with its own registers; it does
+    // not reach into the monitor's memory.
+    unsafe { arch::repeat(&raw mut with, size, !repeat.source, backwards) };
+    registers[RCX] = with.rcx;
+    registers[RSI] = with.rsi;
+    registers[RDI] = with.rdi;
+    if with.rcx == 0 {
+        registers[RIP] += inst.len as u64;
+        registers[FLAGS] &= !RESUME;
+    }
+    with.rcx == 0
+}
 
 #[derive(Clone, Copy)]
 pub struct Rounds {
@@ -24,10 +80,7 @@ pub struct Rounds {
 impl Rounds {
     /// If the instruction at a place is of this kind.
     pub fn at(place: &Place, pages: &mut [u64; PAGES]) -> Option<Rounds> {
-        let rip = place.registers[RIP];
-        let mut code = [0; 15];
-        let len = Code { pages }.fetch(rip, &mut code);
-        let repeat = translate::inst(&code[..len], rip)?.repeat?;
+        let repeat = inst_at(place.registers[RIP], pages)?.repeat?;
         Some(Rounds {
             repeat,
             left: 0,
@@ -54,7 +107,6 @@ impl Rounds {
     /// How many rounds lead from these registers to those of the place, if any
     /// do.
     fn missing(&self, place: &Place, regs: &Regs) -> Option<u64> {
-        const DIRECTION: u64 = 1 << 10;
         let repeat = &self.repeat;
         let wanted = place::by_number(&place.registers);
         let rounds = regs.rcx.checked_sub(wanted[1]).filter(|r| *r != 0)?;

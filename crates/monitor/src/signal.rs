@@ -18,7 +18,7 @@ use protocol::replay::difference;
 use crate::arch::{self, Regs};
 use crate::place::{self, FLAGS, RAX, RCX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, counter, log, mem, patcher, replay, sharing, stretch, sys, turn};
+use crate::{call, counter, log, mem, patcher, replay, rounds, sharing, stretch, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -403,6 +403,16 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         return;
     }
     thread.busy.store(1, Release);
+    if !rounds::finish(&mut context.gregs) {
+        // It faults at once, which is an event; then it is asked again.
+        thread.wants_preempt.store(1, Release);
+        thread.busy.store(0, Release);
+        if pending != 0 {
+            arm(thread, 200_000);
+        }
+        return;
+    }
+    let rip = context.gregs[RIP];
     if pending != 0 {
         let mut info = [0; 16];
         for (word, place) in info.iter_mut().zip(&thread.info) {

@@ -67,7 +67,7 @@ pub struct Inst {
     pub(crate) modrm: Option<usize>,
     pub(crate) rex: u8,
     /// The prefix of fs or gs, 0 if none.
-    pub(crate) segment: u8,
+    pub segment: u8,
     pub(crate) operand_size: bool,
     pub(crate) address_size: bool,
 }
