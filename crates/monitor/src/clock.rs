@@ -20,8 +20,8 @@ pub const NOT_HERE: i64 = i64::MIN;
 /// The kernel makes its clocks from the same counter, but takes twice as long
 /// for it: it must wait for what was begun before, and for nobody changing the
 /// clock meanwhile. Here its clock is looked at every tenth of a millisecond,
-/// and how fast it goes is measured over seconds, so that both differ by some
-/// tens of nanoseconds. A clock that is set, or that the kernel does not make
+/// and how fast it goes is measured over tenths of a second, so that both differ
+/// by some tens of nanoseconds. A clock that is set, or that the kernel does not make
 /// from the counter, is found out at the next look, and asked for each time
 /// until it runs evenly again.
 #[repr(C)]

@@ -265,10 +265,10 @@ impl Stretch {
         if self.is_here(thread, regs) {
             return true;
         }
-        let place = self.place;
-        if let Some(step) = cache.step(rip, &mut self.source())
+        if self.rounds.is_some()
+            && let Some(step) = cache.step(rip, &mut self.source())
             && let Some(rounds) = &mut self.rounds
-            && rounds.set_out(&place, regs)
+            && rounds.set_out(&self.place, regs)
         {
             regs.rip = step;
             return false;
