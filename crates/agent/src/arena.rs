@@ -134,8 +134,9 @@ impl Arena {
         let _ = rustix::io::pwritev(&self.file, &pieces, offset_of_chunk(index));
     }
 
-    /// A copy of what is whole in a chunk; None if it holds nothing.
-    pub fn chunk(&self, index: usize) -> Option<Vec<u8>> {
+    /// A copy of what is whole in a chunk; None if it holds nothing. `room` is
+    /// memory to use for it.
+    pub fn chunk<'a>(&self, index: usize, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let offset = offset_of_chunk(index);
         let mut head = [0; CHUNK_HEAD];
         self.file.read_exact_at(&mut head, offset).ok()?;
@@ -149,8 +150,11 @@ impl Arena {
         {
             return None;
         }
-        let mut bytes = vec![0; used as usize];
-        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        if room.len() < used as usize {
+            room.resize(used as usize, 0);
+        }
+        let bytes = room.get_mut(..used as usize)?;
+        self.file.read_exact_at(bytes, offset).ok()?;
         // A writer that goes on meanwhile does not count.
         let place = offset_of!(ChunkHead, used);
         bytes

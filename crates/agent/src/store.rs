@@ -35,7 +35,7 @@ impl Store {
                 let _ = sender.send(index);
             }
             // A limit on threads: then here, as well as it goes.
-            None => self.failed = self.failed || !store(shared, index),
+            None => self.failed = self.failed || !store(shared, index, &mut Vec::new()),
         }
     }
 }
@@ -58,18 +58,17 @@ fn run(shared: &Shared, full: &Receiver<usize>) {
     // SAFETY: changes this thread's own priority.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19) };
     let mut failed = false;
+    let mut room = Vec::new();
     for index in full {
-        failed = failed || !shared.over.load(Acquire) && !store(shared, index);
+        failed = failed || !shared.over.load(Acquire) && !store(shared, index, &mut room);
     }
 }
 
 /// Moves one chunk into the journal. False: there is no room.
-fn store(shared: &Shared, index: usize) -> bool {
-    let bytes = shared.arena.chunk(index).unwrap_or_default();
-    let stored = if bytes.is_empty() {
-        Ok(())
-    } else {
-        shared.writer.chunk(&bytes)
+fn store(shared: &Shared, index: usize, room: &mut Vec<u8>) -> bool {
+    let stored = match shared.arena.chunk(index, room) {
+        Some(bytes) => shared.writer.chunk(bytes),
+        None => Ok(()),
     };
     match stored {
         Ok(()) => shared.arena.recycle(index),
@@ -85,11 +84,12 @@ fn store(shared: &Shared, index: usize) -> bool {
 pub fn drain(arena: &Arena, writer: &Writer) -> bool {
     let control = arena.control();
     let made = control.chunks_made.load(Acquire) as usize;
+    let mut room = Vec::new();
     for (index, state) in control.chunk_state.iter().enumerate().take(made) {
         let state = state.load(Acquire);
         if (state == chunk_state::TAKEN || state == chunk_state::FULL)
-            && let Some(bytes) = arena.chunk(index)
-            && writer.chunk(&bytes).is_err()
+            && let Some(bytes) = arena.chunk(index, &mut room)
+            && writer.chunk(bytes).is_err()
         {
             return false;
         }

@@ -34,7 +34,58 @@ const LEVEL: i32 = -1;
 pub struct Writer {
     path: PathBuf,
     state: Mutex<State>,
-    compressors: Mutex<Vec<Compressor<'static>>>,
+    packers: Mutex<Vec<Packer>>,
+}
+
+/// Makes frames. Kept for the next one, with the memory that it has: a log is
+/// made of thousands of them.
+struct Packer {
+    compressor: Option<Compressor<'static>>,
+    frame: Vec<u8>,
+}
+
+impl Packer {
+    fn new() -> Packer {
+        Packer {
+            compressor: None,
+            frame: Vec::new(),
+        }
+    }
+
+    /// The frame of `raw`, with what `head` becomes once it is known how it is
+    /// stored.
+    fn pack(&mut self, mut head: frame::Head, raw: &[u8]) -> &[u8] {
+        let compressed = match raw.len() >= COMPRESS_MIN {
+            true => self.compress(raw).filter(|len| *len < raw.len()),
+            false => None,
+        };
+        let len = compressed.unwrap_or(raw.len());
+        self.frame.resize(frame::HEAD.max(self.frame.len()), 0);
+        if compressed.is_none() {
+            self.frame.truncate(frame::HEAD);
+            self.frame.extend_from_slice(raw);
+        }
+        head.flags = if compressed.is_some() { frame::ZSTD } else { 0 };
+        head.stored_len = len as u32;
+        if let Some((place, stored)) = self.frame.split_at_mut_checked(frame::HEAD) {
+            place.copy_from_slice(&head.encode(stored.get(..len).unwrap_or(&[])));
+        }
+        self.frame.get(..frame::HEAD + len).unwrap_or(&[])
+    }
+
+    /// Leaves room for the head, and how long it became behind that.
+    fn compress(&mut self, raw: &[u8]) -> Option<usize> {
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            none => none.insert(Compressor::new(LEVEL).ok()?),
+        };
+        let most = frame::HEAD + zstd::zstd_safe::compress_bound(raw.len());
+        if self.frame.len() < most {
+            self.frame.resize(most, 0);
+        }
+        let room = self.frame.get_mut(frame::HEAD..)?;
+        compressor.compress_to_buffer(raw, room).ok()
+    }
 }
 
 struct State {
@@ -93,7 +144,7 @@ impl Writer {
                 backed: 0,
                 no_promise: false,
             }),
-            compressors: Mutex::new(Vec::new()),
+            packers: Mutex::new(Vec::new()),
         };
         lock(&writer.state)
             .back(RESERVE)
@@ -177,46 +228,24 @@ impl Writer {
                 why: format!("{} bytes are too long", raw.len()),
             });
         }
-        // Compressed outside the lock: several threads may be at it.
-        let compressed = if raw.len() >= COMPRESS_MIN {
-            self.compress(raw).filter(|c| c.len() < raw.len())
-        } else {
-            None
-        };
-        let (flags, stored) = match &compressed {
-            Some(bytes) => (frame::ZSTD, bytes.as_slice()),
-            None => (0, raw),
-        };
         let head = frame::Head {
             kind: kind as u16,
-            flags,
+            flags: 0,
             process,
             seq,
             raw_len: raw.len() as u32,
-            stored_len: stored.len() as u32,
+            stored_len: 0,
             first_event,
             check: 0,
         };
-        let mut bytes = Vec::with_capacity(frame::HEAD + stored.len());
-        bytes.extend_from_slice(&head.encode(stored));
-        bytes.extend_from_slice(stored);
-
-        let mut state = lock(&self.state);
+        let kept = lock(&self.packers).pop();
+        let mut packer = kept.unwrap_or_else(Packer::new);
+        // Compressed outside the lock: several threads may be at it.
+        let frame = packer.pack(head, raw);
         let reserve = if kind == Kind::Chunk { RESERVE } else { 0 };
-        state
-            .append(&bytes, reserve)
-            .map_err(|e| WriteError::io("write", &self.path, e))
-    }
-
-    fn compress(&self, raw: &[u8]) -> Option<Vec<u8>> {
-        let kept = lock(&self.compressors).pop();
-        let mut compressor = match kept {
-            Some(compressor) => compressor,
-            None => Compressor::new(LEVEL).ok()?,
-        };
-        let compressed = compressor.compress(raw).ok();
-        lock(&self.compressors).push(compressor);
-        compressed
+        let appended = lock(&self.state).append(frame, reserve);
+        lock(&self.packers).push(packer);
+        appended.map_err(|e| WriteError::io("write", &self.path, e))
     }
 }
 
