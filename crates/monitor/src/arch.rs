@@ -57,8 +57,22 @@ impl Regs {
         flags: 0x202,
         rsp: 0,
     };
+    /// One by one: they were just pushed, each for itself, and a processor
+    /// that shall load two at once waits until both have reached memory.
+    #[inline(always)]
     pub fn args(&self) -> [u64; 6] {
-        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+        let load = |register: &u64| {
+            // SAFETY: a reference is valid to read.
+            unsafe { core::ptr::read_volatile(register) }
+        };
+        [
+            load(&self.rdi),
+            load(&self.rsi),
+            load(&self.rdx),
+            load(&self.r10),
+            load(&self.r8),
+            load(&self.r9),
+        ]
     }
 }
 
@@ -354,6 +368,10 @@ extern "C" fn entry_common() {
     )
 }
 
+/// Carry, parity, adjust, zero, sign and overflow; the two that are always set
+/// in a program (interrupts, and the one without a name) need no restoring.
+const USUAL_FLAGS: i32 = 0x8d5 | 0x202;
+
 /// Goes to the program; `rsp` points to its `Regs`.
 #[unsafe(naked)]
 extern "C" fn leave_here() {
@@ -392,10 +410,28 @@ extern "C" fn leave_here() {
         "pop rdi",
         "add rsp, 8",
         "pop qword ptr gs:[{rip}]",
+        // Rare flags (single step, direction, alignment and the like) take the
+        // instruction for all of them, which is slow. The usual ones: overflow
+        // by an addition that overflows if it shall, the others by `sahf`.
+        "test dword ptr [rsp], {rare}",
+        "jne 2f",
+        "mov gs:[{rax}], rax",
+        "mov eax, [rsp]",
+        "xchg al, ah",
+        "and al, 8",
+        "add al, 0x78",
+        "sahf",
+        "mov rax, gs:[{rax}]",
+        "lea rsp, [rsp+8]",
+        "pop rsp",
+        "jmp qword ptr gs:[{rip}]",
+        "2:",
         "popfq",
         "pop rsp",
         "jmp qword ptr gs:[{rip}]",
         rip = const OFF_RIP,
+        rax = const core::mem::offset_of!(crate::state::Thread, leaving_rax),
+        rare = const !USUAL_FLAGS,
     )
 }
 
@@ -441,7 +477,7 @@ pub extern "C" fn mw_init() {
 /// # Safety
 /// As for the call itself.
 #[inline(always)]
-pub unsafe fn syscall(nr: u64, args: [u64; 6]) -> i64 {
+pub unsafe fn syscall(nr: u64, args: &[u64; 6]) -> i64 {
     let result: i64;
     // SAFETY: the kernel clobbers rax, rcx and r11 only; what it does to
     // memory is the caller's business.
@@ -497,6 +533,12 @@ unsafe extern "C" {
     safe fn mw_copy_begin();
     safe fn mw_copy_end();
     safe fn mw_copy_fault();
+    safe fn mw_load_begin();
+    safe fn mw_load_end();
+    safe fn mw_load_fault();
+    safe fn mw_store_begin();
+    safe fn mw_store_end();
+    safe fn mw_store_fault();
     safe fn mw_repeat_begin();
     safe fn mw_repeat_end();
     safe fn mw_repeat_fault();
@@ -512,18 +554,35 @@ pub fn abort_blocking(rip: u64) -> Option<u64> {
         .then_some(mw_interruptible_abort as *const () as u64)
 }
 
-/// If `rip` is in the guarded copy, or in rounds made for the program, where a
+/// If `rip` is in a guarded access, or in rounds made for the program, where a
 /// fault goes on.
 pub fn copy_fault(rip: u64) -> Option<u64> {
-    let copy = mw_copy_begin as *const () as u64..mw_copy_end as *const () as u64;
-    let repeat = mw_repeat_begin as *const () as u64..mw_repeat_end as *const () as u64;
-    if copy.contains(&rip) {
-        Some(mw_copy_fault as *const () as u64)
-    } else if repeat.contains(&rip) {
-        Some(mw_repeat_fault as *const () as u64)
-    } else {
-        None
-    }
+    let guarded: [[*const (); 3]; 4] = [
+        [
+            mw_copy_begin as *const (),
+            mw_copy_end as *const (),
+            mw_copy_fault as *const (),
+        ],
+        [
+            mw_load_begin as *const (),
+            mw_load_end as *const (),
+            mw_load_fault as *const (),
+        ],
+        [
+            mw_store_begin as *const (),
+            mw_store_end as *const (),
+            mw_store_fault as *const (),
+        ],
+        [
+            mw_repeat_begin as *const (),
+            mw_repeat_end as *const (),
+            mw_repeat_fault as *const (),
+        ],
+    ];
+    guarded
+        .into_iter()
+        .find(|[begin, end, _]| (*begin as u64..*end as u64).contains(&rip))
+        .map(|[_, _, fault]| fault as u64)
 }
 
 /// What `rep movs` and `rep stos` work with.
@@ -622,8 +681,18 @@ pub unsafe extern "C" fn copy_guarded(to: u64, from: u64, len: u64) -> u64 {
         "ja 4f",
         ".globl mw_copy_begin",
         "mw_copy_begin:",
+        // Two words that were just stored one by one are not there yet for one
+        // that wants both at once.
         "cmp rcx, 16",
         "jb 3f",
+        "jne 2f",
+        "mov rax, [rsi]",
+        "mov [rdi], rax",
+        "sub rcx, 8",
+        "mov rax, [rsi+8]",
+        "mov [rdi+8], rax",
+        "sub rcx, 8",
+        "jmp 5f",
         "2:",
         "movups xmm0, [rsi]",
         "movups [rdi], xmm0",
@@ -667,6 +736,57 @@ pub unsafe extern "C" fn copy_guarded(to: u64, from: u64, len: u64) -> u64 {
         ".globl mw_copy_fault",
         "mw_copy_fault:",
         "mov rax, rcx",
+        "ret",
+    )
+}
+
+/// What `load_guarded` returns.
+#[repr(C)]
+pub struct Loaded {
+    pub word: u64,
+    /// 0 if there was something to load.
+    pub failed: u64,
+}
+
+/// Loads a word where memory may not be.
+///
+/// # Safety
+/// The address is not one of the monitor's own that others write to.
+#[unsafe(naked)]
+pub unsafe extern "C" fn load_guarded(from: u64) -> Loaded {
+    naked_asm!(
+        ".globl mw_load_begin",
+        "mw_load_begin:",
+        "mov rax, [rdi]",
+        ".globl mw_load_end",
+        "mw_load_end:",
+        "xor edx, edx",
+        "ret",
+        ".globl mw_load_fault",
+        "mw_load_fault:",
+        "mov edx, 1",
+        "ret",
+    )
+}
+
+/// Stores two words where memory may not be. Returns 0 if they were stored.
+///
+/// # Safety
+/// As `copy_guarded`.
+#[unsafe(naked)]
+pub unsafe extern "C" fn store_guarded(to: u64, first: u64, second: u64) -> u64 {
+    naked_asm!(
+        ".globl mw_store_begin",
+        "mw_store_begin:",
+        "mov [rdi], rsi",
+        "mov [rdi+8], rdx",
+        ".globl mw_store_end",
+        "mw_store_end:",
+        "xor eax, eax",
+        "ret",
+        ".globl mw_store_fault",
+        "mw_store_fault:",
+        "mov eax, 1",
         "ret",
     )
 }

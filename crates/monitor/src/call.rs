@@ -16,8 +16,8 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, patcher, process, replay,
-    signal, stretch, turn,
+    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, needs, patcher, process,
+    replay, signal, stretch, turn,
 };
 
 /// The instruction of a 32-bit call.
@@ -133,8 +133,8 @@ fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
         return;
     };
     let result = match row.how {
-        How::Plain => plain(thread, row, args),
-        How::Block => blocking(thread, row, args),
+        How::Plain => plain(thread, row, &args),
+        How::Block => blocking(thread, row, &args),
         How::Memory => memory::perform(thread, row, args),
         How::Control => match control(thread, regs, row, args) {
             Some(result) => result,
@@ -237,7 +237,7 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
         nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
-        _ => unsafe { arch::syscall(number, args) },
+        _ => unsafe { arch::syscall(number, &args) },
     };
     finish_call(thread, row, &args, result, &Blobs::new());
     Some(result)
@@ -281,99 +281,134 @@ fn is_refused_option(thread: &Thread, level: u64, option: u64) -> bool {
 }
 
 /// A call that cannot block.
-fn plain(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
-    let is_clock = matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME);
     if replay::is_on() {
-        if is_clock {
-            replay::settle(thread);
-            if let Some(result) = clock::read(thread, number, args[0], args[1]) {
-                return result;
-            }
-        }
-        return replay::plain(thread, row, &args);
+        return plain_again(thread, row, args);
     }
-    descriptors::note(thread, number, &args);
-    if number == nr::IOCTL {
-        return ioctl::perform(thread, row, args);
+    let needs = needs::of(number);
+    if needs & needs::CARE != 0
+        && let Some(result) = with_care(thread, row, args)
+    {
+        return result;
     }
-    let answered = match number {
-        nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => Some(-sys::ENOPROTOOPT),
-        nr::MLOCKALL => Some(lock::all(args[0])),
-        nr::MUNLOCKALL => Some(lock::none()),
-        _ => guard_descriptor(number, &args),
+    let before = match needs & needs::LENGTHS {
+        0 => [0; 6],
+        _ => capture::lengths_before(row, args),
     };
-    if let Some(result) = answered {
-        finish_call(thread, row, &args, result, &Blobs::new());
-        return result;
-    }
-    if is_clock && let Some(result) = clock::read(thread, number, args[0], args[1]) {
-        return result;
-    }
-    let before = capture::lengths_before(row, &args);
     // SAFETY: the program's own call; the kernel checks its pointers, and
     // those that would touch the monitor's memory were refused.
     let result = unsafe { arch::syscall(number, args) };
+    let mut blobs = Blobs::new();
+    if needs & needs::CARE != 0 {
+        after(thread, number, args, result);
+    }
+    if needs & needs::INPUTS != 0 {
+        capture::inputs(row, args, &mut blobs);
+    }
+    if needs & needs::OUTPUTS != 0 {
+        capture::outputs(row, args, result, &before, &mut blobs);
+    }
+    if needs & needs::EXTRA != 0 {
+        capture::extra(thread, number, args, result, &mut blobs);
+    }
+    memory::written(thread, number, args, result, &mut blobs);
+    if let Some(entry) = log::call(thread, number, args, row.args.len(), result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+    result
+}
+
+/// The same in replay.
+#[cold]
+fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if is_clock(number) {
+        replay::settle(thread);
+        if let Some(result) = clock::read(thread, number, args[0], args[1]) {
+            return result;
+        }
+    }
+    replay::plain(thread, row, args)
+}
+
+fn is_clock(number: u64) -> bool {
+    matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
+}
+
+/// What the monitor does before calls that concern it (`needs::CARE`), and
+/// those that it answers itself.
+fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
+    let number = u64::from(row.nr);
+    descriptors::note(thread, number, args);
+    let answer = match number {
+        nr::CLOSE if args[0] as u32 != space().arena_fd.get() as u32 => return None,
+        nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
+        nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME => {
+            return clock::read(thread, number, args[0], args[1]);
+        }
+        nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
+        nr::MLOCKALL => lock::all(args[0]),
+        nr::MUNLOCKALL => lock::none(),
+        _ => guard_descriptor(number, args)?,
+    };
+    finish_call(thread, row, args, answer, &Blobs::new());
+    Some(answer)
+}
+
+/// What it does after them.
+fn after(thread: &Thread, number: u64, args: &[u64; 6], result: i64) {
     match number {
         nr::UNSHARE | nr::SETNS if result == 0 => {
-            process::enter_namespaces(thread.process(), number, &args);
+            process::enter_namespaces(thread.process(), number, args);
         }
         nr::SETTIMEOFDAY | nr::CLOCK_SETTIME | nr::ADJTIMEX | nr::CLOCK_ADJTIME => {
             thread.clocks.iter().for_each(clock::Running::forget);
         }
         _ => {}
     }
-    let mut blobs = Blobs::new();
-    capture::inputs(row, &args, &mut blobs);
-    capture::outputs(row, &args, result, &before, &mut blobs);
-    capture::extra(thread, number, &args, result, &mut blobs);
-    memory::written(thread, number, &args, result, &mut blobs);
-    if let Some(entry) = log::call(thread, number, &args, row.args.len(), result, blobs.count()) {
-        blobs.write(entry).commit();
-    }
-    result
 }
 
 /// A call that may block: two events.
-fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     if replay::is_on() {
-        return blocking_again(thread, row, &args);
+        return blocking_again(thread, row, args);
     }
     if number == nr::FUTEX
-        && let Some(result) = futex_at_once(thread, row, &args)
+        && let Some(result) = futex_at_once(thread, row, args)
     {
         return result;
     }
     if number == nr::FCNTL {
-        descriptors::note(thread, number, &args);
+        descriptors::note(thread, number, args);
     }
     let row = if number == nr::VMSPLICE && is_for_reading(args[0]) {
         &table::VMSPLICE_READS
     } else {
         row
     };
-    if descriptors::never_waits(thread, row, &args) {
+    if descriptors::never_waits(thread, row, args) {
         return plain(thread, row, args);
     }
-    start(thread, row, &args);
-    let before = capture::lengths_before(row, &args);
+    start(thread, row, args);
+    let before = capture::lengths_before(row, args);
     let turns = space().turns.get() != 0;
-    if turns && let Some(result) = at_once(number, args) {
+    if turns && let Some(result) = at_once(number, *args) {
         let mut blobs = Blobs::new();
-        capture::outputs(row, &args, result, &before, &mut blobs);
-        finish(thread, row, &args, result, &blobs);
+        capture::outputs(row, args, result, &before, &mut blobs);
+        finish(thread, row, args, result, &blobs);
         return result;
     }
     let redirected = if turns {
-        Redirected::new(thread, row, &args)
+        Redirected::new(thread, row, args)
     } else {
-        Redirected::none(args)
+        Redirected::none(*args)
     };
     let mut made = redirected.args();
 
     // A mask that the call sets while it waits: ours must stay open.
-    let mask = capture::wait_mask(number, &args);
+    let mask = capture::wait_mask(number, args);
     let kernel = mask.map_or(0, signal::kernel_mask);
     let pair = [(&raw const kernel) as u64, 8];
     if mask.is_some() {
@@ -405,15 +440,15 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
         if let Some(mask) = mask {
             signal::suspend_masks(thread, mask);
-        } else if signal::restarts(thread, number, &args) {
+        } else if signal::restarts(thread, number, args) {
             result = -sys::ERESTARTSYS;
         }
     }
     let mut blobs = Blobs::new();
-    capture::outputs(row, &args, result, &before, &mut blobs);
-    capture::extra(thread, number, &args, result, &mut blobs);
-    memory::written(thread, number, &args, result, &mut blobs);
-    finish(thread, row, &args, result, &blobs);
+    capture::outputs(row, args, result, &before, &mut blobs);
+    capture::extra(thread, number, args, result, &mut blobs);
+    memory::written(thread, number, args, result, &mut blobs);
+    finish(thread, row, args, result, &blobs);
     result
 }
 
@@ -457,7 +492,7 @@ fn at_once(number: u64, args: [u64; 6]) -> Option<i64> {
         _ => return None,
     }
     // SAFETY: as in `plain`.
-    let result = unsafe { arch::syscall(number, now) };
+    let result = unsafe { arch::syscall(number, &now) };
     (result != 0).then_some(result)
 }
 
@@ -474,7 +509,7 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
             -sys::ENOSYS
         }
         // SAFETY: as in `plain`; wakes never block.
-        _ => unsafe { arch::syscall(nr::FUTEX, *args) },
+        _ => unsafe { arch::syscall(nr::FUTEX, args) },
     };
     let mut blobs = Blobs::new();
     if args[1] & 0x7f == 5 {

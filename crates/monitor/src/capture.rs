@@ -159,7 +159,8 @@ pub fn digest_of_vector(iov: u64, count: u64) -> u64 {
 pub fn each_piece(iov: u64, count: u64, limit: u64, mut f: impl FnMut(u64, u64)) -> u64 {
     let mut total = 0;
     for i in 0..count.min(IOV_MAX) {
-        let Some([address, len]) = mem::read::<[u64; 2]>(iov + 16 * i) else {
+        let at = iov + 16 * i;
+        let (Some(address), Some(len)) = (mem::read_word(at), mem::read_word(at + 8)) else {
             break;
         };
         let len = len.min(limit - total);
@@ -355,14 +356,17 @@ fn string_len(address: u64) -> Option<u64> {
     while len < PATH_MAX {
         // Word by word; a word never reaches into another page.
         let at = address + len;
-        let word = mem::read::<u64>(at & !7)? >> (8 * (at & 7));
-        let bytes = 8 - (at & 7);
-        for i in 0..bytes {
-            if word >> (8 * i) & 0xff == 0 {
-                return Some(len + i);
-            }
+        let before = 8 * (at & 7);
+        let word = mem::read_word(at & !7)? >> before;
+        // The lowest byte that is zero sets its highest bit here; what lies
+        // before the string was shifted out.
+        let zeroes = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
+        let bytes = u64::from(zeroes.trailing_zeros() / 8);
+        let there = 8 - (at & 7);
+        if bytes < there {
+            return Some(len + bytes);
         }
-        len += bytes;
+        len += there;
     }
     Some(len)
 }
@@ -566,9 +570,14 @@ fn is_inet(address: u64) -> bool {
     address != 0 && matches!(mem::read::<u16>(address), Some(2 | 10))
 }
 
-/// Of what is neither a file nor a directory, which one it is.
+/// Of what is neither a file nor a directory, which one it is. Files and
+/// directories have a place where one reads, which pipes and terminals have
+/// not: to ask for it is the quickest way to tell them.
 fn identity(fd: u64, blobs: &mut Blobs) {
-    if let Some(stat) = sys::fstat(fd)
+    const LSEEK: u64 = 8;
+    const SEEK_CUR: u64 = 1;
+    if sys::call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0) < 0
+        && let Some(stat) = sys::fstat(fd)
         && matches!(stat.mode & 0xf000, 0x1000 | 0x2000)
     {
         let words = [stat.device, stat.inode, u64::from(stat.mode)];

@@ -26,9 +26,9 @@ pub const NOT_HERE: i64 = i64::MIN;
 /// until it runs evenly again.
 #[repr(C)]
 pub struct Running {
-    /// The last look: the counter, seconds and nanoseconds.
+    /// The last look: the counter, and what the clock showed.
     counter: Cell<u64>,
-    now: Cell<[u64; 2]>,
+    now: Cell<Time>,
     /// How many nanoseconds 2^32 ticks are; 0 = not known.
     rate: Cell<u64>,
     /// The look that `rate` is measured from: the counter, and nanoseconds.
@@ -47,36 +47,37 @@ impl Running {
     /// A clock that is so many nanoseconds off was set.
     const OFF: u64 = 2000;
 
-    /// Seconds and nanoseconds, if that can be said without a look.
+    /// What it shows, if that can be said without a look.
     #[inline(always)]
-    fn carried_on(&self, counter: u64) -> Option<[u64; 2]> {
+    fn carried_on(&self, counter: u64) -> Option<Time> {
         let since = counter.wrapping_sub(self.counter.get());
         if since >= Running::GOOD_FOR || self.rate.get() == 0 {
             return None;
         }
-        let [mut seconds, mut nanoseconds] = self.now.get();
-        nanoseconds += (since * self.rate.get()) >> 32;
-        if nanoseconds >= SECOND {
-            nanoseconds -= SECOND;
-            seconds += 1;
-        }
+        let looked = self.now.get();
+        let way = (since * self.rate.get()) >> 32;
+        let nanoseconds = looked.nanoseconds + way;
+        let is_next = nanoseconds >= SECOND;
+        let now = Time {
+            seconds: looked.seconds + u64::from(is_next),
+            nanoseconds: nanoseconds - if is_next { SECOND } else { 0 },
+            value: looked.value + way,
+        };
         // The counters of two cores may differ by a hair.
-        let value = nanoseconds_of([seconds, nanoseconds]);
-        if value < self.told.get() {
+        if now.value < self.told.get() {
             return None;
         }
-        self.told.set(value);
-        Some([seconds, nanoseconds])
+        self.told.set(now.value);
+        Some(now)
     }
 
     /// Asks the kernel. None: it takes a system call.
     #[cold]
     #[inline(never)]
-    fn look(&self, id: u64) -> Option<[u64; 2]> {
+    fn look(&self, id: u64) -> Option<Time> {
         let before = arch::counter();
         let now = ask(id)?;
         let after = arch::counter();
-        let value = nanoseconds_of(now);
         if after.wrapping_sub(before) <= Running::LOOK {
             self.learn(before.midpoint(after), now);
         } else {
@@ -84,31 +85,30 @@ impl Running {
         }
         // What was told already was carried on, a few nanoseconds too far.
         let told = self.told.get();
-        if told.wrapping_sub(value) < Running::OFF {
-            return Some([told / SECOND, told % SECOND]);
+        if told.wrapping_sub(now.value) < Running::OFF {
+            return Some(Time::from_value(told));
         }
-        self.told.set(value);
+        self.told.set(now.value);
         Some(now)
     }
 
-    fn learn(&self, counter: u64, now: [u64; 2]) {
-        let value = nanoseconds_of(now);
+    fn learn(&self, counter: u64, now: Time) {
         let [base_counter, base_value] = self.base.get();
         let stretch = counter.wrapping_sub(base_counter);
-        let way = value.wrapping_sub(base_value);
+        let way = now.value.wrapping_sub(base_value);
         let since = counter.wrapping_sub(self.counter.get());
         let is_even = since < Running::STRETCH.end && way <= stretch << 1 && {
-            let carried = nanoseconds_of(self.now.get()) + ((since * self.rate.get()) >> 32);
-            self.rate.get() == 0 || carried.abs_diff(value) < Running::OFF
+            let carried = self.now.get().value + ((since * self.rate.get()) >> 32);
+            self.rate.get() == 0 || carried.abs_diff(now.value) < Running::OFF
         };
         self.counter.set(counter);
         self.now.set(now);
         if !is_even {
-            self.base.set([counter, value]);
+            self.base.set([counter, now.value]);
             self.rate.set(0);
         } else if stretch >= Running::STRETCH.end {
             // The rate stays until it can be measured anew.
-            self.base.set([counter, value]);
+            self.base.set([counter, now.value]);
         } else if stretch >= Running::STRETCH.start {
             self.rate.set((way << 32) / stretch);
         }
@@ -123,15 +123,38 @@ impl Running {
     }
 }
 
-const SECOND: u64 = 1_000_000_000;
-
-#[inline(always)]
-fn nanoseconds_of([seconds, nanoseconds]: [u64; 2]) -> u64 {
-    seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds)
+/// What a clock shows.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Time {
+    seconds: u64,
+    nanoseconds: u64,
+    /// All of it in nanoseconds.
+    value: u64,
 }
 
+impl Time {
+    fn new(seconds: u64, nanoseconds: u64) -> Time {
+        let value = seconds.wrapping_mul(SECOND).wrapping_add(nanoseconds);
+        Time {
+            seconds,
+            nanoseconds,
+            value,
+        }
+    }
+    fn from_value(value: u64) -> Time {
+        Time {
+            seconds: value / SECOND,
+            nanoseconds: value % SECOND,
+            value,
+        }
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
 /// Asks the kernel for a clock. None: it takes a system call.
-fn ask(id: u64) -> Option<[u64; 2]> {
+fn ask(id: u64) -> Option<Time> {
     let function = space().vdso_clock.get();
     if function == 0 {
         return None;
@@ -141,7 +164,7 @@ fn ask(id: u64) -> Option<[u64; 2]> {
     let read: extern "C" fn(u64, *mut [u64; 2]) -> i32 =
         unsafe { core::mem::transmute::<u64, extern "C" fn(u64, *mut [u64; 2]) -> i32>(function) };
     let mut now = [0u64; 2];
-    (read(id, &mut now) == 0).then_some(now)
+    (read(id, &mut now) == 0).then(|| Time::new(now[0], now[1]))
 }
 
 /// Called from the vdso as a function: it may change what functions may
@@ -149,20 +172,15 @@ fn ask(id: u64) -> Option<[u64; 2]> {
 pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     let thread = thread();
     thread.busy.store(1, Relaxed);
-    let turns = space().turns.get() != 0;
     let is_long = thread.pending.load(Acquire) != 0
-        || (turns && turn::is_wanted(domain()))
-        || (replay::is_on() && motion::is_wanted(thread));
-    let result = if is_long {
+        || (space().turns.get() != 0 && turn::is_wanted(domain()));
+    let result = if replay::is_on() {
+        fast_again(thread, number, first, second, is_long)
+    } else if is_long {
         None
     } else {
-        read(thread, number, first, second)
-            .filter(|result| !replay::is_on() || !replay::signal_follows(thread, *result))
+        tell(thread, number, first, second)
     };
-    if replay::is_on() && result.is_some() {
-        let resume = thread.saved_rip.get();
-        thread.saved_rip.set(stretch::begin(thread, resume));
-    }
     thread.busy.store(0, Release);
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     if result.is_some() && thread.pending.load(Acquire) != 0 {
@@ -171,46 +189,101 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     result.unwrap_or(NOT_HERE)
 }
 
+/// The same in replay.
+#[cold]
+fn fast_again(thread: &Thread, number: u64, first: u64, second: u64, is_long: bool) -> Option<i64> {
+    if is_long || motion::is_wanted(thread) {
+        return None;
+    }
+    let result = replay::read_clock(thread, number, first, second)?;
+    if replay::signal_follows(thread, result) {
+        return None;
+    }
+    let resume = thread.saved_rip.get();
+    thread.saved_rip.set(stretch::begin(thread, resume));
+    Some(result)
+}
+
 /// Reads a clock for the program and logs it. None: it takes a system call.
 pub fn read(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
     if replay::is_on() {
         return replay::read_clock(thread, number, first, second);
     }
-    let (how, id) = match (number, first as u32) {
-        (nr::CLOCK_GETTIME, 1) => (clock::MONOTONIC, 1),
-        (nr::CLOCK_GETTIME, 0) => (clock::REALTIME, 0),
-        (nr::CLOCK_GETTIME, id @ (4 | 5 | 6 | 7 | 11)) => (clock::OTHER, u64::from(id)),
-        (nr::GETTIMEOFDAY, _) if first != 0 && second == 0 => (clock::GETTIMEOFDAY, 0),
-        // CLOCK_REALTIME_COARSE
-        (nr::TIME, _) => (clock::TIME, 5),
-        _ => return None,
-    };
-    let counter = arch::counter();
-    let mut now = match thread.clocks.get(id as usize) {
-        Some(running) => match running.carried_on(counter) {
-            Some(now) => now,
-            None => running.look(id)?,
-        },
-        None => ask(id)?,
-    };
-    let mut result = 0;
-    let written = match how {
-        clock::GETTIMEOFDAY => {
-            now[1] = now[1] / 1000 * 1000;
-            mem::write(first, &[now[0], now[1] / 1000])
+    tell(thread, number, first, second)
+}
+
+#[inline(always)]
+fn tell(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
+    match (number, first) {
+        (nr::GETTIMEOFDAY, 1..) if second == 0 => {
+            let (now, counter) = now(thread, REALTIME)?;
+            let microseconds = now.nanoseconds / 1000;
+            let rest = now.nanoseconds - microseconds * 1000;
+            // If it cannot be written, the kernel says what is wrong.
+            if !mem::write_pair(first, now.seconds, microseconds) {
+                return None;
+            }
+            log::clock(thread, clock::GETTIMEOFDAY, 0, now.value - rest, counter);
+            Some(0)
         }
-        clock::TIME => {
-            now[1] = 0;
-            result = now[0] as i64;
-            first == 0 || mem::write(first, &now[0])
+        (nr::CLOCK_GETTIME, id @ (REALTIME | MONOTONIC)) => {
+            let (now, counter) = now(thread, id)?;
+            if !mem::write_pair(second, now.seconds, now.nanoseconds) {
+                return None;
+            }
+            let how = match id {
+                REALTIME => clock::REALTIME,
+                _ => clock::MONOTONIC,
+            };
+            log::clock(thread, how, id, now.value, counter);
+            Some(0)
         }
-        _ => mem::write(second, &now),
-    };
-    if !written {
-        // The kernel says what is wrong with the address.
-        return None;
+        _ => tell_other(thread, number, first, second),
     }
-    let value = nanoseconds_of(now);
-    log::clock(thread, how, id, value, counter >> TICK_SHIFT);
-    Some(result)
+}
+
+const REALTIME: u64 = 0;
+const MONOTONIC: u64 = 1;
+const REALTIME_COARSE: u64 = 5;
+
+/// One of the clocks that are carried on, and the log's time.
+#[inline(always)]
+fn now(thread: &Thread, id: u64) -> Option<(Time, u64)> {
+    let running = &thread.clocks[id as usize & 1];
+    let counter = arch::counter();
+    let now = match running.carried_on(counter) {
+        Some(now) => now,
+        None => running.look(id)?,
+    };
+    Some((now, counter >> TICK_SHIFT))
+}
+
+/// Clocks that are rarely read.
+#[inline(never)]
+fn tell_other(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
+    match (number, first as u32) {
+        // What is above the lower half of the register does not count.
+        (nr::CLOCK_GETTIME, id @ (0 | 1)) if first != u64::from(id) => {
+            tell(thread, number, u64::from(id), second)
+        }
+        (nr::CLOCK_GETTIME, id @ (4 | 5 | 6 | 7 | 11)) => {
+            let now = ask(u64::from(id))?;
+            if !mem::write_pair(second, now.seconds, now.nanoseconds) {
+                return None;
+            }
+            let time = arch::ticks();
+            log::clock(thread, clock::OTHER, u64::from(id), now.value, time);
+            Some(0)
+        }
+        (nr::TIME, _) => {
+            let seconds = ask(REALTIME_COARSE)?.seconds;
+            if first != 0 && !mem::write(first, &seconds) {
+                return None;
+            }
+            let value = seconds.wrapping_mul(SECOND);
+            log::clock(thread, clock::TIME, REALTIME_COARSE, value, arch::ticks());
+            Some(seconds as i64)
+        }
+        _ => None,
+    }
 }

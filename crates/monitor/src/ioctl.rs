@@ -106,7 +106,7 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let result = match sizes(request) {
         Some((read, written)) => {
             // SAFETY: the program's own call.
-            let result = unsafe { arch::syscall(number, args) };
+            let result = unsafe { arch::syscall(number, &args) };
             if written != 0 && args[2] != 0 && (result >= 0 || read != 0) {
                 if crate::mem::is_readable(args[2], written) {
                     blobs.memory(2, args[2], written);
@@ -118,7 +118,7 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         }
         None if request == SIOCGIFCONF => {
             // SAFETY: the program's own call.
-            let result = unsafe { arch::syscall(number, args) };
+            let result = unsafe { arch::syscall(number, &args) };
             if let Some([len, buffer]) = crate::mem::read::<[u64; 2]>(args[2]) {
                 blobs.memory(2, args[2], 16);
                 if result == 0 && buffer != 0 {

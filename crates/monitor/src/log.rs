@@ -18,6 +18,27 @@ use crate::{arch, mem, recorder, replay, sys};
 /// Since Linux 5.14; before, pages come one by one.
 const MADV_POPULATE_WRITE: u64 = 23;
 
+fn address_of(chunk: u32) -> u64 {
+    ARENA_BASE + CHUNKS_OFFSET + u64::from(chunk) * CHUNK_SIZE as u64
+}
+
+/// A chunk that is full stays mapped for a while: once it has been stored it
+/// can be filled again, and to map it anew takes as long as to fill it.
+fn keep_mapped(chunk: u32) {
+    let kept = &space().kept_chunks;
+    let place = kept.iter().find(|place| place.get() == 0).or_else(|| {
+        let turn = space().kept_turn.get();
+        space().kept_turn.set(turn.wrapping_add(1));
+        kept.get(turn as usize % kept.len())
+    });
+    let Some(place) = place else { return };
+    let before = place.replace(chunk + 1);
+    if before != 0 {
+        let (address, len) = (address_of(before - 1), CHUNK_SIZE as u64);
+        sys::call(sys::nr::MUNMAP, address, len, 0, 0, 0, 0);
+    }
+}
+
 impl Log {
     fn head(&self) -> Option<&'static ChunkHead> {
         let chunk = self.chunk.get();
@@ -50,42 +71,43 @@ impl Log {
     fn let_go(&self) {
         let Some(head) = self.head() else { return };
         head.used.store(self.position.get(), Release);
-        self.unmap();
+        self.put_away();
         control().chunk_state[self.index.get() as usize & (CHUNKS_MAX - 1)]
             .store(chunk_state::FULL, Release);
         recorder::ring();
     }
 
     /// Forgets the current chunk, which may be another process's.
-    fn unmap(&self) {
-        let chunk = self.chunk.replace(0);
-        if chunk != 0 {
-            sys::call(sys::nr::MUNMAP, chunk, CHUNK_SIZE as u64, 0, 0, 0, 0);
+    fn put_away(&self) {
+        self.clear_until.set(0);
+        if self.chunk.replace(0) != 0 {
+            keep_mapped(self.index.get());
         }
     }
 
     /// Finishes the current chunk and takes another. False: recording is over.
     fn next_chunk(&self, process: &Process) -> bool {
         self.let_go();
-        let Some(index) = recorder::take_chunk() else {
+        let kept = space()
+            .kept_chunks
+            .iter()
+            .find(|place| place.get() != 0 && recorder::take_this_chunk(place.get() - 1));
+        let index = match kept {
+            Some(place) => Some(place.replace(0) - 1),
+            None => recorder::take_chunk(),
+        };
+        let Some(index) = index else {
             self.off.set(1);
             return false;
         };
-        let offset = CHUNKS_OFFSET + u64::from(index) * CHUNK_SIZE as u64;
-        let address = ARENA_BASE + offset;
-        let fd = space().arena_fd.get() as u64;
-        if !sys::map_for_writing(address, CHUNK_SIZE as u64, fd, offset) {
+        let address = address_of(index);
+        if kept.is_none() && !self.map(index) {
             // The program has used up its address space: nothing more of this
             // process can be recorded.
             control().chunk_state[index as usize & (CHUNKS_MAX - 1)]
                 .store(chunk_state::FULL, Release);
             self.off.set(1);
             return false;
-        }
-        if self.seq.get() != 0 {
-            // It will be filled like the one before: all its pages at once.
-            let (len, advice) = (CHUNK_SIZE as u64, MADV_POPULATE_WRITE);
-            sys::call(sys::nr::MADVISE, address, len, advice, 0, 0, 0);
         }
         self.chunk.set(address);
         self.index.set(index);
@@ -104,6 +126,23 @@ impl Log {
         }
         self.seq.set(self.seq.get() + 1);
         true
+    }
+
+    fn map(&self, index: u32) -> bool {
+        let (address, len) = (address_of(index), CHUNK_SIZE as u64);
+        // Another process of this address space may have kept it.
+        for place in &space().kept_chunks {
+            if place.get() == index + 1 {
+                place.set(0);
+            }
+        }
+        let fd = space().arena_fd.get() as u64;
+        let is_mapped = sys::map_for_writing(address, len, fd, address - ARENA_BASE);
+        if is_mapped && self.seq.get() != 0 {
+            // It will be filled like the one before: all its pages at once.
+            sys::call(sys::nr::MADVISE, address, len, MADV_POPULATE_WRITE, 0, 0, 0);
+        }
+        is_mapped
     }
 
     fn put(&self, process: &Process, mut from: u64, mut len: u64) {
@@ -127,14 +166,20 @@ impl Log {
         }
     }
 
+    /// Where a head is written straight into the chunk, which has room for it.
+    #[inline(always)]
+    fn head_at(&self, position: u32) -> Head<'static> {
+        let to = (self.chunk.get() + u64::from(position)) as *mut u8;
+        // SAFETY: inside the current chunk, which only we write.
+        Head::new(unsafe { core::slice::from_raw_parts_mut(to, HEAD_MAX) })
+    }
+
     /// Lets `write` write a head: into the chunk itself if there is room.
     #[inline]
     fn put_head(&self, process: &Process, write: impl FnOnce(&mut Head<'_>)) {
         let position = self.position.get() as usize;
         if self.chunk.get() != 0 && position + HEAD_MAX <= CHUNK_SIZE {
-            let to = (self.chunk.get() as usize + position) as *mut u8;
-            // SAFETY: inside the current chunk, which only we write.
-            let mut head = Head::new(unsafe { core::slice::from_raw_parts_mut(to, HEAD_MAX) });
+            let mut head = self.head_at(position as u32);
             write(&mut head);
             self.position.set((position + head.len()) as u32);
         } else {
@@ -198,6 +243,7 @@ fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memor
     }
     if control().mode.load(Relaxed) != mode::RECORD {
         log.off.set(1);
+        log.clear_until.set(0);
         return None;
     }
     if (log.chunk.get() == 0 || log.position.get() as usize == CHUNK_SIZE)
@@ -212,12 +258,41 @@ fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memor
         head.first_thread.store(log.thread.get(), Relaxed);
         head.first_record.store(log.position.get(), Release);
         log.memory().forget(time);
+        log.clear_until.set((CHUNK_SIZE - HEAD_MAX) as u32);
     }
     Some((Entry { process }, log.memory()))
 }
 
 /// Begins a record of `thread`'s; None when nothing is recorded any more.
+#[inline(always)]
 fn begin<'a>(
+    thread: &Thread,
+    process: &'a Process,
+    is_event: bool,
+    make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
+) -> Option<Entry<'a>> {
+    let log = &process.log;
+    let position = log.position.get();
+    if position >= log.clear_until.get()
+        || log.thread.get() != thread.number.get()
+        || control().mode.load(Relaxed) != mode::RECORD
+    {
+        return begin_with_care(thread, process, is_event, make);
+    }
+    let mut head = log.head_at(position);
+    make(log.memory(), &mut head, arch::ticks());
+    log.position.set(position + head.len() as u32);
+    if is_event {
+        log.next_event.set(log.next_event.get() + 1);
+    }
+    Some(Entry { process })
+}
+
+/// The same where the chunk is full, another thread was the last to write, or
+/// recording is over.
+#[cold]
+#[inline(never)]
+fn begin_with_care<'a>(
     thread: &Thread,
     process: &'a Process,
     is_event: bool,
@@ -301,24 +376,28 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
 pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
     let process = thread.process();
     let log = &process.log;
-    let room = log.position.get() as usize + HEAD_MAX <= CHUNK_SIZE;
-    let usual = log.chunk.get() != 0
-        && room
-        && log.off.get() == 0
-        && log.thread.get() == thread.number.get()
-        && log
-            .head()
-            .is_some_and(|head| head.first_record.load(Relaxed) != 0);
-    if !usual {
-        let entry = begin(thread, process, true, |m, h, t| {
-            m.clock(h, how, id, t, value)
-        });
-        return done(entry);
+    let position = log.position.get();
+    if position >= log.clear_until.get() || log.thread.get() != thread.number.get() {
+        return clock_with_care(thread, how, id, value);
     }
-    let memory = log.memory();
-    log.put_head(process, |head| memory.clock(head, how, id, time, value));
+    let mut head = log.head_at(position);
+    log.memory().clock(&mut head, how, id, time, value);
+    log.position.set(position + head.len() as u32);
     log.next_event.set(log.next_event.get() + 1);
     Entry { process }.commit();
+}
+
+#[cold]
+#[inline(never)]
+fn clock_with_care(thread: &Thread, how: u8, id: u64, value: u64) {
+    done(begin(
+        thread,
+        thread.process(),
+        true,
+        |memory, head, time| {
+            memory.clock(head, how, id, time, value);
+        },
+    ));
 }
 
 /// The program reads the time-stamp counter: what it shall see of it.
@@ -350,13 +429,13 @@ pub fn close(process: &Process) {
 
 /// The chunk that a process writes is not this one's business any more.
 pub fn forget_chunk(process: &Process) {
-    process.log.unmap();
+    process.log.put_away();
 }
 
 /// A fresh log for a process that just began.
 pub fn reset(process: &Process, seq: u32, next_event: u64) {
     let log = &process.log;
-    log.unmap();
+    log.put_away();
     log.position.set(0);
     log.seq.set(seq);
     log.thread.set(u32::MAX);

@@ -26,6 +26,7 @@ mod log;
 mod mem;
 mod memory;
 mod motion;
+mod needs;
 mod patcher;
 mod place;
 mod player;

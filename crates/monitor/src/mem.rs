@@ -6,16 +6,27 @@ use crate::arch;
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
 
 /// Whether a range touches what is the monitor's own.
-#[inline]
+#[inline(always)]
 pub fn is_ours(address: u64, len: u64) -> bool {
     address < MONITOR_END && address.saturating_add(len) > MONITOR_BASE
 }
 
 /// Whether a range is not the program's: the monitor's own, or the first page,
 /// which is never mapped. (Null pointers are common, and a fault is dear.)
-#[inline]
+#[inline(always)]
 fn is_out_of_reach(address: u64, len: u64) -> bool {
     address < 4096 || is_ours(address, len)
+}
+
+/// Reads a word the program has in memory.
+#[inline(always)]
+pub fn read_word(address: u64) -> Option<u64> {
+    if is_out_of_reach(address, 8) {
+        return None;
+    }
+    // SAFETY: not the monitor's memory; unmapped is reported, not followed.
+    let loaded = unsafe { arch::load_guarded(address) };
+    (loaded.failed == 0).then_some(loaded.word)
 }
 
 /// Reads a value the program has in memory.
@@ -57,6 +68,13 @@ pub fn write<T: Copy + Plain>(address: u64, value: &T) -> bool {
     // SAFETY: checked not to be the monitor's memory; unmapped is reported.
     !is_out_of_reach(address, len)
         && unsafe { arch::copy_guarded(address, (&raw const *value) as u64, len) } == 0
+}
+
+/// Writes two words into the program's memory.
+#[inline(always)]
+pub fn write_pair(address: u64, first: u64, second: u64) -> bool {
+    // SAFETY: as in `write`.
+    !is_out_of_reach(address, 16) && unsafe { arch::store_guarded(address, first, second) } == 0
 }
 
 /// Copies within the program's memory or between it and the monitor's.

@@ -44,7 +44,7 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         nr::SHMAT => shmat(thread, args, &mut more),
         nr::BRK if lock::is_on() => brk(args),
         // SAFETY: the program's own call, and not about the monitor's memory.
-        _ => unsafe { arch::syscall(number, args) },
+        _ => unsafe { arch::syscall(number, &args) },
     };
     forget_code(number, &args, result);
     call::finish_call(thread, row, &args, result, &more);
@@ -122,7 +122,7 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
         space().shared.set(1);
     }
     // SAFETY: the program's own call, checked above.
-    let result = unsafe { arch::syscall(nr::MMAP, args) };
+    let result = unsafe { arch::syscall(nr::MMAP, &args) };
     if result >= 0 && !lock::fresh(result as u64, len) {
         sys::call(nr::MUNMAP, result as u64, len, 0, 0, 0, 0);
         return -sys::EAGAIN;
@@ -148,7 +148,7 @@ fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
         share(thread, key_of(u64::MAX, args[0]));
     }
     // SAFETY: the program's own call.
-    let result = unsafe { arch::syscall(nr::SHMAT, args) };
+    let result = unsafe { arch::syscall(nr::SHMAT, &args) };
     if result >= 0 {
         // How long it is, replay cannot ask.
         let mut words = [0u64; 14];

@@ -34,6 +34,21 @@ fn give_up() {
         .compare_exchange(mode::RECORD, mode::PASS, AcqRel, Relaxed);
 }
 
+/// Takes this chunk, if it is free.
+pub fn take_this_chunk(index: u32) -> bool {
+    let control = control();
+    let state = &control.chunk_state[index as usize & (CHUNKS_MAX - 1)];
+    let is_taken = control.mode.load(Acquire) == mode::RECORD
+        && state.load(Relaxed) == chunk_state::FREE
+        && state
+            .compare_exchange(chunk_state::FREE, chunk_state::TAKEN, AcqRel, Relaxed)
+            .is_ok();
+    if is_taken {
+        control.chunks_free.fetch_sub(1, AcqRel);
+    }
+    is_taken
+}
+
 /// Takes a chunk that has disk space behind it; waits for one if need be.
 pub fn take_chunk() -> Option<u32> {
     let control = control();
@@ -45,16 +60,10 @@ pub fn take_chunk() -> Option<u32> {
         let made = (control.chunks_made.load(Acquire) as usize).min(CHUNKS_MAX);
         let hint = control.chunk_hint.load(Relaxed) as usize;
         for step in 0..made {
-            let index = (hint + step) % made;
-            let state = &control.chunk_state[index];
-            if state.load(Relaxed) == chunk_state::FREE
-                && state
-                    .compare_exchange(chunk_state::FREE, chunk_state::TAKEN, AcqRel, Relaxed)
-                    .is_ok()
-            {
-                control.chunk_hint.store(index as u32 + 1, Relaxed);
-                control.chunks_free.fetch_sub(1, AcqRel);
-                return Some(index as u32);
+            let index = ((hint + step) % made) as u32;
+            if take_this_chunk(index) {
+                control.chunk_hint.store(index + 1, Relaxed);
+                return Some(index);
             }
         }
         ring();

@@ -304,7 +304,7 @@ fn promote_held(thread: &Thread) {
 /// `rt_sigpending`: the kernel's answer and ours.
 pub fn sigpending(thread: &Thread, args: &[u64; 6]) -> i64 {
     // SAFETY: the program's own call.
-    let result = unsafe { arch::syscall(sys::nr::RT_SIGPENDING, *args) };
+    let result = unsafe { arch::syscall(sys::nr::RT_SIGPENDING, args) };
     if result == 0
         && thread.held.get() != 0
         && let Some(set) = mem::read::<u64>(args[0])
@@ -361,7 +361,7 @@ fn trap(thread: &Thread, context: &mut UContext) {
         let g = &context.gregs;
         let args = [g[8], g[9], g[12], g[2], g[0], g[1]];
         // SAFETY: the vdso passes what the monitor passed to it.
-        context.gregs[RAX] = unsafe { arch::syscall(g[RAX], args) } as u64;
+        context.gregs[RAX] = unsafe { arch::syscall(g[RAX], &args) } as u64;
         return;
     }
     match patcher::on_trap(thread, after - 2) {
@@ -730,7 +730,14 @@ fn into_handler(
 
 /// Delivers what waits, if anything, at the edge of a call. `call_not_made`:
 /// the call is still to come, so the program's place is before it.
+#[inline(always)]
 pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
+    if thread.pending.load(Acquire) != 0 || thread.held.get() != 0 || replay::is_on() {
+        deliver_all(thread, regs, place);
+    }
+}
+
+fn deliver_all(thread: &Thread, regs: &mut Regs, place: u64) {
     loop {
         let Some((signal, info)) = arrived(thread, place) else {
             return;

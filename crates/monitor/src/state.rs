@@ -64,6 +64,9 @@ pub struct Log {
     pub index: Cell<u32>,
     pub seq: Cell<u32>,
     pub position: Cell<u32>,
+    /// Below this position there is room for any head in a chunk whose first
+    /// record has begun; 0 if there is no such chunk.
+    pub clear_until: Cell<u32>,
     /// Thread of the last record.
     pub thread: Cell<u32>,
     /// Nothing is written any more.
@@ -142,6 +145,11 @@ pub struct Space {
     /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
     pub mapped_files: [Cell<u64>; 64],
+    /// Chunks that are mapped though nobody in this address space writes to
+    /// them: one more than their index, 0 = none; and whose turn it is to make
+    /// room (see `log`).
+    pub kept_chunks: [Cell<u32>; 8],
+    pub kept_turn: Cell<u32>,
     /// A table of descriptors may be changed by others than the threads of one
     /// process, or not be that of all of them (see `descriptors`).
     pub odd_tables: Cell<u32>,
@@ -270,6 +278,8 @@ pub struct Thread {
     pub switch_sp: Cell<u64>,
     pub fs_base: Cell<u64>,
     pub maker_slot: Cell<u32>,
+    /// What rax shall be, while the flags are put back.
+    pub leaving_rax: Cell<u64>,
     /// What rcx held where the thread trapped, or was interrupted in replay.
     pub saved_rcx: Cell<u64>,
     /// In replay: where the registers are that the thread came into the

@@ -111,7 +111,7 @@ pub mod nr {
 /// Makes a call whose arguments the monitor vouches for.
 pub fn call(nr: u64, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> i64 {
     // SAFETY: every caller passes memory of the monitor's own, or none.
-    unsafe { arch::syscall(nr, [a, b, c, d, e, f]) }
+    unsafe { arch::syscall(nr, &[a, b, c, d, e, f]) }
 }
 
 pub const PROT_RW: u64 = 3;

@@ -1,0 +1,96 @@
+//! What each call needs besides being made: asked of the table once, when the
+//! monitor is built, and not at every call.
+
+use protocol::syscall::{Arg, Len, SYSCALLS_END};
+use protocol::table::TABLE;
+
+use crate::sys::nr;
+
+/// The monitor has something of its own to do, before or after.
+pub const CARE: u8 = 1;
+/// Some lengths have to be read before the call writes them.
+pub const LENGTHS: u8 = 2;
+/// The kernel reads what is worth keeping.
+pub const INPUTS: u8 = 4;
+/// The kernel writes.
+pub const OUTPUTS: u8 = 8;
+/// More is asked of the kernel once it has been made (see `capture::extra`).
+pub const EXTRA: u8 = 16;
+
+/// By number.
+static NEEDS: [u8; SYSCALLS_END] = {
+    let mut needs = [0; SYSCALLS_END];
+    let mut row = 0;
+    while row < TABLE.len() {
+        let number = TABLE[row].nr;
+        let mut of_args = 0;
+        let mut arg = 0;
+        while arg < TABLE[row].args.len() {
+            of_args |= of_arg(&TABLE[row].args[arg].1);
+            arg += 1;
+        }
+        needs[number as usize] = of_args | of_number(number as u64);
+        row += 1;
+    }
+    needs
+};
+
+const fn of_arg(arg: &Arg) -> u8 {
+    match arg {
+        Arg::Path | Arg::Str | Arg::In(..) | Arg::IovIn(_) | Arg::MsgIn => INPUTS,
+        Arg::Out(_, Len::Pointee(_) | Len::Pointee64(_))
+        | Arg::InOut(_, Len::Pointee(_) | Len::Pointee64(_)) => OUTPUTS | LENGTHS,
+        Arg::Out(..)
+        | Arg::InOut(..)
+        | Arg::IovOut(_)
+        | Arg::MsgOut
+        | Arg::MmsgOut(_)
+        | Arg::MmsgIn(_) => OUTPUTS,
+        _ => 0,
+    }
+}
+
+const fn of_number(number: u64) -> u8 {
+    match number {
+        // What `call::with_care` and `descriptors::note` know of.
+        nr::IOCTL
+        | nr::GETSOCKOPT
+        | nr::MLOCKALL
+        | nr::MUNLOCKALL
+        | nr::CLOSE
+        | nr::CLOSE_RANGE
+        | nr::DUP2
+        | nr::DUP3
+        | nr::FCNTL
+        | nr::CLOCK_GETTIME
+        | nr::GETTIMEOFDAY
+        | nr::TIME
+        | nr::UNSHARE
+        | nr::SETNS
+        | nr::SETTIMEOFDAY
+        | nr::CLOCK_SETTIME
+        | nr::ADJTIMEX
+        | nr::CLOCK_ADJTIME => CARE,
+        nr::SEMCTL
+        | nr::ACCEPT
+        | nr::ACCEPT4
+        | nr::CONNECT
+        | nr::BIND
+        | nr::LISTEN
+        | nr::SENDTO
+        | nr::SENDMSG
+        | nr::OPEN
+        | nr::OPENAT
+        | nr::OPENAT2
+        | nr::CREAT => EXTRA,
+        _ => 0,
+    }
+}
+
+#[inline(always)]
+pub fn of(number: u64) -> u8 {
+    match NEEDS.get(number as usize) {
+        Some(needs) => *needs,
+        None => CARE | LENGTHS | INPUTS | OUTPUTS | EXTRA,
+    }
+}
