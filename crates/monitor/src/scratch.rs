@@ -250,6 +250,14 @@ impl Redirected {
         true
     }
 
+    /// What the call left in a length that it was given by its address.
+    fn length_at<const BYTES: usize>(&self, argument: u8) -> u64 {
+        let mut length = [0; 8];
+        let from = self.args[usize::from(argument) % 6];
+        mem::copy(length.as_mut_ptr() as u64, from, BYTES as u64);
+        u64::from_le_bytes(length)
+    }
+
     /// The call is over and the thread has the turn: everything goes where
     /// the program wanted it.
     pub fn finish(&self, thread: &Thread, result: i64) -> i64 {
@@ -271,6 +279,10 @@ impl Redirected {
                             result.max(0) as u64 * u64::from(n)
                         }
                         Len::RetPlus(n) => result.max(0) as u64 + u64::from(n),
+                        // The kernel has said how long it is, and written no
+                        // more: what lies behind stays the program's own.
+                        Len::Pointee(at) => self.length_at::<4>(at),
+                        Len::Pointee64(at) => self.length_at::<8>(at),
                         _ => capacity,
                     };
                     touch(from, written.min(capacity));

@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -300,6 +301,52 @@ static void test_udp(int family)
     close(one);
 }
 
+struct target {
+    int type;
+    union address address;
+    socklen_t length;
+};
+
+static void *call_later(void *arg)
+{
+    struct target *target = arg;
+    usleep(2000);
+    int fd = OK(socket(AF_INET, target->type, 0));
+    OK(connect(fd, &target->address.any, target->length));
+    OK(send(fd, "x", 1, 0));
+    close(fd);
+    return NULL;
+}
+
+/* With a second thread, a call that waits is made for another place: what the kernel did not write
+ * must not come back from there. */
+static void test_behind_addresses(void)
+{
+    for (int is_udp = 0; is_udp < 2; is_udp++) {
+        struct target target = {.type = is_udp ? SOCK_DGRAM : SOCK_STREAM};
+        int fd = bound(AF_INET, target.type, &target.address, &target.length);
+        if (!is_udp)
+            OK(listen(fd, 1));
+        for (int i = 0; i < 3; i++) {
+            pthread_t caller;
+            unsigned char peer[128], byte;
+            socklen_t length = sizeof peer;
+            memset(peer, 0xaa, sizeof peer);
+            ZERO(pthread_create(&caller, NULL, call_later, &target));
+            if (is_udp)
+                CHECK(recvfrom(fd, &byte, 1, 0, (struct sockaddr *)peer, &length) == 1);
+            else
+                close(OK(accept(fd, (struct sockaddr *)peer, &length)));
+            CHECK(length == sizeof(struct sockaddr_in));
+            for (size_t at = length; at < sizeof peer; at++)
+                CHECK(peer[at] == 0xaa);
+            ZERO(pthread_join(caller, NULL));
+        }
+        close(fd);
+    }
+    say("addresses: what lies behind them stays\n");
+}
+
 int main(void)
 {
     test_tcp(AF_INET);
@@ -311,5 +358,6 @@ int main(void)
     test_udp(AF_INET);
     test_udp(AF_INET6);
     say("udp: one, cut short, empty, many, refused\n");
+    test_behind_addresses();
     return 0;
 }
