@@ -130,11 +130,11 @@ impl Log {
 
     fn map(&self, index: u32) -> bool {
         let (address, len) = (address_of(index), CHUNK_SIZE as u64);
-        // Another process of this address space may have kept it.
-        for place in &space().kept_chunks {
-            if place.get() == index + 1 {
-                place.set(0);
-            }
+        // It may have been kept, and have become free only now.
+        let kept = &space().kept_chunks;
+        if let Some(place) = kept.iter().find(|place| place.get() == index + 1) {
+            place.set(0);
+            return true;
         }
         let fd = space().arena_fd.get() as u64;
         let is_mapped = sys::map_for_writing(address, len, fd, address - ARENA_BASE);
