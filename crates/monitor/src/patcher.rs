@@ -20,61 +20,55 @@ const WINDOW: u64 = 0x4000;
 /// Traps before a site is patched: code that runs once is not worth it.
 const TRAPS_FIRST: u32 = 2;
 
-fn find(site: u64) -> Option<usize> {
-    let patches = &space().patches;
-    let mut index = site.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 20;
-    for _ in 0..64 {
-        index &= PATCHES_MAX - 1;
-        match patches[index].get().site {
-            0 => return None,
-            found if found == site => return Some(index),
-            _ => index += 1,
+/// The places in the table of hashes where a site may be noted.
+fn places(site: u64) -> impl Iterator<Item = &'static Cell<u16>> {
+    let places = &space().patch_places;
+    let hash = site.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 20;
+    (hash..hash + 64).map(|index| &places[index & (places.len() - 1)])
+}
+
+fn noted(place: &Cell<u16>) -> Option<&'static Cell<Patched>> {
+    let index = usize::from(place.get()).checked_sub(1)?;
+    space().patches.get(index)
+}
+
+fn find(site: u64) -> Option<&'static Cell<Patched>> {
+    places(site)
+        .map_while(noted)
+        .find(|cell| cell.get().site == site)
+}
+
+/// What is known of a site, or room for it.
+fn place(site: u64) -> Option<&'static Cell<Patched>> {
+    const { assert!(PATCHES_MAX < 1 << u16::BITS) };
+    for place in places(site) {
+        match noted(place) {
+            Some(cell) if cell.get().site == site => return Some(cell),
+            Some(_) => {}
+            None => {
+                let count = space().patch_count.get();
+                let cell = space().patches.get(count as usize)?;
+                space().patch_count.set(count + 1);
+                place.set(count as u16 + 1);
+                return Some(cell);
+            }
         }
     }
     None
 }
 
-fn place(site: u64) -> Option<usize> {
-    let patches = &space().patches;
-    let mut index = site.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 20;
-    for _ in 0..64 {
-        index &= PATCHES_MAX - 1;
-        let found = patches[index].get().site;
-        if found == 0 || found == site {
-            return Some(index);
-        }
-        index += 1;
-    }
-    None
-}
-
-/// All that is in the table. (To look through the table itself would take as
-/// long as several system calls, and most of it was never touched.)
+/// All that is in the table.
 fn used() -> impl Iterator<Item = &'static Cell<Patched>> {
-    let space = space();
-    let count = space.patch_count.get() as usize;
-    let indices = space.patches_used.iter().take(count);
-    indices.map(|index| &space.patches[usize::from(index.get()) & (PATCHES_MAX - 1)])
-}
-
-/// A place of the table is taken, for good.
-fn note_used(index: usize) {
-    const { assert!(PATCHES_MAX <= 1 << u16::BITS) };
-    let count = space().patch_count.get();
-    if let Some(place) = space().patches_used.get(count as usize) {
-        place.set(index as u16);
-        space().patch_count.set(count + 1);
-    }
+    let count = space().patch_count.get() as usize;
+    space().patches.iter().take(count)
 }
 
 /// A site trapped. Returns where in a stub the call goes on, if the site is
 /// patched now.
 pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
-    let index = place(site)?;
-    let cell = &space().patches[index];
+    let cell = place(site)?;
     let mut entry = cell.get();
     if entry.site != site {
-        note_used(index);
         entry = Patched {
             site,
             call: 0,
@@ -185,12 +179,23 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
 /// at run time) is left alone, because the program may change it under us.
 fn protection_of(address: u64) -> Option<u64> {
     let byte = mem::read::<u8>(address)?;
-    if mem::write(address, &byte) {
-        None
-    } else {
-        Some(sys::PROT_RX)
+    // To try it costs a signal. (Since Linux 5.14 the kernel can be asked.)
+    let ask = |address: u64| {
+        let page = address & !4095;
+        sys::call(sys::nr::MADVISE, page, 4096, MADV_POPULATE_WRITE, 0, 0, 0) == 0
+    };
+    let tells = &space().tells_writable;
+    if tells.get() == 0 {
+        tells.set(if ask(tells.as_ptr() as u64) { 1 } else { 2 });
     }
+    let is_writable = match tells.get() {
+        1 => ask(address),
+        _ => mem::write(address, &byte),
+    };
+    (!is_writable).then_some(sys::PROT_RX)
 }
+
+const MADV_POPULATE_WRITE: u64 = 23;
 
 /// Room for a stub within reach of `site`; its pool is the last one used.
 fn room(thread: &Thread, site: u64) -> Option<u64> {
@@ -349,13 +354,13 @@ pub fn show_original(address: u64, bytes: &mut [u8]) {
 /// Where a thread that is to go on at `rip` must go on now: in the stub, if
 /// the place has become the middle of a jump.
 pub fn to_stub(rip: u64) -> u64 {
-    if let Some(entry) = find(rip).map(|i| space().patches[i].get())
+    if let Some(entry) = find(rip).map(Cell::get)
         && entry.call != 0
         && is_inside(&entry, rip)
     {
         return entry.call;
     }
-    if let Some(entry) = find(rip.wrapping_sub(2)).map(|i| space().patches[i].get())
+    if let Some(entry) = find(rip.wrapping_sub(2)).map(Cell::get)
         && entry.call != 0
         && is_inside(&entry, rip)
     {

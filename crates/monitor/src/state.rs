@@ -180,9 +180,13 @@ pub struct Space {
     pub xstate_size: Cell<u32>,
     /// Where in it each part is, and how large.
     pub xstate_parts: [Cell<(u32, u32)>; 10],
-    /// How many of `patches` are in use, and which: it is a sparse table.
+    /// How many of `patches` are in use; and, by a hash of the site, which: one
+    /// more than its index, 0 = none.
     pub patch_count: Cell<u32>,
-    pub patches_used: [Cell<u16>; PATCHES_MAX],
+    pub patch_places: [Cell<u16>; 2 * PATCHES_MAX],
+    /// Whether the kernel tells if memory can be written: 0 = not known, 1 = it
+    /// does, 2 = it does not.
+    pub tells_writable: Cell<u32>,
     pub pool_count: Cell<u32>,
     pub pool_current: Cell<u32>,
     pub slots_used: Cell<u32>,
