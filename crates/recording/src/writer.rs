@@ -3,7 +3,10 @@
 //! Frames are appended to the journal whole: space for a chunk is taken from
 //! the disk before the chunk is written, and a little more than that
 //! ([`RESERVE`]), so that when the disk is full the journal is not torn and
-//! the notes that say so still find a place.
+//! the notes that say so still find a place. Most journals stay so short
+//! ([`SHORT`]) that to take space, and to give back what is left of it, would
+//! take longer than to write them: there whoever records must see to it that
+//! there is room for the notes.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -21,10 +24,14 @@ use crate::model::{FileInfo, ImageStart, Manifest, Note, Status, Summary};
 
 /// Space kept for frames other than chunks.
 const RESERVE: u64 = 256 * 1024;
+/// Up to this length no space is taken in advance.
+const SHORT: u64 = 1024 * 1024;
 /// Space is taken from the disk in steps of this.
 const STEP: u64 = 4 * 1024 * 1024;
 /// Payloads shorter than this are stored as they are.
 const COMPRESS_MIN: usize = 256;
+/// The same for chunks that are left at the end.
+const COMPRESS_LAST_MIN: usize = 128 * 1024;
 /// How hard zstd tries: while it does, the program has one core less. Of logs
 /// this makes as much as level 1, to a few hundredths, in four fifths of the
 /// time.
@@ -54,8 +61,8 @@ impl Packer {
 
     /// The frame of `raw`, with what `head` becomes once it is known how it is
     /// stored.
-    fn pack(&mut self, mut head: frame::Head, raw: &[u8]) -> &[u8] {
-        let compressed = match raw.len() >= COMPRESS_MIN {
+    fn pack(&mut self, mut head: frame::Head, raw: &[u8], compress_min: usize) -> &[u8] {
+        let compressed = match raw.len() >= compress_min {
             true => self.compress(raw).filter(|len| *len < raw.len()),
             false => None,
         };
@@ -146,9 +153,6 @@ impl Writer {
             }),
             packers: Mutex::new(Vec::new()),
         };
-        lock(&writer.state)
-            .back(RESERVE)
-            .map_err(|e| WriteError::io("write", &writer.path, e))?;
         Ok(writer)
     }
 
@@ -159,6 +163,16 @@ impl Writer {
 
     /// One chunk of a log, its head included. It is cut at its `used`.
     pub fn chunk(&self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.chunk_with(bytes, COMPRESS_MIN)
+    }
+
+    /// The same for one of those that are left when the program has ended, for
+    /// which somebody waits: it is compressed if that is worth the time.
+    pub fn last_chunk(&self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.chunk_with(bytes, COMPRESS_LAST_MIN)
+    }
+
+    fn chunk_with(&self, bytes: &[u8], compress_min: usize) -> Result<(), WriteError> {
         let head = ChunkHead::parse(bytes).map_err(WriteError::NotAChunk)?;
         let Some(bytes) = bytes.get(..head.used) else {
             return Err(WriteError::NotAChunk("it is shorter than it says"));
@@ -167,7 +181,8 @@ impl Writer {
             Some(_) => head.first_event,
             None => frame::NO_EVENT,
         };
-        self.frame(Kind::Chunk, head.process, head.seq, first_event, bytes)
+        let head = (Kind::Chunk, head.process, head.seq, first_event);
+        self.frame(head, bytes, compress_min)
     }
 
     /// A process has a new image.
@@ -194,6 +209,9 @@ impl Writer {
     pub fn finish(&self, summary: &Summary) -> Result<(), WriteError> {
         self.payload(Kind::End, 0, 0, summary)?;
         let state = lock(&self.state);
+        if state.backed <= state.end {
+            return Ok(());
+        }
         state
             .journal
             .set_len(state.end)
@@ -211,16 +229,14 @@ impl Writer {
             what: kind.name(),
             why: e.to_string(),
         })?;
-        self.frame(kind, process, seq, 0, &bytes)
+        self.frame((kind, process, seq, 0), &bytes, COMPRESS_MIN)
     }
 
     fn frame(
         &self,
-        kind: Kind,
-        process: u32,
-        seq: u32,
-        first_event: u64,
+        (kind, process, seq, first_event): (Kind, u32, u32, u64),
         raw: &[u8],
+        compress_min: usize,
     ) -> Result<(), WriteError> {
         if raw.len() > frame::PAYLOAD_MAX {
             return Err(WriteError::Encode {
@@ -241,7 +257,7 @@ impl Writer {
         let kept = lock(&self.packers).pop();
         let mut packer = kept.unwrap_or_else(Packer::new);
         // Compressed outside the lock: several threads may be at it.
-        let frame = packer.pack(head, raw);
+        let frame = packer.pack(head, raw, compress_min);
         let reserve = if kind == Kind::Chunk { RESERVE } else { 0 };
         let appended = lock(&self.state).append(frame, reserve);
         lock(&self.packers).push(packer);
@@ -268,7 +284,7 @@ impl State {
     fn back(&mut self, end: u64) -> std::io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::Errno;
-        if self.no_promise || end <= self.backed {
+        if self.no_promise || end <= self.backed.max(SHORT) {
             return Ok(());
         }
         let missing = end - self.backed;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use protocol::record::{begin, kind};
@@ -211,7 +212,10 @@ fn what_is_written_is_read() {
         for i in 0..longest {
             for (chunks, _) in &logs {
                 if let Some(chunk) = chunks.get(i) {
-                    writer.chunk(chunk).unwrap();
+                    match random.below(2) {
+                        0 => writer.chunk(chunk).unwrap(),
+                        _ => writer.last_chunk(chunk).unwrap(),
+                    }
                 }
             }
         }
@@ -241,6 +245,9 @@ fn what_is_written_is_read() {
         writer.note(&note).unwrap();
         writer.status(&status).unwrap();
         writer.finish(&summary).unwrap();
+        // It takes no more room than it needs.
+        let journal = dir.path().join("journal").metadata().unwrap();
+        assert!(journal.blocks() * 512 <= journal.len().next_multiple_of(4096) + 4096);
 
         let recording = Recording::open(dir.path()).unwrap();
         assert!(recording.is_complete() && recording.damage().is_empty());
