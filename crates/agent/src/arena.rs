@@ -16,11 +16,16 @@ use protocol::shared::{
 
 use crate::Error;
 
+/// How much of the first chunk is filled while nothing runs yet: most programs
+/// need no more.
+const FIRST_FILL: usize = 96 * 1024;
+
 /// The file, and the mapping of its control block. Lives as long as the
 /// recorder.
 pub struct Arena {
     file: File,
     path: PathBuf,
+    image_len: u64,
     base: *mut u8,
 }
 
@@ -30,15 +35,9 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub fn create(path: &Path, image: &[u8]) -> Result<Arena, Error> {
-        let fail = |what: &'static str| {
-            let path = path.display().to_string();
-            move |source| Error::File {
-                what,
-                path: path.clone(),
-                source,
-            }
-        };
+    /// Makes it, but for the monitor's image.
+    pub fn create(path: &Path, image_len: u64) -> Result<Arena, Error> {
+        let fail = failing(path);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -48,8 +47,6 @@ impl Arena {
             .map_err(fail("cannot create"))?;
         // The fixed part must never run out of disk while it is written to.
         allocate(&file, 0, CHUNKS_OFFSET).map_err(fail("no room for"))?;
-        file.write_all_at(image, IMAGE_OFFSET)
-            .map_err(fail("cannot write"))?;
         // SAFETY: a fresh mapping of a file of this length; never unmapped.
         let base = unsafe {
             libc::mmap(
@@ -71,6 +68,7 @@ impl Arena {
         let arena = Arena {
             file,
             path: path.to_path_buf(),
+            image_len,
             base: base.cast(),
         };
         let control = arena.control();
@@ -81,6 +79,28 @@ impl Arena {
         // There must be something to write to before anything runs.
         arena.add_chunks(1).map_err(fail("no room for"))?;
         Ok(arena)
+    }
+
+    /// The monitor, which processes map from here.
+    pub fn write_image(&self, image: &[u8]) -> Result<(), Error> {
+        let fail = failing(&self.path);
+        self.file
+            .write_all_at(image, IMAGE_OFFSET)
+            .map_err(fail("cannot write"))
+    }
+
+    /// The disk is full: gives back what nobody needs of the fixed part, so that
+    /// the notes that say so find a place.
+    pub fn release_spare(&self) {
+        use rustix::fs::FallocateFlags;
+        let spare = IMAGE_OFFSET + self.image_len.next_multiple_of(CHUNK_SIZE as u64);
+        // If the file system cannot do that, there is nothing to be done.
+        let _ = rustix::fs::fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            spare,
+            CHUNKS_OFFSET.saturating_sub(spare),
+        );
     }
 
     pub fn file(&self) -> &File {
@@ -109,7 +129,10 @@ impl Arena {
         let len = u64::from(count) * CHUNK_SIZE as u64;
         allocate(&self.file, offset_of_chunk(made as usize), len)?;
         for index in made..end {
-            self.fill(index as usize);
+            self.fill(
+                index as usize,
+                if index == 0 { FIRST_FILL } else { CHUNK_SIZE },
+            );
             if let Some(state) = control.chunk_state.get(index as usize) {
                 state.store(chunk_state::FREE, Release);
             }
@@ -126,12 +149,13 @@ impl Arena {
     /// then keeps it in one piece of memory, which a process that maps it gets
     /// at the first touch. Else it would get page by page what has to be found
     /// room for page by page, which takes ten times as long.
-    fn fill(&self, index: usize) {
+    fn fill(&self, index: usize, len: usize) {
         const PIECE: usize = 16 * 1024;
         static ZEROES: [u8; PIECE] = [0; PIECE];
         let pieces = [IoSlice::new(&ZEROES); CHUNK_SIZE / PIECE];
+        let pieces = pieces.get(..len / PIECE).unwrap_or(&pieces);
         // What is not filled is room all the same.
-        let _ = rustix::io::pwritev(&self.file, &pieces, offset_of_chunk(index));
+        let _ = rustix::io::pwritev(&self.file, pieces, offset_of_chunk(index));
     }
 
     /// A copy of what is whole in a chunk; None if it holds nothing. `room` is
@@ -190,6 +214,15 @@ impl Arena {
             .mode
             .compare_exchange(mode::RECORD, how, AcqRel, Acquire);
         self.tell_supply();
+    }
+}
+
+/// What is said when something cannot be done with the file.
+fn failing(path: &Path) -> impl Fn(&'static str) -> Box<dyn FnOnce(std::io::Error) -> Error> {
+    let path = path.display().to_string();
+    move |what| {
+        let path = path.clone();
+        Box::new(move |source| Error::File { what, path, source })
     }
 }
 

@@ -1,21 +1,28 @@
 //! Copies of what the program runs and maps, so that the recording stands
 //! alone.
+//!
+//! What a program needed each of the last times, such as its libraries, is
+//! captured while the kernel still makes its first image: then nobody has to
+//! wait for it. The [`Shelf`] remembers what that was.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::record::counter_site;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
-use crate::shelf::Shelf;
+use crate::shelf::{Companion, Shelf};
 use crate::sites::{self, Sites};
+
+/// How many files are remembered of a program.
+const COMPANIONS: usize = 64;
 
 /// Smaller files are searched faster than a thread is made.
 const WORTH_A_THREAD: u64 = 1 << 20;
@@ -30,6 +37,17 @@ pub struct Captures {
     /// Not known to be otherwise.
     can_clone: AtomicBool,
     shelf: Shelf,
+    /// What it captured, in this order, and where in the arena's table it is.
+    made: Mutex<Vec<(PathBuf, Option<usize>)>>,
+}
+
+/// Why a file is captured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Somebody maps it.
+    Needed,
+    /// Somebody is likely to.
+    Expected,
 }
 
 /// A file that has been captured.
@@ -48,6 +66,47 @@ impl Captures {
             lock: Mutex::new(0),
             can_clone: AtomicBool::new(may_clone(dir)),
             shelf,
+            made: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// What a program that begins with this executable is likely to need.
+    pub fn expected(&self, exe: &Metadata) -> Vec<Companion> {
+        self.shelf.take_companions(exe)
+    }
+
+    /// Captures a file that is likely to be needed.
+    pub fn expect(&self, control: &Control, writer: &Writer, path: &Path) {
+        let open = OpenOptions::new()
+            .read(true)
+            // Nobody waits for the other end of a pipe.
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path);
+        if let Ok(file) = open {
+            // What cannot be captured now is told when it is needed.
+            let _ = self.capture(control, writer, &file, path, Why::Expected);
+        }
+    }
+
+    /// Remembers what was needed, for the next time.
+    pub fn remember(&self, control: &Control, exe: &Metadata, expected: &[Companion]) {
+        let made = lock(&self.made);
+        let was_needed = |place: &Option<usize>| {
+            let entry = place.and_then(|place| control.captured.get(place));
+            entry.is_none_or(|entry| entry.needed.load(Acquire) != 0)
+        };
+        let needed = made.iter().filter(|(_, place)| was_needed(place));
+        let now: Vec<Companion> = needed
+            .take(COMPANIONS)
+            .map(|(path, _)| Companion {
+                path: path.clone(),
+                is_sure: expected.iter().any(|known| known.path == *path),
+            })
+            .collect();
+        // Who comes first of two that are captured at once is chance.
+        let is_known = now.len() == expected.len() && now.iter().all(|c| expected.contains(c));
+        if !is_known {
+            self.shelf.put_companions(exe, &now);
         }
     }
 
@@ -59,6 +118,7 @@ impl Captures {
         writer: &Writer,
         file: &File,
         name: &Path,
+        why: Why,
     ) -> io::Result<Option<Captured>> {
         let meta = file.metadata()?;
         if !meta.is_file() {
@@ -71,14 +131,14 @@ impl Captures {
             meta.ctime_nsec() as u64,
         ];
         let key = file_key(meta.dev(), meta.ino(), meta.size(), times);
-        let mut sites_used = self
-            .lock
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut sites_used = lock(&self.lock);
         if let Some(place) = find_captured(&control.captured, key) {
-            let id = control.captured.get(place).map(|c| c.id.load(Acquire));
-            return Ok(id.map(|id| Captured {
-                id,
+            let entry = control.captured.get(place);
+            if let Some(entry) = entry.filter(|_| why == Why::Needed) {
+                entry.needed.store(1, Release);
+            }
+            return Ok(entry.map(|entry| Captured {
+                id: entry.id.load(Acquire),
                 place: Some(place),
             }));
         }
@@ -118,8 +178,10 @@ impl Captures {
         }
         if let Some(entry) = place.and_then(|place| control.captured.get(place)) {
             entry.id.store(id, Release);
+            entry.needed.store(u64::from(why == Why::Needed), Release);
             entry.key.store(key, Release);
         }
+        lock(&self.made).push((name.to_path_buf(), place));
         Ok(Some(Captured { id, place }))
     }
 
@@ -176,6 +238,10 @@ impl Captures {
         }
         Ok(self.shelf.take_copy(meta, path))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What of a file changes when its contents do.

@@ -11,35 +11,26 @@ use recording::{ImageStart, Mapping};
 
 use crate::Error;
 use crate::arena::ticks;
+use crate::capture::Why;
 use crate::service::Shared;
 
-/// Who is about to exec.
-#[derive(Clone, Copy)]
-pub enum Whom {
-    /// One of a process's threads. It is waited for by a thread that has no
-    /// children.
-    Thread(i32),
-    /// A process that has one thread.
-    Process(i32),
-}
-
-/// Follows one exec. `ready` is called as soon as the process may go on.
-pub fn follow(shared: &Shared, whom: Whom, slot: usize, ready: impl FnOnce(bool)) {
-    let (tid, attached) = match whom {
-        Whom::Thread(tid) => (tid, Attached::to(tid)),
-        Whom::Process(pid) => (pid, Attached::to_process(pid)),
-    };
-    let attached = match attached {
+/// Follows the exec of one of a process's threads, for a thread of ours that
+/// has no children. `ready` is called as soon as the process may go on.
+pub fn follow(shared: &Shared, tid: i32, slot: usize, ready: impl FnOnce(bool)) {
+    match Attached::to(tid) {
         Ok(attached) => {
             ready(true);
-            attached
+            wait_for(shared, attached, tid, slot);
         }
         Err(error) => {
             shared.note_unrecorded(tid, &error.to_string());
             ready(false);
-            return;
         }
-    };
+    }
+}
+
+/// Waits for the exec of a thread and injects the monitor.
+pub fn wait_for(shared: &Shared, attached: Attached, tid: i32, slot: usize) {
     let outcome = attached.wait();
     let place = shared.arena.control().execs.get(slot % EXEC_SLOTS);
     match (outcome, place) {
@@ -186,9 +177,10 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
     let captured = map.path(pid).and_then(|path| {
         let file = File::open(&path).ok()?;
         let name = Path::new(&map.name);
+        let control = shared.arena.control();
         shared
             .captures
-            .capture(shared.arena.control(), &shared.writer, &file, name)
+            .capture(control, &shared.writer, &file, name, Why::Needed)
             .ok()?
     });
     let file = captured.map(|captured| captured.id);

@@ -15,6 +15,7 @@ mod arena;
 mod asker;
 mod capture;
 mod exec;
+mod raw;
 mod reaper;
 mod record;
 mod service;

@@ -1,17 +1,17 @@
 //! The reaper: the program's parent, and the heir of every orphan of its.
 //!
-//! It is a process of its own, forked before the recorder has any threads. It
+//! It is a process of its own, made before the recorder has any threads. It
 //! reports each end through a pipe and stays until the last process is gone,
 //! even if the recorder is killed. If it is killed itself, the recorder
 //! inherits what it had, and waits for them.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsString, c_void};
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::Error;
 use crate::signals::{self, Inherited};
+use crate::{Error, raw};
 
 /// One line of the report pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum State {
 }
 
 impl Reaper {
-    /// Forks the reaper, which forks the program's first process. That waits
+    /// Makes the reaper, which makes the program's first process. That waits
     /// for [`Reaper::go`] before it execs. `arena` becomes descriptor
     /// `arena_fd` in it.
     pub fn start(
@@ -62,31 +62,38 @@ impl Reaper {
         let (go_read, go_write) = pipe()?;
         // SAFETY: a plain system call about this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-        // SAFETY: the recorder has one thread yet; the child calls nothing
-        // that could depend on another.
-        let pid = unsafe { libc::fork() };
+        let stacks = Stacks::make()?;
+        // The reaper may outlive this thread: what it uses is never freed.
+        let start: &'static Start = Box::leak(Box::new(Start {
+            path: path.first().map_or(std::ptr::null(), |p| p.as_ptr()),
+            argv: pointers(&argv).leak().as_ptr(),
+            envp: pointers(&envp).leak().as_ptr(),
+            reports: report_write.as_raw_fd(),
+            go: go_read.as_raw_fd(),
+            recorders: [report_read.as_raw_fd(), go_write.as_raw_fd()],
+            arena,
+            arena_fd,
+            inherited,
+            first_stack: stacks.first,
+        }));
+        for strings in [argv, envp, path] {
+            strings.leak();
+        }
+        // SAFETY: it gets a stack of its own, and what it does it does by plain
+        // system calls, without touching what is the recorder's.
+        let pid = unsafe {
+            libc::clone(
+                be_reaper,
+                stacks.reaper,
+                libc::CLONE_VM | libc::SIGCHLD,
+                (&raw const *start).cast_mut().cast(),
+            )
+        };
         if pid < 0 {
             return Err(Error::System(
                 "cannot fork",
                 std::io::Error::last_os_error(),
             ));
-        }
-        if pid == 0 {
-            drop(report_read);
-            drop(go_write);
-            let argv: Vec<_> = pointers(&argv);
-            let envp: Vec<_> = pointers(&envp);
-            let start = Start {
-                path: path.first().map_or(std::ptr::null(), |p| p.as_ptr()),
-                argv: argv.as_ptr(),
-                envp: envp.as_ptr(),
-                reports: report_write.into_raw_fd(),
-                go: go_read.into_raw_fd(),
-                arena,
-                arena_fd,
-                inherited,
-            };
-            be_reaper(&start);
         }
         drop(report_write);
         drop(go_read);
@@ -225,75 +232,148 @@ struct Start {
     envp: *const *const libc::c_char,
     reports: RawFd,
     go: RawFd,
+    /// The recorder's ends of both.
+    recorders: [RawFd; 2],
     arena: RawFd,
     arena_fd: i32,
     inherited: Inherited,
+    first_stack: *mut c_void,
 }
 
-fn be_reaper(start: &Start) -> ! {
-    // SAFETY: plain system calls of a process with one thread; all memory was
-    // made before the fork.
+/// The upper ends of the stacks of the reaper and of the program's first
+/// process. They are never given back.
+struct Stacks {
+    reaper: *mut c_void,
+    first: *mut c_void,
+}
+
+impl Stacks {
+    fn make() -> Result<Stacks, Error> {
+        const LEN: usize = 64 * 1024;
+        const GUARD: usize = 4096;
+        // SAFETY: fresh memory; then, of it, the lowest page below each stack.
+        unsafe {
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                2 * LEN,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+                -1,
+                0,
+            );
+            let second = base.wrapping_byte_add(LEN);
+            if base == libc::MAP_FAILED
+                || libc::mprotect(base, GUARD, libc::PROT_NONE) != 0
+                || libc::mprotect(second, GUARD, libc::PROT_NONE) != 0
+            {
+                let error = std::io::Error::last_os_error();
+                return Err(Error::System("cannot fork", error));
+            }
+            Ok(Stacks {
+                reaper: second,
+                first: second.wrapping_byte_add(LEN),
+            })
+        }
+    }
+}
+
+/// The reaper. It shares the recorder's memory, which saves the time to copy
+/// it, once for the reaper and once for the first process; so nothing here may
+/// allocate, take a lock, or use what the C library keeps for each thread.
+extern "C" fn be_reaper(start: *mut c_void) -> libc::c_int {
+    // SAFETY: what was given to `clone` above.
+    let start = unsafe { &*start.cast::<Start>() };
+    // SAFETY: plain system calls about this process and descriptors of its own.
     unsafe {
+        for fd in start.recorders {
+            raw::call(libc::SYS_close, [fd as usize, 0, 0, 0]);
+        }
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         libc::prctl(libc::PR_SET_NAME, c"mw-reaper".as_ptr());
         signals::ignore_all();
-        let child = libc::fork();
-        if child == 0 {
-            start.inherited.restore();
-            begin(start);
+        // It waits here until the first process has its own image.
+        let child = libc::clone(
+            be_first,
+            start.first_stack,
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw const *start).cast_mut().cast(),
+        );
+        if child < 0 {
+            report(start.reports, [0, child, 0]);
         }
-        report(start.reports, [0, child, 0]);
-        libc::close(start.go);
-        libc::close(start.arena);
+        raw::call(libc::SYS_close, [start.go as usize, 0, 0, 0]);
+        raw::call(libc::SYS_close, [start.arena as usize, 0, 0, 0]);
         loop {
-            let mut status = 0;
-            let pid = libc::waitpid(-1, &raw mut status, 0);
+            let mut status = 0i32;
+            let pid = raw::call(
+                libc::SYS_wait4,
+                [usize::MAX, (&raw mut status) as usize, 0, 0],
+            );
             if pid > 0 {
-                report(start.reports, [2, pid, status]);
-            } else if *libc::__errno_location() != libc::EINTR {
-                libc::_exit(0);
+                report(start.reports, [2, pid as i32, status]);
+            } else if pid != -(libc::EINTR as isize) {
+                raw::call(libc::SYS_exit_group, [0; 4]);
             }
         }
     }
 }
 
 /// The program's first process, up to its exec.
-unsafe fn begin(start: &Start) -> ! {
+extern "C" fn be_first(start: *mut c_void) -> libc::c_int {
+    // SAFETY: as in `be_reaper`.
+    let start = unsafe { &*start.cast::<Start>() };
     // SAFETY: as in `be_reaper`.
     unsafe {
+        let pid = raw::call(libc::SYS_getpid, [0; 4]);
+        report(start.reports, [0, pid as i32, 0]);
+        start.inherited.restore();
         let mut byte = 0u8;
-        if libc::read(start.go, (&raw mut byte).cast(), 1) != 1 {
+        let go = [start.go as usize, (&raw mut byte) as usize, 1, 0];
+        if raw::call(libc::SYS_read, go) != 1 {
             // The recorder changed its mind.
-            libc::_exit(127);
+            raw::call(libc::SYS_exit_group, [127, 0, 0, 0]);
         }
-        if start.arena != start.arena_fd {
-            libc::dup2(start.arena, start.arena_fd);
+        let (arena, wanted) = (start.arena as usize, start.arena_fd as usize);
+        if arena == wanted {
+            raw::call(libc::SYS_fcntl, [wanted, libc::F_SETFD as usize, 0, 0]);
         } else {
-            libc::fcntl(start.arena_fd, libc::F_SETFD, 0);
+            raw::call(libc::SYS_dup2, [arena, wanted, 0, 0]);
         }
-        libc::execve(start.path, start.argv, start.envp);
-        let errno = *libc::__errno_location();
-        report(start.reports, [1, 0, errno]);
+        let image = [
+            start.path as usize,
+            start.argv as usize,
+            start.envp as usize,
+            0,
+        ];
+        let error = raw::call(libc::SYS_execve, image);
+        report(start.reports, [1, 0, -error as i32]);
         // The recorder is attached and waits: say that there is no exec.
         let mut info: libc::siginfo_t = std::mem::zeroed();
         info.si_signo = protocol::layout::PREEMPT_SIGNAL;
         info.si_code = libc::SI_QUEUE;
         let words = (&raw mut info).cast::<u64>();
         words.add(3).write(protocol::shared::EXEC_FAILED);
-        libc::syscall(
+        let tid = raw::call(libc::SYS_gettid, [0; 4]) as usize;
+        let signal = protocol::layout::PREEMPT_SIGNAL as usize;
+        raw::call(
             libc::SYS_rt_tgsigqueueinfo,
-            libc::getpid(),
-            libc::gettid(),
-            protocol::layout::PREEMPT_SIGNAL,
-            &raw mut info,
+            [pid as usize, tid, signal, (&raw mut info) as usize],
         );
-        libc::_exit(127)
+        raw::call(libc::SYS_exit_group, [127, 0, 0, 0]);
     }
+    127
 }
 
+/// # Safety
+/// `fd` is the reaper's end of the report pipe.
 unsafe fn report(fd: RawFd, words: [i32; 3]) {
     // SAFETY: writes less than PIPE_BUF from the stack: all or nothing.
-    unsafe { libc::write(fd, words.as_ptr().cast(), 12) };
+    unsafe {
+        raw::call(
+            libc::SYS_write,
+            [fd as usize, words.as_ptr() as usize, 12, 0],
+        )
+    };
 }
 
 /// The processes of the program, children before grandchildren: all that come

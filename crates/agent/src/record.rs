@@ -9,14 +9,13 @@ use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inject::Image;
+use inject::{Attached, Image};
 use protocol::layout::ARENA_FD;
 use protocol::shared::mode;
 use recording::{Clock, Manifest, Status, Summary, Writer};
 
 use crate::arena::{Arena, ticks};
 use crate::capture::Captures;
-use crate::exec::Whom;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
 use crate::shelf::Shelf;
@@ -59,16 +58,17 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     signals::ignore_file_size();
     let image = Image::embedded();
     let unfinished = Unfinished::make(&options.dir)?;
-    let arena = Arc::new(Arena::create(
-        &options.dir.join(recording::ARENA),
-        image.bytes,
-    )?);
-    // The reaper is forked while there is one thread.
+    let path = options.dir.join(recording::ARENA);
+    let arena = Arc::new(Arena::create(&path, image.bytes.len() as u64)?);
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
     signals::hold(reaper.pid()).map_err(no_thread)?;
+    let first = First::let_go(&mut reaper)?;
 
+    // The kernel now makes the program's image, and stops it before its first
+    // instruction. Meanwhile:
+    arena.write_image(image.bytes)?;
     let command = options
         .command
         .iter()
@@ -79,8 +79,13 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     calibration.end(&mut manifest);
     let writer = Arc::new(Writer::create(&options.dir, &manifest)?);
     let cut_short = Arc::new(std::sync::Mutex::new(None));
+    let captures = Captures::new(&options.dir, Shelf::new(options.shelf.as_deref()));
+    let exe = std::fs::metadata(&options.path).ok();
     let shared = Arc::new(Shared {
-        captures: Captures::new(&options.dir, Shelf::new(options.shelf.as_deref())),
+        expected: exe
+            .as_ref()
+            .map_or_else(Vec::new, |exe| captures.expected(exe)),
+        captures,
         image,
         clock_offset,
         over: AtomicBool::new(false),
@@ -96,7 +101,7 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     };
     let serving = serving.map_err(no_thread)?;
 
-    let outcome = follow(&shared, &mut reaper, arena_fd, mask, options);
+    let outcome = follow(&shared, &mut reaper, first, arena_fd, mask, options);
     shared.over.store(true, Release);
     shared.arena.control().doorbell.fetch_add(1, AcqRel);
     crate::arena::wake(&shared.arena.control().doorbell, i32::MAX);
@@ -105,6 +110,10 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let status = outcome?;
     unfinished.keep();
     let cut_short = cut_short.lock().map(|mut c| c.take()).unwrap_or_default();
+    if let Some(exe) = exe {
+        let control = shared.arena.control();
+        shared.captures.remember(control, &exe, &shared.expected);
+    }
     let drained = store::drain(&shared.arena, &shared.writer);
     let summary = Summary {
         time: ticks(),
@@ -118,18 +127,54 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     Ok(Ended { status, cut_short })
 }
 
+/// The program's first process, which is about to exec. Dropped, it does not
+/// come to it.
+struct First {
+    pid: i32,
+    attached: Option<Attached>,
+}
+
+impl First {
+    /// Attaches to it and lets it exec.
+    fn let_go(reaper: &mut Reaper) -> Result<First, Error> {
+        let Some(Report::First { pid }) = reaper.next() else {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::System("cannot start the program", error));
+        };
+        let attached = Attached::to_process(pid).map_err(|_| {
+            Error::System(
+                "cannot attach to the program (is ptrace allowed here?)",
+                std::io::ErrorKind::PermissionDenied.into(),
+            )
+        })?;
+        reaper.go();
+        Ok(First {
+            pid,
+            attached: Some(attached),
+        })
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        if let Some(attached) = self.attached.take() {
+            // SAFETY: a plain system call, about a process that is not waited
+            // for yet.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            let _ = attached.wait();
+        }
+    }
+}
+
 /// Follows the program from its first process to its last.
 fn follow(
     shared: &Arc<Shared>,
     reaper: &mut Reaper,
+    mut first: First,
     arena_fd: i32,
     mask: u64,
     options: &Options,
 ) -> Result<i32, Error> {
-    let Some(Report::First { pid: first }) = reaper.next() else {
-        let error = std::io::Error::last_os_error();
-        return Err(Error::System("cannot start the program", error));
-    };
     let control = shared.arena.control();
     let number = control.next_process.fetch_add(1, AcqRel);
     if let Some(slot) = control.execs.first() {
@@ -139,18 +184,8 @@ fn follow(
         slot.arena_fd.store(arena_fd as u32, Release);
     }
     // By this thread, which has nothing else to do until then.
-    let mut attached = false;
-    exec::follow(shared, Whom::Process(first), 0, |go| {
-        attached = go;
-        if go {
-            reaper.go();
-        }
-    });
-    if !attached {
-        return Err(Error::System(
-            "cannot attach to the program (is ptrace allowed here?)",
-            std::io::ErrorKind::PermissionDenied.into(),
-        ));
+    if let Some(attached) = first.attached.take() {
+        exec::wait_for(shared, attached, first.pid, 0);
     }
 
     let mut status = None;
@@ -163,7 +198,7 @@ fn follow(
                 pid,
                 status: wait_status,
             } => {
-                if pid == first {
+                if pid == first.pid {
                     status = Some(wait_status);
                 }
                 let frame = Status {
@@ -359,6 +394,7 @@ fn disk_full(
         if told.is_some() {
             return;
         }
+        arena.release_spare();
         let consequence = match how {
             OnFull::Stop => "the program is stopped",
             OnFull::Continue => "the program runs on unrecorded",

@@ -12,8 +12,9 @@ use recording::{Note, Writer};
 
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
-use crate::capture::Captures;
-use crate::exec::{self, Whom};
+use crate::capture::{Captures, Why};
+use crate::exec;
+use crate::shelf::Companion;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -26,6 +27,8 @@ pub struct Shared {
     pub arena: Arc<Arena>,
     pub writer: Arc<Writer>,
     pub captures: Captures,
+    /// What the program is likely to map.
+    pub expected: Vec<Companion>,
     pub image: Image,
     pub clock_offset: Option<u64>,
     pub over: AtomicBool,
@@ -82,8 +85,13 @@ pub fn run(shared: &Arc<Shared>) {
     let mut waiting = Vec::new();
     let mut known = vec![false; protocol::shared::CHUNKS_MAX];
     let mut rung = true;
+    // Most programs end before they need more than there is.
+    let mut is_early = true;
+    // Whoever asks comes first.
+    let mut expected = shared.expected.iter().filter(|companion| companion.is_sure);
     while !shared.over.load(Acquire) {
         let bell = control.doorbell.load(Acquire);
+        let mut has_answered = false;
         for (index, request) in control.requests.iter().enumerate() {
             let taken = request.state.compare_exchange(
                 request_state::POSTED,
@@ -93,6 +101,7 @@ pub fn run(shared: &Arc<Shared>) {
             );
             if taken.is_ok() {
                 serve(shared, index, request);
+                has_answered = true;
             }
         }
         let made = control.chunks_made.load(Acquire) as usize;
@@ -116,6 +125,19 @@ pub fn run(shared: &Arc<Shared>) {
             for index in waiting.drain(..) {
                 store.add(shared, index);
             }
+        }
+        if let Some(companion) = expected.next() {
+            let writer = &shared.writer;
+            shared.captures.expect(control, writer, &companion.path);
+            continue;
+        }
+        // Whoever was answered is likely to go on where this thread runs, as soon
+        // as that sleeps: what is not urgent comes later.
+        let is_wanted = control.chunk_wanted.swap(0, AcqRel) != 0;
+        let has_some = control.chunks_free.load(Acquire) != 0;
+        if !is_wanted && (is_early || has_answered && has_some) {
+            is_early &= arena::wait(&control.doorbell, bell, 2);
+            continue;
         }
         shared.supply();
         rung = arena::wait(&control.doorbell, bell, 100);
@@ -152,7 +174,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
                 let control = shared.arena.control();
                 shared
                     .captures
-                    .capture(control, &shared.writer, &file, &name)
+                    .capture(control, &shared.writer, &file, &name, Why::Needed)
                     .ok()?
             });
             if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
@@ -181,7 +203,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             let slot = arg(0) as usize;
             let follower = Arc::clone(shared);
             let follow = move || {
-                exec::follow(&follower, Whom::Thread(tid), slot, |go| {
+                exec::follow(&follower, tid, slot, |go| {
                     if let Some(request) = follower.arena.control().requests.get(index) {
                         answer(request, u64::from(!go));
                     }

@@ -1,6 +1,7 @@
 //! What earlier recordings found out about files that have not changed since:
 //! a copy, which a recording gets as one more link, and where the time-stamp
-//! counter is read. Neither then takes time, the copy not even room.
+//! counter is read. Neither then takes time, the copy not even room. And which
+//! files an executable needs.
 //!
 //! Every program maps the same few libraries; to copy and search them is most of
 //! what it costs to start a recording. So both are also kept on a *shelf*, a
@@ -22,9 +23,11 @@
 //!
 //! Everything here may fail: then files are copied and searched.
 
+use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Metadata};
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -98,14 +101,33 @@ impl Shelf {
 
     /// Keeps what was found in a file that is still in this state.
     pub fn put_sites(&self, file: &Metadata, sites: &Sites) {
-        let put = |place: &Path| -> io::Result<()> {
-            let fresh = place.with_extension(format!("new-{}", std::process::id()));
-            std::fs::write(&fresh, encode(sites))?;
-            std::fs::rename(&fresh, place)
-        };
         if let Some(place) = self.place_of_sites(file).filter(|_| self.is_made()) {
-            let _ = put(&place);
+            let _ = replace(&place, &encode(sites));
         }
+    }
+
+    /// What a program needed that began with an executable in this state.
+    pub fn take_companions(&self, exe: &Metadata) -> Vec<Companion> {
+        let place = self.place_of_companions(exe).filter(|_| self.is_there());
+        let bytes = place.and_then(|place| std::fs::read(place).ok());
+        let bytes = bytes.unwrap_or_default();
+        let items = bytes.split(|byte| *byte == 0);
+        items.filter_map(Companion::decode).collect()
+    }
+
+    /// Remembers what it needed.
+    pub fn put_companions(&self, exe: &Metadata, companions: &[Companion]) {
+        let place = self.place_of_companions(exe).filter(|_| self.is_made());
+        let bytes: Vec<u8> = companions.iter().flat_map(Companion::encode).collect();
+        if let Some(place) = place {
+            let _ = replace(&place, &bytes);
+        }
+    }
+
+    fn place_of_companions(&self, exe: &Metadata) -> Option<PathBuf> {
+        let mut name = self.place(exe)?.into_os_string();
+        name.push(".with");
+        Some(PathBuf::from(name))
     }
 
     fn is_there(&self) -> bool {
@@ -166,6 +188,38 @@ impl Shelf {
         name.push(ourselves.as_ref()?);
         Some(PathBuf::from(name))
     }
+}
+
+/// A file that a program needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Companion {
+    pub path: PathBuf,
+    /// It did so twice in a row.
+    pub is_sure: bool,
+}
+
+impl Companion {
+    fn encode(&self) -> Vec<u8> {
+        let mark = if self.is_sure { b'+' } else { b'?' };
+        let path = self.path.as_os_str().as_bytes();
+        [&[mark], path, &[0]].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Companion> {
+        let (mark, path) = bytes.split_first()?;
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        path.is_absolute().then_some(Companion {
+            path,
+            is_sure: *mark == b'+',
+        })
+    }
+}
+
+/// Writes a file in one step.
+fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = place.with_extension(format!("new-{}", std::process::id()));
+    std::fs::write(&fresh, bytes)?;
+    std::fs::rename(&fresh, place)
 }
 
 /// Removes copies that only the shelf has, the oldest first, until they take no
@@ -350,6 +404,24 @@ mod tests {
         assert_eq!((one.dev(), one.ino()), (other.dev(), other.ino()));
         assert_eq!(other.nlink(), 3);
         assert_eq!(modified(&other), modified(&meta));
+    }
+
+    #[test]
+    fn what_a_program_needed_is_remembered() {
+        let place = Place::new("companions");
+        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let exe = settled();
+        assert_eq!(shelf.take_companions(&exe), []);
+        let odd = PathBuf::from(OsStr::from_bytes(b"/lib/\xff two\nlines"));
+        let companions = [("/lib/libc.so.6".into(), true), (odd, false)]
+            .map(|(path, is_sure)| Companion { path, is_sure });
+        shelf.put_companions(&exe, &companions);
+        assert_eq!(shelf.take_companions(&exe), companions);
+        // Another executable's are its own.
+        let other = Path::new("/proc/self/exe").metadata().unwrap();
+        assert_eq!(shelf.take_companions(&other), []);
+        shelf.put_companions(&exe, &[]);
+        assert_eq!(shelf.take_companions(&exe), []);
     }
 
     #[test]

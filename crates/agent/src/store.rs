@@ -89,7 +89,7 @@ pub fn drain(arena: &Arena, writer: &Writer) -> bool {
         let state = state.load(Acquire);
         if (state == chunk_state::TAKEN || state == chunk_state::FULL)
             && let Some(bytes) = arena.chunk(index, &mut room)
-            && writer.chunk(bytes).is_err()
+            && writer.last_chunk(bytes).is_err()
         {
             return false;
         }

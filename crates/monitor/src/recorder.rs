@@ -66,6 +66,7 @@ pub fn take_chunk() -> Option<u32> {
                 return Some(index);
             }
         }
+        control.chunk_wanted.store(1, Release);
         ring();
         sys::futex_wait(&control.supply, supply, LOOK_AGAIN);
         if !is_alive() {
@@ -188,6 +189,7 @@ pub fn capture(thread: &Thread, fd: u64) -> (u64, Option<usize>) {
     let key = file_key(stat.device, stat.inode, stat.size, stat.times);
     let table = &control().captured;
     if let Some(place) = find_captured(table, key) {
+        table[place].needed.store(1, Relaxed);
         return (table[place].id.load(Acquire), Some(place));
     }
     let id = ask(thread, request_kind::CAPTURE, &[fd, key], b"").unwrap_or(0);

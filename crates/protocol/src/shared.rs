@@ -183,6 +183,9 @@ pub struct CapturedFile {
     /// Hash of (device, inode, size, mtime, ctime); 0 = empty.
     pub key: AtomicU64,
     pub id: AtomicU64,
+    /// Not 0: somebody needed it. (Some are captured because the program
+    /// needed them the last times.)
+    pub needed: AtomicU64,
 }
 
 pub const CAPTURED_MAX: usize = 16384;
@@ -257,6 +260,8 @@ pub struct Control {
     pub chunks_made: AtomicU32,
     /// Free chunks that are backed by disk space now.
     pub chunks_free: AtomicU32,
+    /// Not 0: somebody waits for a chunk.
+    pub chunk_wanted: AtomicU32,
     /// Where the search for a free chunk starts.
     pub chunk_hint: AtomicU32,
     /// Bit per syscall number: already warned about.
