@@ -14,7 +14,12 @@ fn quoted(text: &str) -> String {
 pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     writeln!(out, "digraph causes {{")?;
-    writeln!(out, "  rankdir=TB; node [shape=box, fontsize=10];")?;
+    // Without `newrank` dot places each cluster by itself, and fails where arrows go
+    // back and forth between them ("trouble in init_rank").
+    writeln!(
+        out,
+        "  rankdir=TB; newrank=true; node [shape=box, fontsize=10];"
+    )?;
     let mut items = export.linked();
     items.sort_by_key(|item| item.event);
     for group in items.chunk_by(|a, b| a.event.process == b.event.process) {
