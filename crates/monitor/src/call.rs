@@ -344,9 +344,7 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
     let answer = match number {
         nr::CLOSE if args[0] as u32 != space().arena_fd.get() as u32 => return None,
         nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
-        nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME => {
-            return clock::read(thread, number, args[0], args[1]);
-        }
+        _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),
         nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
         nr::MLOCKALL => lock::all(args[0]),
         nr::MUNLOCKALL => lock::none(),

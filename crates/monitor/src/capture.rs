@@ -513,7 +513,8 @@ pub fn outputs(row: &Syscall, args: &[u64; 6], result: i64, before: &[u64; 6], b
 
 /// What no argument says: a socket's addresses, who is at the other end of an
 /// unnamed one, and which pipe or terminal a name led to, which people and
-/// causality need; and what is as long as only the kernel knows.
+/// causality need; and what is as long as only the kernel knows. (Which calls
+/// those are, `needs` must know.)
 #[inline]
 pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: &mut Blobs) {
     if result < 0 && !(number == nr::CONNECT && result == -115) {
@@ -574,9 +575,7 @@ fn is_inet(address: u64) -> bool {
 /// directories have a place where one reads, which pipes and terminals have
 /// not: to ask for it is the quickest way to tell them.
 fn identity(fd: u64, blobs: &mut Blobs) {
-    const LSEEK: u64 = 8;
-    const SEEK_CUR: u64 = 1;
-    if sys::call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0) < 0
+    if sys::offset(fd) < 0
         && let Some(stat) = sys::fstat(fd)
         && matches!(stat.mode & 0xf000, 0x1000 | 0x2000)
     {

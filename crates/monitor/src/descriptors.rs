@@ -91,7 +91,8 @@ pub fn note_clone(flags: u64) {
     }
 }
 
-/// Forgets what a call may have changed.
+/// Forgets what a call may have changed. (Which calls those are, `needs` must
+/// know.)
 #[inline]
 pub fn note(thread: &Thread, number: u64, args: &[u64; 6]) {
     let descriptors = &thread.process().descriptors;

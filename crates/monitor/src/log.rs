@@ -15,9 +15,6 @@ use protocol::shared::{
 use crate::state::{Log, Process, Thread, control, space};
 use crate::{arch, mem, recorder, replay, sys};
 
-/// Since Linux 5.14; before, pages come one by one.
-const MADV_POPULATE_WRITE: u64 = 23;
-
 fn address_of(chunk: u32) -> u64 {
     ARENA_BASE + CHUNKS_OFFSET + u64::from(chunk) * CHUNK_SIZE as u64
 }
@@ -140,7 +137,7 @@ impl Log {
         let is_mapped = sys::map_for_writing(address, len, fd, address - ARENA_BASE);
         if is_mapped && self.seq.get() != 0 {
             // It will be filled like the one before: all its pages at once.
-            sys::call(sys::nr::MADVISE, address, len, MADV_POPULATE_WRITE, 0, 0, 0);
+            sys::populate(address, len);
         }
         is_mapped
     }
@@ -268,6 +265,7 @@ fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memor
 fn begin<'a>(
     thread: &Thread,
     process: &'a Process,
+    time: u64,
     is_event: bool,
     make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
 ) -> Option<Entry<'a>> {
@@ -277,10 +275,10 @@ fn begin<'a>(
         || log.thread.get() != thread.number.get()
         || control().mode.load(Relaxed) != mode::RECORD
     {
-        return begin_with_care(thread, process, is_event, make);
+        return begin_with_care(thread, process, time, is_event, make);
     }
     let mut head = log.head_at(position);
-    make(log.memory(), &mut head, arch::ticks());
+    make(log.memory(), &mut head, time);
     log.position.set(position + head.len() as u32);
     if is_event {
         log.next_event.set(log.next_event.get() + 1);
@@ -295,10 +293,10 @@ fn begin<'a>(
 fn begin_with_care<'a>(
     thread: &Thread,
     process: &'a Process,
+    time: u64,
     is_event: bool,
     make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
 ) -> Option<Entry<'a>> {
-    let time = arch::ticks();
     if process.log.thread.get() != thread.number.get() {
         let (entry, memory) = open(process, time)?;
         let number = [u64::from(thread.number.get())];
@@ -330,7 +328,7 @@ pub fn call(
         replay::expect(thread, kind::CALL, nr, Some(args), Some(result));
         return None;
     }
-    begin(thread, thread.process(), true, |m, h, t| {
+    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
         m.call(h, nr, t, args, count, result, blobs);
     })
 }
@@ -346,7 +344,7 @@ pub fn start(
         replay::expect(thread, kind::START, nr, Some(args), None);
         return None;
     }
-    begin(thread, thread.process(), true, |m, h, t| {
+    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
         m.start(h, nr, t, args, count, blobs)
     })
 }
@@ -356,7 +354,7 @@ pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'st
         replay::expect(thread, kind::END, nr, None, Some(result));
         return None;
     }
-    begin(thread, thread.process(), true, |m, h, t| {
+    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
         m.end(h, nr, t, result, blobs)
     })
 }
@@ -366,38 +364,23 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
         // Replay looks for these where they matter.
         return None;
     }
-    begin(thread, thread.process(), kind::is_event(kind), |m, h, t| {
-        m.other(h, kind, t, values, blobs);
-    })
+    begin(
+        thread,
+        thread.process(),
+        arch::ticks(),
+        kind::is_event(kind),
+        |m, h, t| {
+            m.other(h, kind, t, values, blobs);
+        },
+    )
 }
 
 /// A clock read at this time.
 #[inline(always)]
 pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
-    let process = thread.process();
-    let log = &process.log;
-    let position = log.position.get();
-    if position >= log.clear_until.get() || log.thread.get() != thread.number.get() {
-        return clock_with_care(thread, how, id, value);
-    }
-    let mut head = log.head_at(position);
-    log.memory().clock(&mut head, how, id, time, value);
-    log.position.set(position + head.len() as u32);
-    log.next_event.set(log.next_event.get() + 1);
-    Entry { process }.commit();
-}
-
-#[cold]
-#[inline(never)]
-fn clock_with_care(thread: &Thread, how: u8, id: u64, value: u64) {
-    done(begin(
-        thread,
-        thread.process(),
-        true,
-        |memory, head, time| {
-            memory.clock(head, how, id, time, value);
-        },
-    ));
+    done(begin(thread, thread.process(), time, true, |m, h, t| {
+        m.clock(h, how, id, t, value);
+    }));
 }
 
 /// The program reads the time-stamp counter: what it shall see of it.
@@ -407,11 +390,17 @@ pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
         false => (arch::counter(), 0),
     };
     let mut seen = None;
-    done(begin(thread, thread.process(), true, |memory, head, _| {
-        let (counter, auxiliary) = read();
-        let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
-        seen = Some((value, auxiliary));
-    }));
+    done(begin(
+        thread,
+        thread.process(),
+        arch::ticks(),
+        true,
+        |memory, head, _| {
+            let (counter, auxiliary) = read();
+            let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
+            seen = Some((value, auxiliary));
+        },
+    ));
     seen.unwrap_or_else(read)
 }
 

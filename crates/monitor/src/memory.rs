@@ -248,12 +248,7 @@ fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more
         // Whatever it was told, there it goes to the end.
         _ if flags_of(fd) & O_APPEND != 0 => stat.size.saturating_sub(result as u64),
         Some(at) => at,
-        None => {
-            const LSEEK: u64 = 8;
-            const SEEK_CUR: u64 = 1;
-            let end = sys::call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0);
-            end.saturating_sub(result).max(0) as u64
-        }
+        None => sys::offset(fd).saturating_sub(result).max(0) as u64,
     };
     more.words(tag::OBJECT, &[key, offset, stat.size]);
 }

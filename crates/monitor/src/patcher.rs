@@ -182,7 +182,7 @@ fn protection_of(address: u64) -> Option<u64> {
     // To try it costs a signal. (Since Linux 5.14 the kernel can be asked.)
     let ask = |address: u64| {
         let page = address & !4095;
-        sys::call(sys::nr::MADVISE, page, 4096, MADV_POPULATE_WRITE, 0, 0, 0) == 0
+        sys::populate(page, 4096)
     };
     let tells = &space().tells_writable;
     if tells.get() == 0 {
@@ -194,8 +194,6 @@ fn protection_of(address: u64) -> Option<u64> {
     };
     (!is_writable).then_some(sys::PROT_RX)
 }
-
-const MADV_POPULATE_WRITE: u64 = 23;
 
 /// Room for a stub within reach of `site`; its pool is the last one used.
 fn room(thread: &Thread, site: u64) -> Option<u64> {

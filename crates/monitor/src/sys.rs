@@ -221,6 +221,20 @@ pub fn is_regular(mode: u32) -> bool {
     matches!(mode & 0xf000, 0x8000 | 0x6000)
 }
 
+/// Where in a file a descriptor reads; negative: what it leads to has no places.
+pub fn offset(fd: u64) -> i64 {
+    const LSEEK: u64 = 8;
+    const SEEK_CUR: u64 = 1;
+    call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0)
+}
+
+/// Makes all pages of a range present that can be written. False: some cannot,
+/// or the kernel is older than 5.14.
+pub fn populate(address: u64, len: u64) -> bool {
+    const MADV_POPULATE_WRITE: u64 = 23;
+    call(nr::MADVISE, address, len, MADV_POPULATE_WRITE, 0, 0, 0) == 0
+}
+
 /// Whether a process is dead, be it that nobody has waited for it yet.
 pub fn has_ended(pid: u32) -> bool {
     const PIDFD_OPEN: u64 = 434;
