@@ -14,7 +14,7 @@ use protocol::shared::{
     ChunkHead, Control, IMAGE_OFFSET, chunk_state, mode,
 };
 
-use crate::Error;
+use crate::{Error, failing};
 
 /// How much of the first chunk is filled while nothing runs yet: most programs
 /// need no more.
@@ -214,15 +214,6 @@ impl Arena {
             .mode
             .compare_exchange(mode::RECORD, how, AcqRel, Acquire);
         self.tell_supply();
-    }
-}
-
-/// What is said when something cannot be done with the file.
-fn failing(path: &Path) -> impl Fn(&'static str) -> Box<dyn FnOnce(std::io::Error) -> Error> {
-    let path = path.display().to_string();
-    move |what| {
-        let path = path.clone();
-        Box::new(move |source| Error::File { what, path, source })
     }
 }
 

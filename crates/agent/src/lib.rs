@@ -54,3 +54,14 @@ pub enum Error {
         status: u8,
     },
 }
+
+/// What is said when something cannot be done with a file.
+fn failing(
+    path: &std::path::Path,
+) -> impl Fn(&'static str) -> Box<dyn FnOnce(std::io::Error) -> Error> {
+    let path = path.display().to_string();
+    move |what| {
+        let path = path.clone();
+        Box::new(move |source| Error::File { what, path, source })
+    }
+}

@@ -19,7 +19,7 @@ use crate::capture::Captures;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
 use crate::shelf::Shelf;
-use crate::{Error, exec, signals, store};
+use crate::{Error, exec, failing, signals, store};
 
 /// What becomes of the program when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,14 +257,7 @@ struct Unfinished<'a>(Option<&'a Path>);
 impl Unfinished<'_> {
     fn make(dir: &Path) -> Result<Unfinished<'_>, Error> {
         use std::os::unix::fs::DirBuilderExt;
-        let fail = |what: &'static str| {
-            let path = dir.display().to_string();
-            move |source| Error::File {
-                what,
-                path: path.clone(),
-                source,
-            }
-        };
+        let fail = failing(dir);
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent).map_err(fail("cannot create"))?;
         }

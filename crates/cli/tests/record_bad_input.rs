@@ -435,6 +435,29 @@ fn a_full_disk_lets_the_program_run_on() {
     ends_early(&recorded);
 }
 
+/// While the journal is short no space is taken for it in advance; and here the
+/// program itself takes what there is, to the last byte.
+#[test]
+fn a_disk_without_a_byte_left_has_room_to_say_so() {
+    let Some(small) = Small::new("full-soon", "40m") else {
+        skip!("no file system can be mounted here");
+    };
+    let fill = small.dir.join("fill");
+    let script = format!("cat /dev/zero > {} 2>/dev/null; {TALKER}", fill.display());
+    let recorded = small
+        .scratch
+        .setup(&["sh", "-c", &script])
+        .into(&small.dir.join("recording"))
+        .start()
+        .finish();
+    let said = &recorded.outcome.stderr;
+    assert!(said.contains("the program is stopped"), "{said}");
+    assert_eq!(recorded.info()["state"], "ended before the program did");
+    recorded.is_readable();
+    let arena = small.dir.join("recording/arena");
+    assert!(!arena.exists(), "what was left has been stored");
+}
+
 fn ends_early(recorded: &harness::Recorded) {
     assert_eq!(recorded.info()["complete"], false);
     assert_eq!(recorded.info()["state"], "ended before the program did");
