@@ -447,7 +447,7 @@ fn a_disk_without_a_byte_left_has_room_to_say_so() {
     let recorded = small
         .scratch
         .setup(&["sh", "-c", &script])
-        .into(&small.dir.join("recording"))
+        .into(small.dir.join("recording"))
         .start()
         .finish();
     let said = &recorded.outcome.stderr;
