@@ -569,6 +569,137 @@ fn conditions() {
     }
 }
 
+/// Where a program faults all is shown as it was there; its handler is a
+/// function like others; and an instruction back from there is one back, also
+/// where the fault came in the middle of a copy.
+#[test]
+fn faults() {
+    let scratch = Scratch::new("debug-faults");
+    let program = programs::for_debuggers(&scratch, "debug/faults.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let events = recorded.all(|e| e.delivers("SIGSEGV"));
+    let events: Vec<u64> = events.map(|e| e.number()).collect();
+    let [first, in_copy, last] = events[..] else {
+        panic!("{events:?}");
+    };
+    let goto = |event: u64| format!("goto faults-0:{event}");
+    let (first, in_copy, last) = (goto(first), goto(in_copy), goto(last));
+    let text = ask(
+        &recorded,
+        &[
+            &last,
+            "bt",
+            &first,
+            "bt",
+            "break note",
+            "c",
+            "bt 4",
+            "c",
+            "bt 4",
+            "c",
+            "bt 1",
+            "rc",
+            "rc",
+            "bt 4",
+            "rc",
+        ],
+    );
+    let handler = [
+        "#0  note (number=11) at ",
+        "#1  0x",
+        " in on_fault (number=11) at ",
+        "#2  <signal handler called>",
+    ];
+    let looks = ["#0  0x", " in look (depth=0) at ", " in look (depth=1) at "];
+    has_in_order(
+        &text,
+        &[
+            &["about to do faults-0:", "return *nowhere; /* here */"],
+            &looks[..],
+            &[" in look (depth=2) at ", " in main () at "],
+            &["about to do faults-0:", "return *nowhere; /* here */"],
+            &looks,
+            &[" in look (depth=3) at ", " in main () at "],
+            &["Breakpoint 1", "caught = caught + number;"],
+            &handler,
+            &["#3  0x", " in look (depth=0) at "],
+            &["Breakpoint 1"],
+            &handler,
+            &["#3  0x", " in copy (to=0x"],
+            &["faults-0 has come to its end.", " in look (depth=0) at "],
+            &["Breakpoint 1", "Breakpoint 1"],
+            &handler,
+            &["#3  0x", " in look (depth=0) at "],
+            &["This is the beginning of faults-0."],
+        ]
+        .concat(),
+    );
+    // Instructions, and a breakpoint at the one that faults.
+    let text = ask(
+        &recorded,
+        &[
+            &in_copy,
+            "p $pc",
+            "p/d $rcx",
+            "rsi",
+            "p $pc",
+            "si",
+            "p $pc",
+            "p/d $rcx",
+            "si",
+            "bt 1",
+            "rsi",
+            "p/d $rcx",
+            "break *$pc",
+            "rsi",
+            "c",
+            "p/d $rcx",
+        ],
+    );
+    let value = |number: u32| {
+        let line = text
+            .lines()
+            .find_map(|l| l.strip_prefix(&format!("${number} = ")));
+        line.unwrap_or_else(|| panic!("{number}: {text}"))
+    };
+    // 6000 were to be copied to 100 bytes behind the beginning of a page.
+    assert_eq!((value(2), value(5)), ("2004", "6000"), "{text}");
+    assert_ne!(value(1), value(3), "{text}");
+    assert_eq!(value(1), value(4), "{text}");
+    has_in_order(
+        &text,
+        &[
+            "$5 = ",
+            "#0  on_fault (number=",
+            "$6 = 2004",
+            "Breakpoint 1",
+            "$7 = 6000",
+        ],
+    );
+    let text = ask(
+        &recorded,
+        &["watch caught", "c", "c", "c", "rc", "rc", "rc"],
+    );
+    let change = |from: &str, to: &str| {
+        [
+            format!("Old value = {from}\n"),
+            format!("New value = {to}\n"),
+        ]
+        .concat()
+    };
+    let (one, other) = (change("0", "11"), change("11", "22"));
+    has_in_order(
+        &text,
+        &[&one, &other, "its end", &other, &one, "the beginning"],
+    );
+}
+
+fn ask(recorded: &Recorded, lines: &[&str]) -> String {
+    let (text, status) = debug(recorded, lines);
+    assert_eq!(status, 0, "{text}");
+    text
+}
+
 /// What gdb's users ask about, in gdb's words.
 #[test]
 fn information() {

@@ -66,7 +66,11 @@ fn lines_are_edited_completed_and_remembered() {
     terminal.await_text("\x1b[33mtransfer\x1b[0m at \x1b[32m", 1);
     terminal.await_text("\x1b[36mtransfers-0\x1b[0m", 1);
 
-    // A line that is given up is not run.
+    // A line that is given up is not run. (Before there is a prompt, the
+    // terminal itself would give it up.)
+    harness::wait_for("a prompt", || {
+        plain(&terminal.screen()).ends_with("(mw) ").then_some(())
+    });
     terminal.type_in("nonsense\x03");
     harness::wait_for("a fresh prompt", || {
         plain(&terminal.screen())

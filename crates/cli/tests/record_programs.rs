@@ -347,6 +347,7 @@ programs! {
     misc_calls: |r| {
         r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));
         r.has("an unknown call", |e| e.failed("syscall_9999", "ENOSYS"));
+        r.has("one by no number", |e| e.failed("syscall_-1", "ENOSYS"));
         let notes = r.info()["notes"].to_string();
         assert!(notes.contains("io_uring_setup") && notes.contains("9999"), "{notes}");
         let warnings = r.outcome.stderr.lines().filter(|line| line.contains("9999")).count();
@@ -367,6 +368,7 @@ programs! {
         r.calls(&["pipe2", "read", "write", "wait4"]);
     },
     deep_stack_tiny_altstack: |r| r.has_many(10, "threads", |e| e.child_thread().is_some()),
+    stack_limits: |r| r.has_many(2, "faults", |e| e.delivers("SIGSEGV")),
     syscall_registers: |r| r.has_many(50, "calls", |e| e.call() == "getppid"),
     syscall_sites: |r| r.has_many(1000, "calls", |e| e.call() == "getppid"),
 

@@ -11,11 +11,21 @@ mod harness;
 
 use harness::programs::{self, program, script};
 use harness::verified::verify;
-use harness::{Recorded, Scratch};
+use harness::{Recorded, Scratch, instants};
+use protocol::record::kind;
 
 /// Programs whose output the kernel moved from elsewhere: it is not in their
 /// memory.
 const MOVED: &[&str] = &["pipeline"];
+
+/// What there is to see in some of them: kinds of events, and more than so
+/// many.
+const SEEN: &[(&str, u8, u32)] = &[
+    ("busy_syscalls", kind::CALL, 100_000),
+    ("pipe_pingpong", kind::START, 20_000),
+    ("signals_fault", kind::SIGNAL, 15),
+    ("interrupted", kind::PREEMPT, 20),
+];
 
 fn check(name: &str, command: &[&str]) {
     let scratch = Scratch::new(name);
@@ -25,6 +35,12 @@ fn check(name: &str, command: &[&str]) {
 
 fn replay(name: &str, recorded: &Recorded) {
     recorded.replays();
+    let seen = instants::shows_what_was(recorded);
+    for (whose, what, least) in SEEN {
+        if *whose == name {
+            assert!(seen.get(what) > Some(least), "{seen:?}");
+        }
+    }
     if MOVED.contains(&name) {
         let echo = harness::verified::echo(&recorded.dir, &[]);
         let errors = String::from_utf8_lossy(&echo.stderr);
@@ -113,6 +129,7 @@ programs! {
     static_pie,
     nolibc,
     deep_stack_tiny_altstack,
+    stack_limits,
     syscall_registers,
     syscall_sites,
     exceptions,

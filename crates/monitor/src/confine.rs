@@ -43,12 +43,13 @@ const OWN: [u64; 21] = [
 ];
 
 /// Calls that are let through with this low half of one argument.
-const WITH: [(u64, u32, u32); 5] = [
+const WITH: [(u64, u32, u32); 6] = [
     (nr::WRITE, 0, 2),
     (nr::CLONE, 0, crate::player::FORK_FLAGS as u32),
     (nr::PRCTL, 0, PR_SET_PDEATHSIG),
     (nr::PRCTL, 0, PR_SET_TSC),
     (nr::PRCTL, 0, PR_SET_SYSCALL_USER_DISPATCH),
+    (nr::PRLIMIT64, 0, 0),
 ];
 
 /// An instruction of the kernel's filter language.

@@ -38,6 +38,7 @@ mod rounds;
 mod scratch;
 mod sharing;
 mod signal;
+mod stack;
 mod state;
 mod stretch;
 mod sys;

@@ -169,10 +169,8 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
         motion.place = replay::fault_to_come(thread);
         motion.is_fault = motion.place.is_some();
     }
-    motion.rounds = match &motion.place {
-        Some(place) if !motion.is_fault => Rounds::at(place, &mut [0; PAGES]),
-        _ => None,
-    };
+    let rounds = |place| Rounds::at(place, &mut [0; PAGES]);
+    motion.rounds = motion.place.as_ref().and_then(rounds);
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
     // The program's own code is run, as it was before sites were patched.
@@ -378,21 +376,9 @@ impl Motion {
             let pc = regs.rip;
             let goal = self.goal(thread, player, pc);
             self.refuse(cache, player, goal);
-            if let Some(place) = self.place.filter(|place| place.registers[RIP] == pc) {
-                let registers = registers_of(regs, pc);
-                let mut missing = place::Missing::NONE;
-                let is_here = place.has_equal_registers(&registers)
-                    && (self.is_fault
-                        || place.is_here(
-                            &registers,
-                            place::store_vectors(thread, &regs.xmm),
-                            &mut missing,
-                        ));
-                if is_here {
-                    // A fault comes by itself, where the program's code is.
-                    self.is_on = false;
-                    return !self.is_fault;
-                }
+            if !self.is_fault && self.is_at_place(thread, regs) {
+                self.is_on = false;
+                return true;
             }
             if !passed && goal == Some(pc) {
                 player::stop(thread, reason::GOAL);
@@ -410,6 +396,12 @@ impl Motion {
                 }
                 passed = true;
                 continue;
+            }
+            if self.is_fault && self.is_at_place(thread, regs) {
+                // It comes by itself, where the program's code is.
+                self.is_on = false;
+                regs.rip = patcher::moved_to(pc);
+                return false;
             }
             self.show_watches(cache, player);
             if self.rounds.is_some()
@@ -437,6 +429,21 @@ impl Motion {
             regs.rip = way.unwrap_or_else(|| patcher::moved_to(pc));
             return false;
         }
+    }
+
+    /// Whether the thread is where the log says that it was interrupted, or
+    /// faults.
+    fn is_at_place(&self, thread: &Thread, regs: &Regs) -> bool {
+        let Some(place) = self.place.filter(|place| place.registers[RIP] == regs.rip) else {
+            return false;
+        };
+        let registers = registers_of(regs, regs.rip);
+        if self.is_fault {
+            return place.has_equal_registers(&registers);
+        }
+        let image = place::store_vectors(thread, &regs.xmm);
+        let mut missing = place::Missing::NONE;
+        place.is_here(&registers, image, &mut missing)
     }
 
     /// If the thread was interrupted in the middle of the instruction that it

@@ -24,7 +24,7 @@ use crate::place::{self, Place};
 use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{confine, counter, log, mem, motion, player, process, sharing, stretch};
+use crate::{confine, counter, log, mem, motion, player, process, sharing, stack, stretch};
 
 /// Whether this process replays.
 #[inline]
@@ -172,8 +172,17 @@ fn before(process: &Process) -> Option<&'static Thread> {
 }
 
 /// The next record, which is this thread's: others run first if the log says
-/// so. Does not return if the log has ended.
+/// so, and whoever leads this process stops it here if that is wanted. Does not
+/// return if the log has ended.
 fn next_for(thread: &Thread) -> Record<'static> {
+    let record = next_unseen_for(thread);
+    player::stop_if_due(thread);
+    record
+}
+
+/// The same where the thread is not at the event yet: it waits for its turn to
+/// go on to it, or the record is none of an event. It does not stop here.
+fn next_unseen_for(thread: &Thread) -> Record<'static> {
     loop {
         let process = thread.process();
         let Some(record) = peek(process) else {
@@ -185,7 +194,6 @@ fn next_for(thread: &Thread) -> Record<'static> {
         }
         begin_turn(process);
         if process.log.thread.get() == thread.number.get() {
-            player::stop_if_due(thread);
             return record;
         }
         let number = process.log.thread.get();
@@ -349,8 +357,9 @@ pub fn init(image_len: u64) -> ! {
     for map in header.map.iter().take(header.maps.load(Relaxed) as usize) {
         let (start, end) = (map.start.load(Relaxed), map.end.load(Relaxed));
         let prot = map.prot.load(Relaxed);
+        let grows = (start..end).contains(&header.stack.load(Relaxed));
         let mapped = match map.file.load(Relaxed) {
-            0 => map_anonymous(start, end - start, 3),
+            0 => map_anonymous(start, end - start, 3, grows),
             id => map_file(id - 1, start, end - start, 3, map.file_offset.load(Relaxed)),
         };
         if !mapped {
@@ -370,6 +379,7 @@ pub fn init(image_len: u64) -> ! {
         }
     }
     confine::begin();
+    stack::begin();
     space().player.set(header.player.load(Relaxed));
     let (thread, process) = process::first_thread();
     attach(process, header.stream.load(Relaxed));
@@ -399,8 +409,9 @@ pub fn init(image_len: u64) -> ! {
     process::go(thread, &regs)
 }
 
-pub fn map_anonymous(start: u64, len: u64, prot: u64) -> bool {
+pub fn map_anonymous(start: u64, len: u64, prot: u64, grows: bool) -> bool {
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+    let flags = flags | if grows { sys::MAP_GROWSDOWN } else { 0 };
     sys::call(nr::MMAP, start, len, prot, flags, u64::MAX, 0) == start as i64
 }
 
@@ -655,6 +666,9 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     }
     write_through(row, args, &record);
     let result = record.result;
+    if result == 0 {
+        stack::learn(number, args, u64::from(thread.process().pid.get()));
+    }
     count_output(thread, row, result);
     consume(thread.process());
     result
@@ -926,7 +940,7 @@ pub fn interrupted(thread: &Thread, regs: &mut Regs) {
             // Nobody else wanted the turn after all.
             return;
         }
-        next_for(thread);
+        next_unseen_for(thread);
     } else {
         crate::signal::deliver(thread, regs, protocol::record::at::PREEMPTED);
     }
@@ -941,7 +955,7 @@ pub fn offer(thread: &Thread) {
     if passes && process.log.thread.get() == thread.number.get() {
         player::stop_if_due(thread);
         consume(process);
-        next_for(thread);
+        next_unseen_for(thread);
     }
 }
 
@@ -972,7 +986,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
             sharing::forget(thread, at, len);
             let done = match file {
                 Some(id) => map_file(id, at, len, prot, offset),
-                None => map_anonymous(at, len, prot),
+                None => map_anonymous(at, len, prot, flags & sys::MAP_GROWSDOWN != 0),
             };
             if done && (shared || key.is_some()) {
                 let object = Object {
@@ -994,7 +1008,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         nr::SHMAT => {
             let len = size.unwrap_or(4096);
             let prot = if args[2] & 0o10000 != 0 { 1 } else { 3 };
-            let done = map_anonymous(at, len, prot);
+            let done = map_anonymous(at, len, prot, false);
             if let Some(key) = key.filter(|_| done) {
                 let object = Object {
                     key,
@@ -1104,7 +1118,7 @@ fn brk(thread: &Thread, to: u64) {
     let now = space.brk.get();
     let up = |address: u64| (address + 4095) & !4095;
     if now != 0 && up(to) > up(now) {
-        if !map_anonymous(up(now), up(to) - up(now), 3) {
+        if !map_anonymous(up(now), up(to) - up(now), 3, false) {
             diverge(thread, difference::MEMORY, 0, now, to);
         }
     } else if now != 0 && up(to) < up(now) {
@@ -1115,7 +1129,7 @@ fn brk(thread: &Thread, to: u64) {
 
 /// The stubs that recording took memory for, if it did now.
 pub fn stub_pool(thread: &Thread) -> Option<u64> {
-    let record = next_for(thread);
+    let record = next_unseen_for(thread);
     if record.kind != kind::STUBS {
         return None;
     }
@@ -1144,7 +1158,7 @@ pub fn patches(thread: &Thread, site: u64) -> bool {
 
 /// It did: the record is used up.
 pub fn patched(thread: &Thread, stub: u64) {
-    let record = next_for(thread);
+    let record = next_unseen_for(thread);
     if record.kind != kind::PATCH || record.values[1] != stub {
         diverge(thread, difference::MEMORY, 1, record.values[1], stub);
     }

@@ -382,7 +382,8 @@ fn lay(region: &Region, start: u64, end: u64) {
     let offset = region.offset + (start - region.start);
     let all =
         captured <= start || replay::map_file(region.file, start, captured - start, 0, offset);
-    let all = (grown <= captured || replay::map_anonymous(captured, grown - captured, 0)) && all;
+    let all =
+        (grown <= captured || replay::map_anonymous(captured, grown - captured, 0, false)) && all;
     let behind = BEYOND + region.offset + (grown - region.start);
     let all = (end <= grown || replay::map_file(region.file, grown, end - grown, 0, behind)) && all;
     if !all {

@@ -16,9 +16,9 @@ use protocol::record::{at, kind, tag};
 use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
-use crate::place::{self, FLAGS, RAX, RCX, RIP, RSP};
+use crate::place::{self, FLAGS, Place, RAX, RCX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, counter, log, mem, patcher, replay, rounds, sharing, stretch, sys, turn};
+use crate::{call, counter, log, mem, patcher, replay, rounds, sharing, stack, stretch, sys, turn};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -457,26 +457,13 @@ fn write_signal(
 fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext) {
     let was_busy = thread.busy.swap(1, Acquire);
     context.gregs[RIP] = patcher::to_program(context.gregs[RIP]);
-    let recorded = replay::is_on().then(|| {
-        replay::signal_here(thread, at::FAULT).unwrap_or_else(|| {
-            let address = context.cr2;
-            replay::diverge(
-                thread,
-                difference::SIGNAL,
-                signal as u32,
-                context.gregs[RIP],
-                address,
-            )
-        })
-    });
-    let info = recorded.as_ref().map_or(info, |(_, info)| info);
+    if replay::is_on() {
+        fault_again(thread, signal, context);
+        thread.busy.store(was_busy, Release);
+        return;
+    }
     write_signal(thread, signal, at::FAULT, info, Some(context));
-    let action = thread.process().actions[signal as usize].get();
-    let blocked = thread.mask.get() & bit(signal) != 0;
-    if blocked || action.handler == SIG_DFL || action.handler == SIG_IGN {
-        if replay::is_on() {
-            replay::end_of_log(thread);
-        }
+    if is_deadly(thread, signal) {
         // These two would not happen again by themselves.
         if signal == SIGTRAP || counter::is_read(context.gregs[RIP]) {
             die_of(thread, signal);
@@ -497,10 +484,54 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
         return;
     }
     into_handler(thread, signal, info, context, true);
-    if replay::is_on() {
-        context.gregs[RIP] = stretch::begin(thread, context.gregs[RIP]);
-    }
     thread.busy.store(was_busy, Release);
+}
+
+/// Whether there is nobody to take a fault: it ends the process.
+fn is_deadly(thread: &Thread, signal: i32) -> bool {
+    let handler = thread.process().actions[signal as usize].get().handler;
+    thread.mask.get() & bit(signal) != 0 || handler == SIG_DFL || handler == SIG_IGN
+}
+
+/// The same in replay, where somebody may look at the thread here, and stop it
+/// in its handler.
+fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
+    // Where the low halves of the vector registers are in an XSAVE image.
+    const XMM: u64 = 160;
+    let mut at = Regs {
+        xmm: mem::read(context.fpstate + XMM).unwrap_or([[0; 2]; 16]),
+        slow: crate::call::INTERRUPTED,
+        rip: context.gregs[RIP],
+        flags: context.gregs[FLAGS],
+        ..Regs::ZERO
+    };
+    put_general(&mut at, &context.gregs);
+    let is_it = |place: Place| place.registers[..FLAGS] == context.gregs[..FLAGS];
+    let is_here = replay::fault_to_come(thread).is_some_and(is_it);
+    if !is_here && stack::grow_further() {
+        return;
+    }
+    replay::arrived(thread, &at);
+    let here = is_here.then(|| replay::signal_here(thread, at::FAULT));
+    let Some((_, info)) = here.flatten() else {
+        replay::diverge(
+            thread,
+            difference::SIGNAL,
+            signal as u32,
+            context.gregs[RIP],
+            context.cr2,
+        );
+    };
+    if is_deadly(thread, signal) {
+        replay::end_of_log(thread);
+    }
+    into_handler(thread, signal, &info, context, true);
+    put_general(&mut at, &context.gregs);
+    at.xmm = [[0; 2]; 16];
+    at.rip = context.gregs[RIP];
+    at.flags = context.gregs[FLAGS];
+    replay::set_out(thread, &mut at);
+    context.gregs = general_of(&at, at.rip);
 }
 
 /// Before a process is killed by its own doing: what it shares must not stay
@@ -775,6 +806,22 @@ fn arrived(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
     Some((signal, info))
 }
 
+/// In the order of `UContext`.
+fn general_of(regs: &Regs, rip: u64) -> [u64; 18] {
+    [
+        regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rdi,
+        regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rax, regs.rcx, regs.rsp, rip, regs.flags,
+    ]
+}
+
+/// The other way; not where the program goes on, nor its flags.
+fn put_general(regs: &mut Regs, g: &[u64; 18]) {
+    [regs.r8, regs.r9, regs.r10, regs.r11] = [g[0], g[1], g[2], g[3]];
+    [regs.r12, regs.r13, regs.r14, regs.r15] = [g[4], g[5], g[6], g[7]];
+    [regs.rdi, regs.rsi, regs.rbp, regs.rbx] = [g[8], g[9], g[10], g[11]];
+    [regs.rdx, regs.rax, regs.rcx, regs.rsp] = [g[12], g[13], g[14], g[15]];
+}
+
 fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: &[u64; 16]) {
     let mask = take_saved_mask(thread);
     let context = UContext {
@@ -785,26 +832,7 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
             flags: 0,
             size: 0,
         },
-        gregs: [
-            regs.r8,
-            regs.r9,
-            regs.r10,
-            regs.r11,
-            regs.r12,
-            regs.r13,
-            regs.r14,
-            regs.r15,
-            regs.rdi,
-            regs.rsi,
-            regs.rbp,
-            regs.rbx,
-            regs.rdx,
-            regs.rax,
-            regs.rcx,
-            regs.rsp,
-            patcher::to_program(regs.rip),
-            regs.flags,
-        ],
+        gregs: general_of(regs, patcher::to_program(regs.rip)),
         segments: [0; 4],
         err: 0,
         trapno: 0,
@@ -852,10 +880,7 @@ pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
         die_of(thread, 11)
     };
     let g = &context.gregs;
-    [regs.r8, regs.r9, regs.r10, regs.r11] = [g[0], g[1], g[2], g[3]];
-    [regs.r12, regs.r13, regs.r14, regs.r15] = [g[4], g[5], g[6], g[7]];
-    [regs.rdi, regs.rsi, regs.rbp, regs.rbx] = [g[8], g[9], g[10], g[11]];
-    [regs.rdx, regs.rax, regs.rcx, regs.rsp] = [g[12], g[13], g[14], g[15]];
+    put_general(regs, g);
     regs.rip = patcher::to_stub(g[RIP]);
     regs.flags = (regs.flags & !0x0005_0dd5) | (g[FLAGS] & 0x0005_0dd5) | 0x202;
     let mask = space().xstate_mask.get();

@@ -79,6 +79,7 @@ pub mod nr {
     pub const OPENAT: u64 = 257;
     pub const SECCOMP: u64 = 317;
     pub const PERF_EVENT_OPEN: u64 = 298;
+    pub const PRLIMIT64: u64 = 302;
     pub const SET_TID_ADDRESS: u64 = 218;
     pub const RESTART_SYSCALL: u64 = 219;
     pub const TIMER_CREATE: u64 = 222;
@@ -121,6 +122,8 @@ pub const MAP_PRIVATE: u64 = 2;
 pub const MAP_FIXED: u64 = 0x10;
 pub const MAP_ANONYMOUS: u64 = 0x20;
 pub const MAP_NORESERVE: u64 = 0x4000;
+/// Only in replay, for stacks.
+pub const MAP_GROWSDOWN: u64 = 0x100;
 pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 pub fn map_anonymous(address: u64, len: u64) -> bool {

@@ -405,5 +405,16 @@ pub struct Syscall {
 /// 32-bit table, which this one is not. Always refused.
 pub const INT80: u64 = 1 << 31;
 
+/// The number in the 32-bit table, if a call was made that way. (A program may
+/// use any number, also -1.)
+#[must_use]
+pub const fn int80(nr: u64) -> Option<u64> {
+    if nr >> 31 == 1 {
+        Some(nr & !INT80)
+    } else {
+        None
+    }
+}
+
 /// One more than the largest syscall number the table covers.
 pub const SYSCALLS_END: usize = 512;

@@ -1,7 +1,7 @@
 //! One event, as it stands in a log.
 
 use protocol::record::{at, begin, kind, tag};
-use protocol::syscall::{INT80, Type};
+use protocol::syscall::{Type, int80};
 
 use crate::calls::{self, nr};
 
@@ -235,10 +235,10 @@ impl<'a> Event<'a> {
     /// What the event is called: the call's name, or that of its kind.
     pub fn name(&self) -> String {
         if self.is_call() {
-            return match calls::row(self.nr) {
-                Some(row) => row.name.to_string(),
-                None if self.nr & INT80 != 0 => format!("int80_{}", self.nr & !INT80),
-                None => format!("syscall_{}", self.nr),
+            return match (calls::row(self.nr), int80(self.nr)) {
+                (Some(row), _) => row.name.to_string(),
+                (None, Some(number)) => format!("int80_{number}"),
+                (None, None) => format!("syscall_{}", self.nr.cast_signed()),
             };
         }
         kind_name(self.kind).to_string()

@@ -208,7 +208,6 @@ impl ReplayFile {
 
     /// Sets the beginning of a run: the stream and the image's memory.
     pub fn set_start(&mut self, index: usize, start: &ImageStart, vdso: u64) -> Result<(), Error> {
-        const STACK: u64 = 8 << 20;
         let damaged = Error::BadImage {
             process: start.process,
         };
@@ -218,7 +217,6 @@ impl ReplayFile {
         let kept = self.free;
         let rsp = start.regs.get(19).copied().unwrap_or(0);
         let mut count = 0;
-        let mut below = 0;
         for map in &start.maps {
             if map.name.starts_with(b"[v") {
                 continue;
@@ -226,13 +224,10 @@ impl ReplayFile {
             let is_stack = (map.start..map.end).contains(&rsp);
             let mut contents = map.contents.clone().unwrap_or_default();
             let mut at = map.start;
-            let mut from = map.start;
             if is_stack {
                 at = map.end - contents.len() as u64;
-                from = map.end.saturating_sub(STACK).max(below).min(map.start);
                 show_vdso(&mut contents, rsp.wrapping_sub(at) as usize, vdso);
             }
-            below = map.end;
             let contents_offset = self.put(&contents).map_err(|source| Error::File {
                 path: std::env::temp_dir().display().to_string(),
                 source,
@@ -240,7 +235,7 @@ impl ReplayFile {
             let Some(entry) = self.header().map.get(count) else {
                 return Err(damaged);
             };
-            entry.start.store(from, Relaxed);
+            entry.start.store(map.start, Relaxed);
             entry.end.store(map.end, Relaxed);
             entry.prot.store(u64::from(map.prot), Relaxed);
             entry.file.store(map.file.map_or(0, |id| id + 1), Relaxed);

@@ -844,6 +844,23 @@ impl<'r> Session<'r> {
         Ok(true)
     }
 
+    /// The same for a person: an event that befell the instruction that was to
+    /// be done, a fault or an interruption, has a place of its own, and the one
+    /// before it is no instruction earlier.
+    pub fn step_instruction_back(&mut self) -> Result<bool, Error> {
+        let (here, address) = (self.position(), self.address());
+        let moved = self.step_back()?;
+        let is_same = matches!((here, self.position()), (Position::Event(event), Position::Inside(at))
+            if at.event == event && Some(at.address) == address);
+        Ok(if is_same { self.step_back()? } else { moved })
+    }
+
+    /// The instruction where the thread is that stopped.
+    fn address(&self) -> Option<u64> {
+        let track = self.here()?;
+        Some(track.current.inside(&track.file).address)
+    }
+
     /// The last place before `here` that has `count` control transfers, or one
     /// less.
     fn last_before(

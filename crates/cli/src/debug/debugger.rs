@@ -1103,7 +1103,7 @@ impl<'r> Debugger<'r> {
     }
 
     pub fn step_instruction_back(&mut self) -> Result<Why, Failure> {
-        let moved = self.session()?.step_back().map_err(explain)?;
+        let moved = self.session()?.step_instruction_back().map_err(explain)?;
         self.innermost();
         Ok(if moved { Why::Step } else { Why::Start })
     }

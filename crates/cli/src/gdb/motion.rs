@@ -584,7 +584,7 @@ impl<'r> Program<'r> {
             let seat = self.seat(i)?;
             let event = seat.session.position().event();
             let is_own = seat.session.thread() == thread
-                && seat.session.step_back().map_err(words)?
+                && seat.session.step_instruction_back().map_err(words)?
                 && seat.session.thread() == thread;
             if !is_own {
                 // What it did last was before others had their turns.

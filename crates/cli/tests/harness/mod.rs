@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod event;
+pub mod instants;
 pub mod nobody;
 pub mod processes;
 pub mod programs;
