@@ -33,30 +33,8 @@ pub const TRANSLATED: u64 = 3;
 pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
-    if regs.slow == TRANSLATED {
-        let arrived = if motion::is_on() {
-            motion::came_back(thread, regs)
-        } else {
-            stretch::has_arrived(thread, regs)
-        };
-        if !arrived {
-            thread.busy.store(0, Release);
-            return;
-        }
-        thread.saved_rcx.set(regs.rcx);
-        regs.slow = INTERRUPTED;
-    }
-    if replay::is_on() {
-        replay::arrived(thread, regs);
-    }
-    if regs.slow == INTERRUPTED {
-        regs.rcx = thread.saved_rcx.get();
-        if thread.reads_counter.replace(0) != 0 {
-            counter::read(thread, regs);
-        } else {
-            replay::interrupted(thread, regs);
-        }
-        return leave(thread, regs);
+    if (regs.slow >= INTERRUPTED || replay::is_on()) && is_no_call(thread, regs) {
+        return;
     }
     let site = if regs.slow != 0 {
         regs.rip - 2
@@ -92,6 +70,40 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
     leave(thread, regs);
 }
 
+/// The thread comes from translated code, was interrupted, or this is replay.
+/// True: it makes no call, and goes on as `regs` say.
+#[cold]
+#[inline(never)]
+fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
+    if regs.slow == TRANSLATED {
+        let arrived = if motion::is_on() {
+            motion::came_back(thread, regs)
+        } else {
+            stretch::has_arrived(thread, regs)
+        };
+        if !arrived {
+            thread.busy.store(0, Release);
+            return true;
+        }
+        thread.saved_rcx.set(regs.rcx);
+        regs.slow = INTERRUPTED;
+    }
+    if replay::is_on() {
+        replay::arrived(thread, regs);
+    }
+    if regs.slow != INTERRUPTED {
+        return false;
+    }
+    regs.rcx = thread.saved_rcx.get();
+    if thread.reads_counter.replace(0) != 0 {
+        counter::read(thread, regs);
+    } else {
+        replay::interrupted(thread, regs);
+    }
+    leave(thread, regs);
+    true
+}
+
 /// The last thing before the program runs again: nothing may wait any more.
 pub fn leave(thread: &Thread, regs: &mut Regs) {
     loop {
@@ -110,6 +122,8 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
 
 /// A signal came before the call was begun: the handler first. True if the
 /// program goes elsewhere.
+#[cold]
+#[inline(never)]
 fn deliver_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
     let resume = regs.rip;
     regs.rip = site;
@@ -159,6 +173,7 @@ fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
 
 /// A 32-bit call in 64-bit code: its numbers and structures are others, and the
 /// table has none of them. It is refused, as by a kernel that has no such call.
+#[cold]
 fn refuse_int80(thread: &Thread, regs: &mut Regs) {
     let number = protocol::syscall::INT80 | regs.rax & 0xffff_ffff;
     let args = [
@@ -179,6 +194,7 @@ fn refuse_int80(thread: &Thread, regs: &mut Regs) {
 
 /// Calls that make or end threads and processes, and those about signals.
 /// None: the registers are as they shall be.
+#[inline(never)]
 fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 6]) -> Option<i64> {
     let number = u64::from(row.nr);
     let result = match number {
@@ -338,6 +354,7 @@ fn is_clock(number: u64) -> bool {
 
 /// What the monitor does before calls that concern it (`needs::CARE`), and
 /// those that it answers itself.
+#[inline(never)]
 fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
     let number = u64::from(row.nr);
     descriptors::note(thread, number, args);
@@ -355,6 +372,7 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
 }
 
 /// What it does after them.
+#[inline(never)]
 fn after(thread: &Thread, number: u64, args: &[u64; 6], result: i64) {
     match number {
         nr::UNSHARE | nr::SETNS if result == 0 => {
@@ -368,6 +386,7 @@ fn after(thread: &Thread, number: u64, args: &[u64; 6], result: i64) {
 }
 
 /// A call that may block: two events.
+#[inline(never)]
 fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     if replay::is_on() {

@@ -163,34 +163,33 @@ impl Log {
         }
     }
 
-    /// Where a head is written straight into the chunk, which has room for it.
+    /// Where a head is made: in the chunk, if any head fits there.
     #[inline(always)]
-    fn head_at(&self, position: u32) -> Head<'static> {
-        let to = (self.chunk.get() + u64::from(position)) as *mut u8;
-        // SAFETY: inside the current chunk, which only we write.
+    fn head_here(&self) -> (Head<'static>, bool) {
+        let position = self.position.get() as usize;
+        let fits = self.chunk.get() != 0 && position + HEAD_MAX <= CHUNK_SIZE;
+        (self.head_at(fits), fits)
+    }
+
+    #[inline(always)]
+    fn head_at(&self, fits: bool) -> Head<'static> {
+        let to = match fits {
+            true => (self.chunk.get() + u64::from(self.position.get())) as *mut u8,
+            false => self.aside.get().cast(),
+        };
+        // SAFETY: inside the current chunk, which only we write, or in memory
+        // for this alone; there is one head at a time.
         Head::new(unsafe { core::slice::from_raw_parts_mut(to, HEAD_MAX) })
     }
 
-    /// Lets `write` write a head: into the chunk itself if there is room.
-    #[inline]
-    fn put_head(&self, process: &Process, write: impl FnOnce(&mut Head<'_>)) {
-        let position = self.position.get() as usize;
-        if self.chunk.get() != 0 && position + HEAD_MAX <= CHUNK_SIZE {
-            let mut head = self.head_at(position as u32);
-            write(&mut head);
-            self.position.set((position + head.len()) as u32);
+    /// A head is made.
+    #[inline(always)]
+    fn put_head(&self, process: &Process, head: &Head<'_>, fits: bool) {
+        if fits {
+            self.position.set(self.position.get() + head.len() as u32);
         } else {
-            self.put_head_aside(process, write);
+            self.put(process, self.aside.get() as u64, head.len() as u64);
         }
-    }
-
-    #[cold]
-    fn put_head_aside(&self, process: &Process, write: impl FnOnce(&mut Head<'_>)) {
-        let mut bytes = [0; HEAD_MAX];
-        let mut head = Head::new(&mut bytes);
-        write(&mut head);
-        let len = head.len() as u64;
-        self.put(process, bytes.as_ptr() as u64, len);
     }
 }
 
@@ -203,10 +202,7 @@ pub struct Entry<'a> {
 
 impl Entry<'_> {
     pub fn blob(self, tag: u8, from: u64, len: u64) -> Self {
-        let log = &self.process.log;
-        log.put_head(self.process, |h| h.blob(tag, len as usize));
-        log.put(self.process, from, len);
-        self
+        self.blob_begin(tag, len).piece(from, len)
     }
     pub fn words(self, tag: u8, words: &[u64]) -> Self {
         self.blob(
@@ -216,9 +212,10 @@ impl Entry<'_> {
         )
     }
     pub fn blob_begin(self, tag: u8, len: u64) -> Self {
-        self.process
-            .log
-            .put_head(self.process, |h| h.blob(tag, len as usize));
+        let log = &self.process.log;
+        let (mut head, fits) = log.head_here();
+        head.blob(tag, len as usize);
+        log.put_head(self.process, &head, fits);
         self
     }
     pub fn piece(self, from: u64, len: u64) -> Self {
@@ -233,7 +230,7 @@ impl Entry<'_> {
     }
 }
 
-fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memory)> {
+fn open(process: &Process, time: u64) -> Option<Entry<'_>> {
     let log = &process.log;
     if log.off.get() != 0 {
         return None;
@@ -257,63 +254,72 @@ fn open<'a>(process: &'a Process, time: u64) -> Option<(Entry<'a>, &'a mut Memor
         log.memory().forget(time);
         log.clear_until.set((CHUNK_SIZE - HEAD_MAX) as u32);
     }
-    Some((Entry { process }, log.memory()))
+    Some(Entry { process })
+}
+
+/// A record's head being made.
+struct Making<'a> {
+    process: &'a Process,
+    head: Head<'static>,
+    fits: bool,
 }
 
 /// Begins a record of `thread`'s; None when nothing is recorded any more.
 #[inline(always)]
-fn begin<'a>(
-    thread: &Thread,
-    process: &'a Process,
-    time: u64,
-    is_event: bool,
-    make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
-) -> Option<Entry<'a>> {
+fn begin<'a>(thread: &Thread, process: &'a Process, time: u64) -> Option<Making<'a>> {
     let log = &process.log;
-    let position = log.position.get();
-    if position >= log.clear_until.get()
-        || log.thread.get() != thread.number.get()
-        || control().mode.load(Relaxed) != mode::RECORD
-    {
-        return begin_with_care(thread, process, time, is_event, make);
-    }
-    let mut head = log.head_at(position);
-    make(log.memory(), &mut head, time);
-    log.position.set(position + head.len() as u32);
-    if is_event {
-        log.next_event.set(log.next_event.get() + 1);
-    }
-    Some(Entry { process })
+    let is_clear = log.position.get() < log.clear_until.get()
+        && log.thread.get() == thread.number.get()
+        && control().mode.load(Relaxed) == mode::RECORD;
+    let fits = is_clear || prepare(thread, process, time)?;
+    Some(Making {
+        process,
+        head: log.head_at(fits),
+        fits,
+    })
 }
 
-/// The same where the chunk is full, another thread was the last to write, or
-/// recording is over.
+impl<'a> Making<'a> {
+    /// The head is whole; what belongs to it may follow.
+    #[inline(always)]
+    fn made(self) -> Entry<'a> {
+        let Making {
+            process,
+            head,
+            fits,
+        } = self;
+        process.log.put_head(process, &head, fits);
+        Entry { process }
+    }
+
+    /// The same of an event.
+    #[inline(always)]
+    fn event(self) -> Entry<'a> {
+        let next = &self.process.log.next_event;
+        let entry = self.made();
+        next.set(next.get() + 1);
+        entry
+    }
+}
+
+/// The chunk is full, another thread was the last to write, or recording is
+/// over. Returns whether the next head fits into the chunk.
 #[cold]
 #[inline(never)]
-fn begin_with_care<'a>(
-    thread: &Thread,
-    process: &'a Process,
-    time: u64,
-    is_event: bool,
-    make: impl FnOnce(&mut Memory, &mut Head<'_>, u64),
-) -> Option<Entry<'a>> {
-    if process.log.thread.get() != thread.number.get() {
-        let (entry, memory) = open(process, time)?;
+fn prepare(thread: &Thread, process: &Process, time: u64) -> Option<bool> {
+    let log = &process.log;
+    if log.thread.get() != thread.number.get() {
+        let entry = open(process, time)?;
         let number = [u64::from(thread.number.get())];
-        process.log.put_head(process, |head| {
-            memory.other(head, kind::THREAD, time, &number, 0)
-        });
+        let (mut head, fits) = log.head_here();
+        log.memory()
+            .other(&mut head, kind::THREAD, time, &number, 0);
+        log.put_head(process, &head, fits);
         entry.commit();
-        process.log.thread.set(thread.number.get());
+        log.thread.set(thread.number.get());
     }
-    let (entry, memory) = open(process, time)?;
-    process
-        .log
-        .put_head(process, |head| make(memory, head, time));
-    if is_event {
-        process.log.next_event.set(process.log.next_event.get() + 1);
-    }
-    Some(entry)
+    let _ = open(process, time)?;
+    Some(log.head_here().1)
 }
 
 pub fn call(
@@ -328,9 +334,11 @@ pub fn call(
         replay::expect(thread, kind::CALL, nr, Some(args), Some(result));
         return None;
     }
-    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
-        m.call(h, nr, t, args, count, result, blobs);
-    })
+    let (process, time) = (thread.process(), arch::ticks());
+    let mut making = begin(thread, process, time)?;
+    let (memory, head) = (process.log.memory(), &mut making.head);
+    memory.call(head, nr, time, args, count, result, blobs);
+    Some(making.event())
 }
 
 pub fn start(
@@ -344,9 +352,11 @@ pub fn start(
         replay::expect(thread, kind::START, nr, Some(args), None);
         return None;
     }
-    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
-        m.start(h, nr, t, args, count, blobs)
-    })
+    let (process, time) = (thread.process(), arch::ticks());
+    let mut making = begin(thread, process, time)?;
+    let (memory, head) = (process.log.memory(), &mut making.head);
+    memory.start(head, nr, time, args, count, blobs);
+    Some(making.event())
 }
 
 pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
@@ -354,9 +364,11 @@ pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'st
         replay::expect(thread, kind::END, nr, None, Some(result));
         return None;
     }
-    begin(thread, thread.process(), arch::ticks(), true, |m, h, t| {
-        m.end(h, nr, t, result, blobs)
-    })
+    let (process, time) = (thread.process(), arch::ticks());
+    let mut making = begin(thread, process, time)?;
+    let (memory, head) = (process.log.memory(), &mut making.head);
+    memory.end(head, nr, time, result, blobs);
+    Some(making.event())
 }
 
 pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
@@ -364,44 +376,42 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
         // Replay looks for these where they matter.
         return None;
     }
-    begin(
-        thread,
-        thread.process(),
-        arch::ticks(),
-        kind::is_event(kind),
-        |m, h, t| {
-            m.other(h, kind, t, values, blobs);
-        },
-    )
+    let (process, time) = (thread.process(), arch::ticks());
+    let mut making = begin(thread, process, time)?;
+    let (memory, head) = (process.log.memory(), &mut making.head);
+    memory.other(head, kind, time, values, blobs);
+    Some(match kind::is_event(kind) {
+        true => making.event(),
+        false => making.made(),
+    })
 }
 
 /// A clock read at this time.
 #[inline(always)]
 pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
-    done(begin(thread, thread.process(), time, true, |m, h, t| {
-        m.clock(h, how, id, t, value);
-    }));
+    let process = thread.process();
+    if let Some(mut making) = begin(thread, process, time) {
+        let memory = process.log.memory();
+        memory.clock(&mut making.head, how, id, time, value);
+        making.event().commit();
+    }
 }
 
 /// The program reads the time-stamp counter: what it shall see of it.
 pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
-    let read = || match with_auxiliary {
+    let process = thread.process();
+    let making = begin(thread, process, arch::ticks());
+    let (counter, auxiliary) = match with_auxiliary {
         true => arch::counter_with_auxiliary(),
         false => (arch::counter(), 0),
     };
-    let mut seen = None;
-    done(begin(
-        thread,
-        thread.process(),
-        arch::ticks(),
-        true,
-        |memory, head, _| {
-            let (counter, auxiliary) = read();
-            let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
-            seen = Some((value, auxiliary));
-        },
-    ));
-    seen.unwrap_or_else(read)
+    let Some(mut making) = making else {
+        return (counter, auxiliary);
+    };
+    let (memory, head) = (process.log.memory(), &mut making.head);
+    let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
+    making.event().commit();
+    (value, auxiliary)
 }
 
 /// Ends a record of which nothing but the head is wanted.

@@ -19,6 +19,7 @@ const MADV_FREE: u64 = 8;
 const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0o10000;
 
+#[inline(never)]
 pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     if replay::is_on() {

@@ -12,7 +12,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use protocol::layout::{ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX};
-use protocol::record::{Memory, Record};
+use protocol::record::{HEAD_MAX, Memory, Record};
 use protocol::shared::{Control, Domain};
 
 use crate::arch;
@@ -73,6 +73,8 @@ pub struct Log {
     pub off: Cell<u32>,
     pub next_event: Cell<u64>,
     pub memory: UnsafeCell<Memory>,
+    /// Where a head is made that does not fit into the rest of a chunk.
+    pub aside: UnsafeCell<[u8; HEAD_MAX]>,
     /// In replay: which log is read, how far, past how many marks, and the
     /// record that comes next, if it has been read already.
     pub stream: Cell<u32>,
