@@ -17,8 +17,9 @@ use crate::{arch, log, mem, replay, sys};
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
 const WINDOW: u64 = 0x4000;
-/// Traps before a site is patched: code that runs once is not worth it.
-const TRAPS_FIRST: u32 = 2;
+/// Traps before a site is patched: that costs as much as four of them, and much
+/// code of a short program runs once or twice.
+const TRAPS_FIRST: u32 = 3;
 
 /// The places in the table of hashes where a site may be noted.
 fn places(site: u64) -> impl Iterator<Item = &'static Cell<u16>> {
