@@ -30,6 +30,10 @@ const SHORT: u64 = 1024 * 1024;
 const STEP: u64 = 4 * 1024 * 1024;
 /// Payloads shorter than this are stored as they are.
 const COMPRESS_MIN: usize = 256;
+/// The same while the journal is shorter than [`BEGINNING`]: to start
+/// compressing takes longer than to write all that, and a program waits for it.
+const COMPRESS_FIRST_MIN: usize = 32 * 1024;
+const BEGINNING: u64 = 64 * 1024;
 /// The same for chunks that are left at the end.
 const COMPRESS_LAST_MIN: usize = 128 * 1024;
 /// How hard zstd tries: while it does, the program has one core less. Of logs
@@ -229,7 +233,12 @@ impl Writer {
             what: kind.name(),
             why: e.to_string(),
         })?;
-        self.frame((kind, process, seq, 0), &bytes, COMPRESS_MIN)
+        let is_beginning = lock(&self.state).end < BEGINNING;
+        let compress_min = match is_beginning {
+            true => COMPRESS_FIRST_MIN,
+            false => COMPRESS_MIN,
+        };
+        self.frame((kind, process, seq, 0), &bytes, compress_min)
     }
 
     fn frame(
