@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,12 +64,16 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
-    signals::hold(reaper.pid()).map_err(no_thread)?;
+    let (sender, image_written) = mpsc::channel();
+    let its = Arc::clone(&arena);
+    let write_image = move || {
+        let _ = sender.send(its.write_image(image.bytes));
+    };
+    signals::hold(reaper.pid(), write_image).map_err(no_thread)?;
     let first = First::let_go(&mut reaper)?;
 
     // The kernel now makes the program's image, and stops it before its first
     // instruction. Meanwhile:
-    arena.write_image(image.bytes)?;
     let command = options
         .command
         .iter()
@@ -94,6 +99,10 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
         arena,
         writer,
     });
+    match image_written.recv() {
+        Ok(written) => written?,
+        Err(gone) => return Err(no_thread(std::io::Error::other(gone))),
+    }
     let alive = Alive::show(&shared.arena);
     let serving = {
         let shared = Arc::clone(&shared);

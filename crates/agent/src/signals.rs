@@ -105,8 +105,8 @@ static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 /// Signals meant for the program do not end the recorder: those from the
 /// terminal reach the program anyway, the others are passed on. A second
-/// Ctrl-C ends everything.
-pub fn hold(reaper: i32) -> std::io::Result<()> {
+/// Ctrl-C ends everything. The thread that waits for them does `first` before.
+pub fn hold(reaper: i32, first: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     REAPER.store(reaper, Release);
     // A thread of its own waits for them, so that nothing has to be
     // async-signal-safe.
@@ -122,6 +122,7 @@ pub fn hold(reaper: i32) -> std::io::Result<()> {
         set
     };
     std::thread::Builder::new().spawn(move || {
+        first();
         loop {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
             // SAFETY: waits for blocked signals; writes `info`.
