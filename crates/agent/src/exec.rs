@@ -135,7 +135,7 @@ fn executed_name(stack: &[u8], rsp: u64, auxv: &[(u64, u64)]) -> Vec<u8> {
 }
 
 fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {
-    let bytes = std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let bytes = inject::read_proc(&format!("/proc/{pid}/{what}")).unwrap_or_default();
     let mut items: Vec<Vec<u8>> = bytes.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
     items.pop();
     items
@@ -259,8 +259,8 @@ fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {
 }
 
 fn ignored_signals(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status
+    let status = inject::read_proc(&format!("/proc/{pid}/status")).unwrap_or_default();
+    String::from_utf8_lossy(&status)
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

@@ -14,7 +14,7 @@ mod maps;
 mod stop;
 
 pub use image::{Image, kernel_clock_offset};
-pub use maps::{Map, read_maps};
+pub use maps::{Map, read_maps, read_proc};
 pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped};
 
 /// What can go wrong.

@@ -1,5 +1,7 @@
-//! `/proc/PID/maps`.
+//! `/proc/PID/maps`, and how files of `/proc` are read.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use crate::Error;
@@ -18,9 +20,18 @@ pub struct Map {
     pub name: String,
 }
 
+/// Reads a file of `/proc`, which has no length to begin with: in one piece if
+/// it is of the usual size, because a program waits for it, and the kernel makes
+/// the text anew for each piece.
+pub fn read_proc(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 pub fn read_maps(pid: i32) -> Result<Vec<Map>, Error> {
     let path = format!("/proc/{pid}/maps");
-    let bytes = std::fs::read(&path).map_err(|source| Error::Proc { path, source })?;
+    let bytes = read_proc(&path).map_err(|source| Error::Proc { path, source })?;
     Ok(String::from_utf8_lossy(&bytes)
         .lines()
         .filter_map(parse)
