@@ -83,14 +83,20 @@ fn inherited_descriptors_have_names() {
 
 /// Records `sh -c SCRIPT`, with a cache of the test's own.
 fn record_with_cache(scratch: &Scratch, script: &str) -> PathBuf {
+    record_with(scratch, &["sh", "-c", script], |command| command)
+}
+
+/// The same of any command, with what there is to say about it.
+fn record_with(
+    scratch: &Scratch,
+    command: &[&str],
+    also: impl FnOnce(&mut Command) -> &mut Command,
+) -> PathBuf {
     let dir = scratch.fresh("recording");
-    let status = Command::new(MW)
-        .args(["record", "-o"])
-        .arg(&dir)
-        .args(["--", "sh", "-c", script])
-        .env("XDG_CACHE_HOME", scratch.path().join("cache"))
-        .stdout(Stdio::null())
-        .status();
+    let mut mw = Command::new(MW);
+    mw.args(["record", "-o"]).arg(&dir).arg("--").args(command);
+    mw.env("XDG_CACHE_HOME", scratch.path().join("cache"));
+    let status = also(&mut mw).stdout(Stdio::null()).status();
     assert!(status.unwrap().success());
     dir
 }
@@ -129,6 +135,32 @@ fn copies_are_shared_and_recordings_stand_alone() {
     let moved = scratch.fresh("moved");
     std::fs::rename(&second, &moved).unwrap();
     harness::verified::verify(&moved, &[]).is_equal();
+}
+
+/// What a program needed twice is captured before it asks for it the third time;
+/// and not the fourth, if it did not ask.
+#[test]
+fn what_was_needed_before_is_there_in_advance() {
+    let Some(library) = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6"]
+        .into_iter()
+        .find(|library| std::path::Path::new(library).exists())
+    else {
+        skip!("there is no such library");
+    };
+    let scratch = Scratch::new("shelf-companions");
+    let preloaded = || record_with(&scratch, &["/bin/true"], |mw| mw.env("LD_PRELOAD", library));
+    let plain = || record_with(&scratch, &["/bin/true"], |mw| mw);
+    let len = std::fs::metadata(library).unwrap().len();
+    let has_it = |dir: &PathBuf| captured(dir).iter().any(|(_, size)| *size == len);
+    assert!(!has_it(&plain()));
+    assert!(has_it(&preloaded()) && has_it(&preloaded()));
+    if !scratch.path().join("cache").exists() {
+        skip!("nothing is kept here between two recordings");
+    }
+    let in_advance = plain();
+    assert!(has_it(&in_advance), "{:?}", captured(&in_advance));
+    harness::verified::verify(&in_advance, &[]).is_equal();
+    assert!(!has_it(&plain()));
 }
 
 /// A program that changes between two recordings is in each as it was then.
