@@ -500,7 +500,7 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
     const XMM: u64 = 160;
     let mut at = Regs {
         xmm: mem::read(context.fpstate + XMM).unwrap_or([[0; 2]; 16]),
-        slow: crate::call::INTERRUPTED,
+        slow: call::INTERRUPTED,
         rip: context.gregs[RIP],
         flags: context.gregs[FLAGS],
         ..Regs::ZERO
@@ -509,6 +509,8 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
     let is_it = |place: Place| place.registers[..FLAGS] == context.gregs[..FLAGS];
     let is_here = replay::fault_to_come(thread).is_some_and(is_it);
     if !is_here && stack::grow_further() {
+        // Once more, where the instruction is now.
+        context.gregs[RIP] = patcher::moved_to(context.gregs[RIP]);
         return;
     }
     replay::arrived(thread, &at);
