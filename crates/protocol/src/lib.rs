@@ -4,8 +4,9 @@
 //! the recorder, the reader and the replayer run outside it. What both sides
 //! must read alike is here and only here: the addresses the monitor lives at
 //! ([`layout`]), the memory they share ([`shared`]), the encoding of the log
-//! ([`record`]), the system calls ([`syscall`], [`table`]), and the language of
-//! conditions ([`condition`]).
+//! ([`record`]), the system calls ([`syscall`], [`table`]), the language of
+//! conditions ([`condition`]), and the numbers that name processes, threads and
+//! events ([`id`]).
 //!
 //! [`FORMAT_VERSION`] is raised whenever an old reader would misread a new
 //! recording: a change of the record encoding, of a `#[repr(C)]` layout in
@@ -13,6 +14,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod condition;
+pub mod id;
 pub mod layout;
 pub mod names;
 pub mod record;
