@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -112,7 +113,7 @@ fn seek(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     // Half of them each.
     let requests = if bench.quick { "30000" } else { "300000" };
     record_redis(mw, &path, "set,get", requests)?;
-    let recording = Recording::open(&path)?;
+    let recording = Arc::new(Recording::open(&path)?);
     let number = recording.processes().first().context("no process")?.number;
     let mut session = Session::open(&recording, number)?;
     let budget = Budget::default();

@@ -17,6 +17,7 @@ mod servers;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use causality::{EventId, History, Limits};
@@ -76,7 +77,7 @@ fn peak() -> u64 {
 
 fn index(dir: &Path) {
     let begun = Instant::now();
-    let recording = Recording::open(dir).unwrap();
+    let recording = Arc::new(Recording::open(dir).unwrap());
     let history = History::build(&recording, &|_| {}).unwrap();
     let seconds = begun.elapsed().as_secs_f64();
     let size = std::fs::metadata(History::path(&recording)).unwrap().len() >> 20;
@@ -93,7 +94,7 @@ fn index(dir: &Path) {
 
 fn ask(dir: &Path) {
     let begun = Instant::now();
-    let recording = Recording::open(dir).unwrap();
+    let recording = Arc::new(Recording::open(dir).unwrap());
     let opened = begun.elapsed();
     let history = History::open(&recording, &|_| {}).unwrap();
     assert!(!history.was_built());

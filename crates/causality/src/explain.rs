@@ -58,8 +58,8 @@ impl Default for Limits {
     }
 }
 
-struct Story<'h, 'r> {
-    history: &'h History<'r>,
+struct Story<'h> {
+    history: &'h History,
     limits: Limits,
     told: HashSet<EventId>,
 }
@@ -72,7 +72,7 @@ struct Stretch {
     from: u64,
 }
 
-impl History<'_> {
+impl History {
     /// Why an event happened.
     pub fn explain(&self, event: EventId, limits: Limits) -> Vec<Cause> {
         let mut story = Story {
@@ -139,7 +139,7 @@ impl History<'_> {
     }
 }
 
-impl Story<'_, '_> {
+impl Story<'_> {
     fn causes_of(
         &mut self,
         event: EventId,

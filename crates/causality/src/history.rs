@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use recording::{Event, Phase, Process, Recording};
 
@@ -87,8 +88,8 @@ pub struct Use {
 }
 
 /// The causes in a recording.
-pub struct History<'r> {
-    recording: &'r Recording,
+pub struct History {
+    recording: Arc<Recording>,
     pub(crate) index: IndexFile,
     built: bool,
 }
@@ -110,14 +111,14 @@ fn fingerprint(recording: &Recording) -> u64 {
     hash.digest()
 }
 
-impl<'r> History<'r> {
+impl History {
     /// Opens the index of a recording, or makes it if there is none that fits.
     /// Where it cannot be kept beside the recording it is kept in memory.
-    pub fn open(recording: &'r Recording, progress: Progress<'_>) -> Result<History<'r>, Error> {
+    pub fn open(recording: &Arc<Recording>, progress: Progress<'_>) -> Result<History, Error> {
         let key = fingerprint(recording);
         match IndexFile::open(&History::path(recording), key) {
             Some(index) => Ok(History {
-                recording,
+                recording: Arc::clone(recording),
                 index,
                 built: false,
             }),
@@ -131,7 +132,7 @@ impl<'r> History<'r> {
     }
 
     /// Makes the index, whether there is one or not.
-    pub fn build(recording: &'r Recording, progress: Progress<'_>) -> Result<History<'r>, Error> {
+    pub fn build(recording: &Arc<Recording>, progress: Progress<'_>) -> Result<History, Error> {
         for process in recording.processes() {
             let events = recording.life(process).events;
             let last = process.first_event.saturating_add(events);
@@ -155,7 +156,7 @@ impl<'r> History<'r> {
         };
         match index {
             Some(index) => Ok(History {
-                recording,
+                recording: Arc::clone(recording),
                 index,
                 built: true,
             }),
@@ -172,13 +173,14 @@ impl<'r> History<'r> {
     pub fn ask<T>(
         &mut self,
         progress: Progress<'_>,
-        question: impl Fn(&History<'r>) -> T,
+        question: impl Fn(&History) -> T,
     ) -> Result<T, Error> {
         let answer = question(self);
         if !self.index.is_damaged() {
             return Ok(answer);
         }
-        *self = History::build(self.recording, progress)?;
+        let recording = Arc::clone(&self.recording);
+        *self = History::build(&recording, progress)?;
         Ok(question(self))
     }
 
@@ -199,8 +201,8 @@ impl<'r> History<'r> {
     }
 
     /// The recording it is about.
-    pub fn recording(&self) -> &'r Recording {
-        self.recording
+    pub fn recording(&self) -> &Arc<Recording> {
+        &self.recording
     }
 
     /// How many events there are.
@@ -225,7 +227,7 @@ impl<'r> History<'r> {
     }
 
     /// The process at a place.
-    pub fn process(&self, place: u32) -> Option<&'r Process> {
+    pub fn process(&self, place: u32) -> Option<&Process> {
         self.recording.processes().get(place as usize)
     }
 
@@ -862,7 +864,7 @@ impl<'r> History<'r> {
     }
 }
 
-impl Graph for History<'_> {
+impl Graph for History {
     fn processes(&self) -> usize {
         self.recording.processes().len()
     }

@@ -75,7 +75,7 @@ impl Waiting {
     }
 }
 
-impl History<'_> {
+impl History {
     /// Who waits for whom at a cut.
     pub fn waiting(&self, cut: &Cut) -> Waiting {
         let mut waiting = Waiting::default();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use causality::{Cut, EventId, History, Order};
 use proptest::prelude::*;
@@ -151,7 +152,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("recording");
         let links = write(&dir, &steps);
-        let recording = Recording::open(&dir).unwrap();
+        let recording = Arc::new(Recording::open(&dir).unwrap());
         let history = History::build(&recording, &|_| {}).unwrap();
         let mut found: Vec<(EventId, EventId)> =
             history.links().map(|link| (link.cause, link.effect)).collect();
@@ -232,7 +233,7 @@ fn a_damaged_or_foreign_index_is_made_again() {
         })
         .collect();
     write(&dir, &steps);
-    let recording = Recording::open(&dir).unwrap();
+    let recording = Arc::new(Recording::open(&dir).unwrap());
     let path = History::path(&recording);
     let event = EventId::new(2, 20);
     let past = History::open(&recording, &|_| {}).unwrap().past(event);
@@ -255,7 +256,7 @@ fn a_damaged_or_foreign_index_is_made_again() {
     // An index of another recording is not believed.
     let other = dir.with_file_name("other");
     write(&other, &steps[..20]);
-    let other = Recording::open(&other).unwrap();
+    let other = Arc::new(Recording::open(&other).unwrap());
     std::fs::write(History::path(&other), &whole).unwrap();
     assert!(History::open(&other, &|_| {}).unwrap().was_built());
 }

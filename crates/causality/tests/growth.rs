@@ -11,6 +11,7 @@
 mod servers;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causality::{EventId, History, Limits, Order};
@@ -18,7 +19,7 @@ use recording::Recording;
 
 /// How long it takes to find the causes, at best, and how large the index is.
 fn index(dir: &Path) -> (Duration, u64) {
-    let recording = Recording::open(dir).unwrap();
+    let recording = Arc::new(Recording::open(dir).unwrap());
     let mut least = Duration::MAX;
     for _ in 0..3 {
         let begun = Instant::now();
@@ -54,7 +55,7 @@ fn cost_grows_with_events_and_not_faster() {
 fn questions(dir: &Path) {
     const LONGEST: Duration = Duration::from_millis(500);
     let begun = Instant::now();
-    let recording = Recording::open(dir).unwrap();
+    let recording = Arc::new(Recording::open(dir).unwrap());
     let history = History::open(&recording, &|_| {}).unwrap();
     assert!(!history.was_built());
     let end = |place: u32| history.span(place).1;

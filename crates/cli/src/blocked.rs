@@ -43,7 +43,7 @@ type Locks = HashMap<Waiter, InMemory>;
 
 /// Who waits for a lock in memory for ever, as far as the recording tells, may
 /// wait for one of many. Which, the memory of the process tells.
-fn learn(history: &History<'_>, cut: &Cut, waiting: &mut Waiting) -> Locks {
+fn learn(history: &History, cut: &Cut, waiting: &mut Waiting) -> Locks {
     let stuck = waiting.knots.iter().flat_map(|knot| &knot.threads);
     let stuck: HashSet<Waiter> = stuck.copied().collect();
     let mut wanted: HashMap<u32, Vec<(Waiter, u64)>> = HashMap::new();
@@ -80,7 +80,7 @@ fn learn(history: &History<'_>, cut: &Cut, waiting: &mut Waiting) -> Locks {
 }
 
 /// What a thread waits for, with what is known of locks in memory.
-fn wants(history: &History<'_>, blocked: &Blocked, locks: &Locks) -> String {
+fn wants(history: &History, blocked: &Blocked, locks: &Locks) -> String {
     let lock = locks.get(&blocked.thread);
     match lock.map(|lock| (&lock.name, lock.holder)) {
         Some((Some(name), Some(_))) => format!("the mutex {name}"),
@@ -131,7 +131,7 @@ impl Cmd {
 }
 
 /// What a thread waits for, in words.
-pub fn what(history: &History<'_>, blocked: &Blocked) -> String {
+pub fn what(history: &History, blocked: &Blocked) -> String {
     let channel = |number: u32| match history.channel(number) {
         Some(channel) => format!("c{number} ({} {})", channel.kind, channel.name),
         None => format!("c{number}"),
@@ -169,7 +169,7 @@ fn call(blocked: &Blocked) -> String {
 }
 
 /// Those who could let it go on, a few of them by name.
-fn by(history: &History<'_>, blocked: &Blocked) -> String {
+fn by(history: &History, blocked: &Blocked) -> String {
     const NAMED: usize = 4;
     let mut names: Vec<String> = blocked
         .by
@@ -191,7 +191,7 @@ fn by(history: &History<'_>, blocked: &Blocked) -> String {
 
 fn json_lines(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     waiting: &Waiting,
     locks: &Locks,
 ) -> Result<(), Failure> {
@@ -221,7 +221,7 @@ fn json_lines(
 
 fn print(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     waiting: &Waiting,
     locks: &Locks,
 ) -> Result<(), Failure> {

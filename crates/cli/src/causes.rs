@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use causality::{EventId, History};
@@ -17,7 +17,7 @@ use crate::source::{self, Site};
 
 /// The causes in a recording. Tells how far it is, on a terminal, where that
 /// takes long.
-pub fn open(recording: &Recording) -> Result<History<'_>, Failure> {
+pub fn open(recording: &Arc<Recording>) -> Result<History, Failure> {
     let history = with_progress(|progress| History::open(recording, progress))?;
     recording.keep_catalog();
     let own = history.thread_names();
@@ -81,10 +81,7 @@ fn with_progress<T>(
 
 /// Asks the causes something. An index that turns out to be damaged is made
 /// again, and asked again.
-pub fn ask<'r, T>(
-    history: &mut History<'r>,
-    question: impl Fn(&History<'r>) -> T,
-) -> Result<T, Failure> {
+pub fn ask<T>(history: &mut History, question: impl Fn(&History) -> T) -> Result<T, Failure> {
     with_progress(|progress| history.ask(progress, &question))
 }
 
@@ -101,7 +98,7 @@ pub fn pattern(text: &str) -> Result<Pattern, Failure> {
 
 /// Whether everything that a pattern names is there: who asks for what is not
 /// would get no answer, and believe it.
-pub fn check(history: &History<'_>, pattern: &Pattern) -> Result<(), Failure> {
+pub fn check(history: &History, pattern: &Pattern) -> Result<(), Failure> {
     let condition = match pattern {
         Pattern::And(a, b) | Pattern::Or(a, b) => {
             check(history, a)?;
@@ -176,7 +173,7 @@ pub fn unknown_process(recording: &Recording, name: &str) -> Failure {
 }
 
 /// The event that is meant: NAME:NUMBER, or the last one that fits a pattern.
-pub fn event(history: &History<'_>, text: &str) -> Result<EventId, Failure> {
+pub fn event(history: &History, text: &str) -> Result<EventId, Failure> {
     let recording = history.recording();
     if let Some((name, number)) = text.rsplit_once(':')
         && !name.contains(char::is_whitespace)
@@ -234,7 +231,7 @@ fn looks_like_a_name(text: &str) -> bool {
 }
 
 /// The last event that fits a pattern.
-fn last_match(history: &History<'_>, pattern: Pattern) -> Option<EventId> {
+fn last_match(history: &History, pattern: Pattern) -> Option<EventId> {
     let mut last = None;
     each_match(history, pattern, |place, event, _| {
         last = Some(EventId::new(place, event.number));
@@ -246,7 +243,7 @@ fn last_match(history: &History<'_>, pattern: Pattern) -> Option<EventId> {
 /// Calls `found` with each event that fits a pattern, in order of time, until
 /// it says no.
 pub fn each_match(
-    history: &History<'_>,
+    history: &History,
     pattern: Pattern,
     mut found: impl FnMut(u32, &Event<'_>, &Renderer<'_>) -> bool,
 ) {
@@ -271,12 +268,12 @@ pub fn each_match(
 }
 
 /// The name of an event.
-pub fn name(history: &History<'_>, event: EventId) -> String {
+pub fn name(history: &History, event: EventId) -> String {
     format!("{}:{}", process_name(history, event.process), event.number)
 }
 
 /// The name of a process.
-pub fn process_name(history: &History<'_>, place: u32) -> String {
+pub fn process_name(history: &History, place: u32) -> String {
     match history.process(place) {
         Some(process) => process.name.clone(),
         None => format!("process {place}"),
@@ -284,7 +281,7 @@ pub fn process_name(history: &History<'_>, place: u32) -> String {
 }
 
 /// Process and thread.
-pub fn thread_name(history: &History<'_>, (place, thread): (u32, u32)) -> String {
+pub fn thread_name(history: &History, (place, thread): (u32, u32)) -> String {
     let recording = history.recording();
     match history.process(place) {
         Some(process) if history.thread_count(place) > 1 => {
@@ -323,7 +320,7 @@ pub struct Shown {
 pub const DATA: usize = 48;
 
 /// Shows an event.
-pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
+pub fn show(history: &History, event: EventId, limit: usize) -> Shown {
     let mut shown = show_all(history, &[event], limit);
     shown.remove(&event).unwrap_or_else(|| Shown {
         event,
@@ -340,11 +337,7 @@ pub fn show(history: &History<'_>, event: EventId, limit: usize) -> Shown {
 }
 
 /// Shows events.
-pub fn show_all(
-    history: &History<'_>,
-    events: &[EventId],
-    limit: usize,
-) -> HashMap<EventId, Shown> {
+pub fn show_all(history: &History, events: &[EventId], limit: usize) -> HashMap<EventId, Shown> {
     let recording = history.recording();
     let mut found = HashMap::new();
     history.look_all(events, |id, event| {

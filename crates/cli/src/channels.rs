@@ -71,14 +71,14 @@ impl Cmd {
     }
 }
 
-fn names(history: &History<'_>, places: &[u32]) -> Vec<String> {
+fn names(history: &History, places: &[u32]) -> Vec<String> {
     places
         .iter()
         .map(|place| causes::process_name(history, *place))
         .collect()
 }
 
-fn side(history: &History<'_>, places: &[u32]) -> String {
+fn side(history: &History, places: &[u32]) -> String {
     match names(history, places).as_slice() {
         [] => "outside".to_string(),
         [one] => one.clone(),
@@ -88,7 +88,7 @@ fn side(history: &History<'_>, places: &[u32]) -> String {
 }
 
 /// Both ends of a channel in words.
-pub fn ends(history: &History<'_>, channel: &Channel) -> String {
+pub fn ends(history: &History, channel: &Channel) -> String {
     format!(
         "{} -> {}  {} {}",
         side(history, &channel.senders),
@@ -98,7 +98,7 @@ pub fn ends(history: &History<'_>, channel: &Channel) -> String {
     )
 }
 
-pub fn object(history: &History<'_>, channel: &Channel) -> serde_json::Value {
+pub fn object(history: &History, channel: &Channel) -> serde_json::Value {
     let clock = history.recording().clock();
     let ns = |ticks: u64| {
         let rate = u128::from(clock.ticks_per_second.max(1));
@@ -137,7 +137,7 @@ fn short(ns: u64) -> String {
 
 fn table(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     channels: &[Channel],
     chosen: &[&Channel],
 ) -> Result<(), Failure> {

@@ -104,13 +104,13 @@ impl Cmd {
     }
 }
 
-fn begun(history: &History<'_>, cut: &Cut, place: u32) -> bool {
+fn begun(history: &History, cut: &Cut, place: u32) -> bool {
     cut.bound(place) > history.span(place).0
 }
 
 /// What a process does at a cut: in a word, and in more.
 fn state(
-    history: &History<'_>,
+    history: &History,
     cut: &Cut,
     place: u32,
     standing: &HashMap<u32, Vec<&Blocked>>,
@@ -141,7 +141,7 @@ fn state(
 
 fn table(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     cut: &Cut,
     event: EventId,
     state: impl Fn(u32) -> (&'static str, String),
@@ -177,7 +177,7 @@ fn table(
 
 fn print_flights(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     flights: &[(u32, u64)],
 ) -> Result<(), Failure> {
     let shown: Vec<_> = flights

@@ -264,7 +264,7 @@ fn select_processes<'r>(
 
 fn threads(
     recording: &Recording,
-    history: Option<&History<'_>>,
+    history: Option<&History>,
     names: &[String],
 ) -> Result<Vec<String>, Failure> {
     let own: Vec<String> = history.map_or(Vec::new(), |history| {
@@ -291,13 +291,13 @@ fn threads(
 }
 
 /// The links of events, for a list of them.
-struct Links<'h, 'r> {
-    history: &'h History<'r>,
+struct Links<'h> {
+    history: &'h History,
     places: HashMap<u32, u32>,
 }
 
-impl<'h, 'r> Links<'h, 'r> {
-    fn new(history: &'h History<'r>) -> Links<'h, 'r> {
+impl<'h> Links<'h> {
+    fn new(history: &'h History) -> Links<'h> {
         let processes = history.recording().processes().iter();
         let places = processes.zip(0u32..).map(|(p, place)| (p.number, place));
         Links {

@@ -73,8 +73,8 @@ pub struct Item {
 }
 
 /// Everything that is exported.
-pub struct Export<'h, 'r> {
-    pub history: &'h History<'r>,
+pub struct Export<'h> {
+    pub history: &'h History,
     /// In order of time.
     pub items: Vec<Item>,
     /// Links of which both ends are among the items.
@@ -83,7 +83,7 @@ pub struct Export<'h, 'r> {
     pub at: HashMap<EventId, usize>,
 }
 
-impl Export<'_, '_> {
+impl Export<'_> {
     pub fn item(&self, event: EventId) -> Option<&Item> {
         self.items.get(*self.at.get(&event)?)
     }
@@ -134,7 +134,7 @@ impl Cmd {
     }
 }
 
-fn collect<'h, 'r>(history: &'h History<'r>, pattern: Option<events::Pattern>) -> Export<'h, 'r> {
+fn collect<'h>(history: &'h History, pattern: Option<events::Pattern>) -> Export<'h> {
     let recording = history.recording();
     let matcher = pattern.map(|pattern| Matcher::new(pattern, history));
     let mut renderer = Renderer::new(recording, Limits::default());

@@ -96,7 +96,7 @@ impl Cmd {
 /// The events of a path, in order.
 fn print_path(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     first: EventId,
     last: EventId,
     path: &[Link],

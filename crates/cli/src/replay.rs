@@ -222,9 +222,9 @@ fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
 
 /// Runs the process to where it wrote, and reads what it wrote there. None:
 /// it did not come there; the difference has been reported.
-fn from_memory<'r>(
-    ground: &Arc<Ground<'r>>,
-    sessions: &mut HashMap<u32, Session<'r>>,
+fn from_memory(
+    ground: &Arc<Ground>,
+    sessions: &mut HashMap<u32, Session>,
     piece: &Piece,
     place: &Bytes,
 ) -> Result<Option<Vec<u8>>, Failure> {
@@ -292,11 +292,11 @@ fn from_memory<'r>(
 }
 
 /// The memory of a process that stands still.
-struct Memory<'s, 'r> {
-    session: &'s Session<'r>,
+struct Memory<'s> {
+    session: &'s Session,
 }
 
-impl Memory<'_, '_> {
+impl Memory<'_> {
     /// At most this much is written by one call.
     const MOST: u64 = 0x7fff_f000;
 

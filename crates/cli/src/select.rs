@@ -1,6 +1,7 @@
 //! Which recording a command is about.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use recording::Recording;
 
@@ -41,7 +42,7 @@ pub struct Positional {
 }
 
 impl Positional {
-    pub fn open(self) -> Result<Recording, Failure> {
+    pub fn open(self) -> Result<Arc<Recording>, Failure> {
         open(self.argument.or(self.option))
     }
 }
@@ -55,12 +56,12 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    pub fn open(&self) -> Result<Recording, Failure> {
+    pub fn open(&self) -> Result<Arc<Recording>, Failure> {
         open(self.recording.clone())
     }
 }
 
-fn open(path: Option<PathBuf>) -> Result<Recording, Failure> {
+fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
     let path = match path {
         Some(path) => path,
         None => {
@@ -88,7 +89,7 @@ fn open(path: Option<PathBuf>) -> Result<Recording, Failure> {
             latest
         }
     };
-    Recording::open(&path).map_err(|error| {
+    Recording::open(&path).map(Arc::new).map_err(|error| {
         let failure = Failure::new(&error);
         match error.hint() {
             Some(hint) => failure.hint(hint),

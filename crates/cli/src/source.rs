@@ -139,7 +139,7 @@ impl Site {
 
     /// Whether its thread is in this call, or about to make it. A thread whose
     /// turn has just come may still be where it was before.
-    fn is_here(&self, session: &Session<'_>) -> bool {
+    fn is_here(&self, session: &Session) -> bool {
         session.threads().iter().any(|thread| {
             let registers = thread.by_name();
             thread.number == self.thread
@@ -280,13 +280,13 @@ pub struct Wish {
 
 impl Wish {
     /// Where these calls are in the source, as far as it is wished to know.
-    pub fn lines(&self, history: &History<'_>, calls: &[(EventId, Site)]) -> Lines {
+    pub fn lines(&self, history: &History, calls: &[(EventId, Site)]) -> Lines {
         lines(history, calls, self.time())
     }
 
     /// The same, as far as it is known without replay. Whether there is more to
     /// be found is [`Lines::is_partial`].
-    pub fn known(&self, history: &History<'_>, calls: &[(EventId, Site)]) -> Lines {
+    pub fn known(&self, history: &History, calls: &[(EventId, Site)]) -> Lines {
         let mut known = lines(history, calls, self.time().map(|_| Duration::ZERO));
         known.partial = known.unreached > 0 && self.time().is_some_and(|time| !time.is_zero());
         known
@@ -300,7 +300,7 @@ impl Wish {
 
 /// Where these calls are in the source, if that is wished. Looks for what is not
 /// known yet for `time`.
-fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Option<Duration>) -> Lines {
+fn lines(history: &History, calls: &[(EventId, Site)], time: Option<Duration>) -> Lines {
     let Some(time) = time else {
         return Lines::default();
     };
@@ -362,7 +362,7 @@ fn lines(history: &History<'_>, calls: &[(EventId, Site)], time: Option<Duration
 
 /// The functions that threads run which have not given themselves a name:
 /// number of the process and of the thread. Looked for once.
-pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
+pub fn thread_functions(history: &History) -> BTreeMap<(u32, u32), String> {
     let recording = history.recording();
     let unnamed = history.unnamed_threads();
     if unnamed.is_empty() {
@@ -399,14 +399,14 @@ pub fn thread_functions(history: &History<'_>) -> BTreeMap<(u32, u32), String> {
 }
 
 /// Leads processes to events, as long as there is time.
-struct Replayer<'r> {
-    ground: Arc<Ground<'r>>,
+struct Replayer {
+    ground: Arc<Ground>,
     library: Library,
     deadline: Instant,
 }
 
-impl<'r> Replayer<'r> {
-    fn new(recording: &'r Recording, time: Duration) -> Replayer<'r> {
+impl Replayer {
+    fn new(recording: &Arc<Recording>, time: Duration) -> Replayer {
         Replayer {
             ground: Arc::new(Ground::new(recording)),
             library: Library::new(Options::default()),
@@ -479,7 +479,7 @@ pub struct InMemory {
 /// locks at these addresses? The C library keeps in each who that is; where
 /// another kind of lock is, what is there is no thread of the process.
 pub fn mutexes(
-    recording: &Recording,
+    recording: &Arc<Recording>,
     process: u32,
     at: u64,
     addresses: &[u64],

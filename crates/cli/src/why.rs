@@ -196,12 +196,12 @@ impl Effects {
     #[allow(clippy::too_many_arguments, reason = "the state of a walk")]
     fn forward(
         &self,
-        history: &History<'_>,
+        history: &History,
         event: EventId,
         below: &str,
         depth: usize,
         seen: &mut HashSet<EventId>,
-        shown: &mut Shows<'_, '_>,
+        shown: &mut Shows<'_>,
         lines: &mut Vec<Line>,
     ) {
         if depth >= self.depth {
@@ -255,14 +255,14 @@ fn without_echoes(links: &mut Vec<Link>) {
 }
 
 /// Events that were shown before are not read again.
-struct Shows<'h, 'r> {
-    history: &'h History<'r>,
+struct Shows<'h> {
+    history: &'h History,
     strings: usize,
     known: HashMap<EventId, Shown>,
 }
 
-impl<'h, 'r> Shows<'h, 'r> {
-    fn new(history: &'h History<'r>, strings: usize) -> Shows<'h, 'r> {
+impl<'h> Shows<'h> {
+    fn new(history: &'h History, strings: usize) -> Shows<'h> {
         Shows {
             history,
             strings,
@@ -318,7 +318,7 @@ impl Line {
         }
     }
 
-    fn json(&self, history: &History<'_>, source: &Lines) -> serde_json::Value {
+    fn json(&self, history: &History, source: &Lines) -> serde_json::Value {
         let mut object = object(&self.shown, self.link.map(|link| (history, link)), source);
         if let Some(object) = object.as_object_mut() {
             object.insert("depth".to_string(), json!(self.depth));
@@ -336,7 +336,7 @@ fn calls<'l>(head: &Shown, lines: impl Iterator<Item = &'l Line>) -> Vec<(EventI
         .collect()
 }
 
-fn object(shown: &Shown, link: Option<(&History<'_>, Link)>, source: &Lines) -> serde_json::Value {
+fn object(shown: &Shown, link: Option<(&History, Link)>, source: &Lines) -> serde_json::Value {
     let process = shown
         .name
         .rsplit_once(':')
@@ -360,7 +360,7 @@ fn object(shown: &Shown, link: Option<(&History<'_>, Link)>, source: &Lines) -> 
 }
 
 /// A link in JSON.
-pub fn link_object(history: &History<'_>, link: &Link) -> serde_json::Value {
+pub fn link_object(history: &History, link: &Link) -> serde_json::Value {
     json!({
         "kind": link.kind.name(),
         "cause": causes::name(history, link.cause),
@@ -424,7 +424,7 @@ fn flatten(
     causes: &[Cause],
     below: &str,
     depth: usize,
-    shown: &mut Shows<'_, '_>,
+    shown: &mut Shows<'_>,
     lines: &mut Vec<Line>,
 ) {
     for (i, cause) in causes.iter().enumerate() {
@@ -462,7 +462,7 @@ fn flatten(
 }
 
 /// All links between processes in the past of an event, the latest first.
-fn past(history: &History<'_>, event: EventId, shown: &mut Shows<'_, '_>) -> Vec<Line> {
+fn past(history: &History, event: EventId, shown: &mut Shows<'_>) -> Vec<Line> {
     let cut = history.past(event);
     let mut links: Vec<Link> = (0..cut.processes())
         .flat_map(|place| history.causes_between(place, 0, cut.bound(place)))
@@ -504,7 +504,7 @@ fn print(out: &mut Output, head: &Shown, lines: &[Line], source: &Lines) -> Resu
 fn lines_meanwhile(
     out: &mut Output,
     wish: &Wish,
-    history: &History<'_>,
+    history: &History,
     sites: &[(EventId, Site)],
     draw: impl Fn(&mut Output, &Lines) -> Result<(), Failure>,
 ) -> Result<Lines, Failure> {
@@ -610,7 +610,7 @@ struct Message {
 
 /// The messages inside a cut that fit a pattern, at either end.
 fn messages(
-    history: &History<'_>,
+    history: &History,
     pattern: events::Pattern,
     past: &Cut,
     strings: usize,
@@ -670,7 +670,7 @@ fn messages(
 
 fn print_messages(
     out: &mut Output,
-    history: &History<'_>,
+    history: &History,
     messages: &[Message],
     limit: usize,
     json: bool,

@@ -9,6 +9,7 @@
 mod harness;
 
 use std::process::Command;
+use std::sync::Arc;
 
 use harness::{Recorded, Scratch, find_tool, programs};
 use protocol::record::counter_site;
@@ -87,7 +88,7 @@ func main() {
 fn code_is_shown_as_it_was() {
     let scratch = Scratch::new("counter-code");
     let recorded = scratch.record(&[&programs::program("rdtsc")]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     session.go_to_end().unwrap();
     let sites = session.counter_sites();

@@ -12,6 +12,7 @@ mod harness;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Instant;
 
 use harness::programs::program;
@@ -215,7 +216,7 @@ fn a_forbidden_call_ends_a_replay() {
     }
     let scratch = Scratch::new("replay-forbidden");
     let recorded = scratch.record(&[program("exit_42")]);
-    let recording = recording::Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(recording::Recording::open(&recorded.dir).unwrap());
     let number = recording.processes()[0].number;
     // One that is allowed, to see that it is not the debugger that ends it.
     let session = replay::Session::open(&recording, number).unwrap();

@@ -60,7 +60,7 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
 /// it comes to one.
 fn wander(recorded: &Recorded) {
     stay_on_one_processor();
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let ground = Arc::new(Ground::new(&recording));
     for process in recording.processes() {
         let mut session = Session::open_on(&ground, process.number).unwrap();
@@ -148,7 +148,7 @@ fn one_file_under_two_mappings() {
     // Its third page was written through one of them just before.
     let advice = recorded.all(|e| e.call() == "madvise").collect::<Vec<_>>();
     let number = advice[1].number();
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     assert_eq!(session.go_to(number).unwrap(), Arrival::There);
     for base in [private, shared] {
@@ -169,7 +169,7 @@ fn a_small_budget_is_kept() {
         "-c",
         "for i in range(200000):\n  if i % 500 == 0: open('/dev/null').close()",
     ]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     session.set_budget(Budget {
         memory: u64::MAX,
@@ -194,7 +194,7 @@ fn sessions_are_independent() {
     stay_on_one_processor();
     let scratch = Scratch::new("session-two");
     let recorded = scratch.record(&[programs::bank()]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let number = recording
         .process_named("bank-coordinator-0")
         .unwrap()
@@ -221,7 +221,7 @@ fn registers(session: &Session) -> [u64; 27] {
 fn step_about(program: &str, process: &str) {
     let scratch = Scratch::new("session-steps");
     let recorded = scratch.record(&[program]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let number = recording.process_named(process).unwrap().number;
     let mut session = Session::open(&recording, number).unwrap();
     session.go_to_end().unwrap();
@@ -326,7 +326,7 @@ fn watch_all_ways(name: &str, flags: &[&str]) {
     let program = build(&scratch, "watched.c", flags);
     let recorded = scratch.record(&[&program]);
     assert!(recorded.outcome.status.success());
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let number = recording.processes()[0].number;
     let mut session = Session::open(&recording, number).unwrap();
     let address = symbol(&program, "watched");
@@ -401,7 +401,7 @@ fn watch_all_ways(name: &str, flags: &[&str]) {
 
     // With something that says which: the last time that it was 2.
     session.go_to_end().unwrap();
-    let mut is_two = |session: &Session<'_>| word(session, address) == 2;
+    let mut is_two = |session: &Session| word(session, address) == 2;
     let back = session
         .run_back_watching(&[], &watch, Some(&mut is_two))
         .unwrap();
@@ -438,10 +438,10 @@ fn conditions_are_tested_on_the_way() {
     let scratch = Scratch::new("session-conditions");
     let program = build(&scratch, "visits.c", &["-O2"]);
     let recorded = scratch.record(&[&program]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     let address = symbol(&program, "visit");
-    let rsi = |session: &Session<'_>| session.threads()[0].by_name().rsi;
+    let rsi = |session: &Session| session.threads()[0].by_name().rsi;
     let end = Position::Event(u64::MAX);
     let mut run = |conditions: &[Condition]| {
         session.go_to(0).unwrap();
@@ -475,7 +475,7 @@ fn a_condition_that_never_holds_can_be_stopped() {
     let scratch = Scratch::new("session-conditions-stop");
     let program = build(&scratch, "visits.c", &["-O2", "-DROUNDS=200000000"]);
     let recorded = scratch.record(&[&program]);
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     let address = symbol(&program, "visit");
     let conditions = [counted(address, 0x13, 0xffff_ffff)];

@@ -9,17 +9,17 @@ use recording::{Event, Recording};
 use crate::pattern::*;
 
 /// Tells whether events fit a pattern.
-pub struct Matcher<'h, 'r> {
+pub struct Matcher<'h> {
     pattern: Pattern,
-    history: &'h History<'r>,
-    recording: &'r Recording,
+    history: &'h History,
+    recording: &'h Recording,
     /// Places of processes by number.
     places: std::collections::HashMap<u32, u32>,
 }
 
-impl<'h, 'r> Matcher<'h, 'r> {
+impl<'h> Matcher<'h> {
     /// For the events of one recording.
-    pub fn new(pattern: Pattern, history: &'h History<'r>) -> Matcher<'h, 'r> {
+    pub fn new(pattern: Pattern, history: &'h History) -> Matcher<'h> {
         let recording = history.recording();
         let places = recording
             .processes()
@@ -51,14 +51,14 @@ impl<'h, 'r> Matcher<'h, 'r> {
     }
 }
 
-struct Subject<'s, 'h, 'r> {
-    matcher: &'s Matcher<'h, 'r>,
+struct Subject<'s, 'h> {
+    matcher: &'s Matcher<'h>,
     event: &'s Event<'s>,
     renderer: &'s Renderer<'s>,
     id: EventId,
 }
 
-impl Subject<'_, '_, '_> {
+impl Subject<'_, '_> {
     fn fits(&self, pattern: &Pattern) -> bool {
         match pattern {
             Pattern::And(a, b) => self.fits(a) && self.fits(b),

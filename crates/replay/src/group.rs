@@ -41,21 +41,21 @@ pub struct Shared {
 /// What the sessions of one recording have in common, found out once and only
 /// if one of them needs it: it takes reading all logs, and replaying all
 /// processes that share memory.
-pub struct Ground<'r> {
-    recording: &'r Recording,
+pub struct Ground {
+    recording: Arc<Recording>,
     shared: Mutex<Option<Option<Arc<Shared>>>>,
 }
 
-impl<'r> Ground<'r> {
-    pub fn new(recording: &'r Recording) -> Ground<'r> {
+impl Ground {
+    pub fn new(recording: &Arc<Recording>) -> Ground {
         Ground {
-            recording,
+            recording: Arc::clone(recording),
             shared: Mutex::default(),
         }
     }
 
-    pub fn recording(&self) -> &'r Recording {
-        self.recording
+    pub fn recording(&self) -> &Arc<Recording> {
+        &self.recording
     }
 
     /// What other processes wrote into the memory of those that have these
@@ -75,7 +75,7 @@ impl<'r> Ground<'r> {
         if let Some(shared) = &*known {
             return Ok(shared.clone());
         }
-        let shared = journal(self.recording, image, stop)?.map(Arc::new);
+        let shared = journal(&self.recording, image, stop)?.map(Arc::new);
         *known = Some(shared.clone());
         Ok(shared)
     }

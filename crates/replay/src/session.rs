@@ -209,7 +209,7 @@ pub enum Back {
 }
 
 /// Says whether a stop is one.
-pub type Wanted<'w, 'r> = dyn FnMut(&Session<'r>) -> bool + 'w;
+pub type Wanted<'w> = dyn FnMut(&Session) -> bool + 'w;
 
 /// The last stop on a way.
 enum Last {
@@ -274,8 +274,8 @@ struct Track {
 }
 
 /// See the module.
-pub struct Session<'r> {
-    ground: Arc<Ground<'r>>,
+pub struct Session {
+    ground: Arc<Ground>,
     process: u32,
     image: Image,
     streams: Vec<Stream>,
@@ -298,14 +298,14 @@ struct Terms<'s> {
     interrupt: &'s AtomicBool,
 }
 
-impl<'r> Session<'r> {
+impl Session {
     /// Opens a process; it stands before its first event.
-    pub fn open(recording: &'r Recording, process: u32) -> Result<Session<'r>, Error> {
+    pub fn open(recording: &Arc<Recording>, process: u32) -> Result<Session, Error> {
         Session::open_on(&Arc::new(Ground::new(recording)), process)
     }
 
     /// The same for who opens several of one recording.
-    pub fn open_on(ground: &Arc<Ground<'r>>, process: u32) -> Result<Session<'r>, Error> {
+    pub fn open_on(ground: &Arc<Ground>, process: u32) -> Result<Session, Error> {
         Session::open_with(ground, process, Arc::default())
     }
 
@@ -313,10 +313,10 @@ impl<'r> Session<'r> {
     /// others. Set to true, the flag stops that, and whatever the session does
     /// then (see [`Session::interrupter`]).
     pub fn open_with(
-        ground: &Arc<Ground<'r>>,
+        ground: &Arc<Ground>,
         process: u32,
         interrupt: Arc<AtomicBool>,
-    ) -> Result<Session<'r>, Error> {
+    ) -> Result<Session, Error> {
         let streams = streams_of(ground.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
@@ -627,7 +627,7 @@ impl<'r> Session<'r> {
     pub fn run_back(
         &mut self,
         breakpoints: &[u64],
-        mut wanted: impl FnMut(&Session<'r>) -> bool,
+        mut wanted: impl FnMut(&Session) -> bool,
     ) -> Result<bool, Error> {
         let back = self.run_back_watching(breakpoints, &[], Some(&mut wanted))?;
         Ok(back == Back::Breakpoint)
@@ -642,7 +642,7 @@ impl<'r> Session<'r> {
         &mut self,
         breakpoints: &[u64],
         watches: &[Watch],
-        wanted: Option<&mut Wanted<'_, 'r>>,
+        wanted: Option<&mut Wanted<'_>>,
     ) -> Result<Back, Error> {
         let stops = Stops {
             breakpoints,
@@ -657,7 +657,7 @@ impl<'r> Session<'r> {
         &mut self,
         stops: &Stops<'_>,
         floor: Position,
-        wanted: Option<&mut Wanted<'_, 'r>>,
+        wanted: Option<&mut Wanted<'_>>,
     ) -> Result<Back, Error> {
         let here = self.position();
         let back = self.search_back(stops, floor, wanted)?;
@@ -674,7 +674,7 @@ impl<'r> Session<'r> {
         &mut self,
         stops: &Stops<'_>,
         floor: Position,
-        mut wanted: Option<&mut Wanted<'_, 'r>>,
+        mut wanted: Option<&mut Wanted<'_>>,
     ) -> Result<Back, Error> {
         let (breakpoints, watches) = (stops.breakpoints, stops.watches);
         let mut limit = self.position();
@@ -730,7 +730,7 @@ impl<'r> Session<'r> {
         &mut self,
         stops: &Stops<'_>,
         limit: Position,
-        wanted: &mut Wanted<'_, 'r>,
+        wanted: &mut Wanted<'_>,
     ) -> Result<Last, Error> {
         let mut last = Last::Nowhere;
         while self.position() < limit {
@@ -1122,7 +1122,7 @@ impl<'r> Session<'r> {
 
 impl Track {
     fn open(
-        ground: &Ground<'_>,
+        ground: &Ground,
         image: &Image,
         stream: &Stream,
         interrupt: &AtomicBool,

@@ -1,6 +1,7 @@
 //! What the commands of the prompt do.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::replay::Position;
@@ -22,8 +23,8 @@ pub enum Next {
     Quit,
 }
 
-pub struct Prompt<'r> {
-    pub(super) debugger: Debugger<'r>,
+pub struct Prompt {
+    pub(super) debugger: Debugger,
     values: u32,
     format: Format,
     /// The line that `list` goes on from.
@@ -43,8 +44,8 @@ pub struct Prompt<'r> {
     pub(super) last_hit: Option<u32>,
 }
 
-impl<'r> Prompt<'r> {
-    pub fn new(debugger: Debugger<'r>) -> Prompt<'r> {
+impl Prompt {
+    pub fn new(debugger: Debugger) -> Prompt {
         Prompt {
             debugger,
             values: 0,
@@ -274,7 +275,7 @@ impl<'r> Prompt<'r> {
     /// Moves, and says where that led.
     fn go(
         &mut self,
-        motion: impl FnOnce(&mut Debugger<'r>) -> Result<Why, Failure>,
+        motion: impl FnOnce(&mut Debugger) -> Result<Why, Failure>,
     ) -> Result<(), Failure> {
         let from = (self.debugger.process, self.debugger.position()?);
         let why = motion(&mut self.debugger);
@@ -285,7 +286,7 @@ impl<'r> Prompt<'r> {
     fn repeat(
         &mut self,
         count: &str,
-        motion: impl Fn(&mut Debugger<'r>) -> Result<Why, Failure>,
+        motion: impl Fn(&mut Debugger) -> Result<Why, Failure>,
     ) -> Result<(), Failure> {
         let count = if count.is_empty() { 1 } else { number(count)? };
         let from = (self.debugger.process, self.debugger.position()?);
@@ -395,7 +396,7 @@ impl<'r> Prompt<'r> {
         let name = self.debugger.name(self.debugger.process);
         let position = self.debugger.position()?;
         let thread = self.debugger.session()?.thread();
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let thread = recording.thread_name(self.debugger.process, thread);
         let when = match position {
             Position::Event(event) => format!("about to do {name}:{event}"),
@@ -489,17 +490,17 @@ impl<'r> Prompt<'r> {
     }
 
     fn process(&mut self, name: &str) -> Result<(), Failure> {
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let found = recording
             .process_named(name)
-            .ok_or_else(|| causes::unknown_process(recording, name))?;
+            .ok_or_else(|| causes::unknown_process(&recording, name))?;
         self.debugger.choose(found.number)?;
         self.say_where(&Why::Event)
     }
 
     pub(super) fn threads(&mut self) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let chosen = self.debugger.thread;
         let running = self.debugger.session()?.thread();
         let rows = self.debugger.look(|inspector, stopped, _| {
@@ -532,7 +533,7 @@ impl<'r> Prompt<'r> {
 
     fn thread(&mut self, name: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let threads = self.debugger.session()?.threads();
         let found = threads.iter().find(|t| {
             name == t.number.to_string() || name == recording.thread_name(process, t.number)
@@ -550,7 +551,7 @@ impl<'r> Prompt<'r> {
     /// outermost ones.
     pub(super) fn backtrace(&mut self, words: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let (mut all, mut full, mut count) = (false, false, None);
         for word in words.split_whitespace() {
             match word {
@@ -862,7 +863,7 @@ impl<'r> Prompt<'r> {
         let process = self.debugger.process;
         let position = self.debugger.position()?;
         let now = position.event();
-        let recording = self.debugger.recording;
+        let recording = Arc::clone(&self.debugger.recording);
         let place = self.debugger.history.place_of(process).unwrap_or(0);
         let (first, last) = self.debugger.history.span(place);
         let history = &self.debugger.history;

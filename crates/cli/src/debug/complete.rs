@@ -12,9 +12,9 @@ use super::table::{COMMANDS, Takes, find};
 const OFFERED_MAX: usize = 200;
 
 /// Looks words up where the debugger stands.
-pub struct Words<'p, 'r>(pub &'p RefCell<Prompt<'r>>);
+pub struct Words<'p>(pub &'p RefCell<Prompt>);
 
-impl rustyline::completion::Completer for Words<'_, '_> {
+impl rustyline::completion::Completer for Words<'_> {
     type Candidate = String;
 
     fn complete(
@@ -31,14 +31,14 @@ impl rustyline::completion::Completer for Words<'_, '_> {
     }
 }
 
-impl rustyline::hint::Hinter for Words<'_, '_> {
+impl rustyline::hint::Hinter for Words<'_> {
     type Hint = String;
 }
-impl rustyline::highlight::Highlighter for Words<'_, '_> {}
-impl rustyline::validate::Validator for Words<'_, '_> {}
-impl rustyline::Helper for Words<'_, '_> {}
+impl rustyline::highlight::Highlighter for Words<'_> {}
+impl rustyline::validate::Validator for Words<'_> {}
+impl rustyline::Helper for Words<'_> {}
 
-impl Prompt<'_> {
+impl Prompt {
     /// What the last word of a line may become, and where it begins.
     fn complete(&mut self, typed: &str) -> (usize, Vec<String>) {
         let trimmed = typed.trim_start();

@@ -65,13 +65,13 @@ pub enum Why {
 /// A place that was stopped at: the process, and where in its run.
 pub type Place = (u32, Position);
 
-pub struct Debugger<'r> {
-    pub recording: &'r Recording,
-    pub history: History<'r>,
+pub struct Debugger {
+    pub recording: Arc<Recording>,
+    pub history: History,
     pub library: Library,
-    ground: Arc<Ground<'r>>,
+    ground: Arc<Ground>,
     code: CodeFiles,
-    sessions: HashMap<u32, Session<'r>>,
+    sessions: HashMap<u32, Session>,
     /// Number of the process at hand.
     pub process: u32,
     /// The thread that is looked at, if not the one that runs, and the frame.
@@ -144,13 +144,13 @@ const STEPS_MAX: usize = 20_000;
 
 const END: Position = Position::Event(u64::MAX);
 
-impl<'r> Debugger<'r> {
+impl Debugger {
     pub fn open(
-        recording: &'r Recording,
-        history: History<'r>,
+        recording: Arc<Recording>,
+        history: History,
         interrupt: Arc<AtomicBool>,
-    ) -> Result<Debugger<'r>, Failure> {
-        ::replay::check(recording).map_err(explain)?;
+    ) -> Result<Debugger, Failure> {
+        ::replay::check(&recording).map_err(explain)?;
         let first = recording
             .processes()
             .first()
@@ -158,10 +158,10 @@ impl<'r> Debugger<'r> {
             .number;
         // Nothing is replayed before it is looked at: the logs may be long.
         Ok(Debugger {
+            ground: Arc::new(Ground::new(&recording)),
             recording,
             history,
             library: Library::new(Options::default()),
-            ground: Arc::new(Ground::new(recording)),
             code: CodeFiles::default(),
             sessions: HashMap::new(),
             process: first,
@@ -187,11 +187,11 @@ impl<'r> Debugger<'r> {
     }
 
     /// The session of the process at hand.
-    pub fn session(&mut self) -> Result<&mut Session<'r>, Failure> {
+    pub fn session(&mut self) -> Result<&mut Session, Failure> {
         self.session_of(self.process)
     }
 
-    fn session_of(&mut self, number: u32) -> Result<&mut Session<'r>, Failure> {
+    fn session_of(&mut self, number: u32) -> Result<&mut Session, Failure> {
         match self.sessions.entry(number) {
             std::collections::hash_map::Entry::Occupied(there) => Ok(there.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
@@ -245,7 +245,7 @@ impl<'r> Debugger<'r> {
     /// Looks at the process at hand.
     pub fn look<T>(
         &mut self,
-        question: impl FnOnce(&Inspector<'_>, &Stopped<'_, 'r>, Option<&Stack>) -> T,
+        question: impl FnOnce(&Inspector<'_>, &Stopped<'_>, Option<&Stack>) -> T,
     ) -> Result<T, Failure> {
         self.look_deep(10_000, question)
     }
@@ -254,7 +254,7 @@ impl<'r> Debugger<'r> {
     fn look_deep<T>(
         &mut self,
         frames: usize,
-        question: impl FnOnce(&Inspector<'_>, &Stopped<'_, 'r>, Option<&Stack>) -> T,
+        question: impl FnOnce(&Inspector<'_>, &Stopped<'_>, Option<&Stack>) -> T,
     ) -> Result<T, Failure> {
         let layout = self.layout()?;
         let Some(session) = self.sessions.get(&self.process) else {
@@ -980,7 +980,7 @@ impl<'r> Debugger<'r> {
         frames: &[(u32, FrameOf)],
         extra: &[u64],
     ) -> Result<Back, Failure> {
-        let conditions_of = |debugger: &Debugger<'_>| {
+        let conditions_of = |debugger: &Debugger| {
             let points = debugger.points.iter();
             points
                 .filter_map(|p| Some((p.number, p.condition.clone()?)))
@@ -1010,7 +1010,7 @@ impl<'r> Debugger<'r> {
             return Ok(Back::Beginning);
         };
         let mut trouble = None;
-        let mut wanted = |session: &Session<'r>| {
+        let mut wanted = |session: &Session| {
             let mut holds = |number: u32| {
                 let Some(text) = texts.get(&number) else {
                     return true;
@@ -1183,7 +1183,7 @@ impl<'r> Debugger<'r> {
             ));
         };
         let rsp = frame.cfa.wrapping_sub(8);
-        let is_entry = |session: &Session<'r>| {
+        let is_entry = |session: &Session| {
             let own = session.running().filter(|t| t.number == frame.thread);
             own.is_some_and(|thread| thread.by_name().rsp == rsp)
         };
@@ -1625,7 +1625,7 @@ pub fn no_point(number: u32) -> Failure {
 /// Whether a condition holds where a session stands. The names in it are
 /// looked up once for each address.
 fn condition_holds(
-    session: &Session<'_>,
+    session: &Session,
     library: &Library,
     layout: &mut Option<(Mapped, Arc<Layout>)>,
     known: &mut Conditions,

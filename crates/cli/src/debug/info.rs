@@ -2,6 +2,7 @@
 
 use ::replay::Handler;
 use protocol::names::{signal_name, signal_number};
+use std::sync::Arc;
 
 use super::commands::Prompt;
 use super::screen::say;
@@ -46,7 +47,7 @@ const OTHERS: [(&str, &str); 14] = [
     ("wat", "watchpoints"),
 ];
 
-impl Prompt<'_> {
+impl Prompt {
     pub(super) fn info(&mut self, about: &str) -> Result<(), Failure> {
         let (topic, rest) = match about.split_once(char::is_whitespace) {
             Some((topic, rest)) => (topic, rest.trim()),
@@ -226,7 +227,7 @@ impl Prompt<'_> {
             "" | "all" => None,
             name => Some(signal_of(name)?),
         };
-        let (process, recording) = (self.debugger.process, self.debugger.recording);
+        let (process, recording) = (self.debugger.process, Arc::clone(&self.debugger.recording));
         let (handlers, threads) = {
             let session = self.debugger.session()?;
             (session.handlers(), session.threads())

@@ -16,6 +16,7 @@ pub use stopped::Stopped;
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::replay::Interrupts;
@@ -37,11 +38,11 @@ pub struct Script {
 const INTERRUPTED: u8 = 130;
 
 /// Runs the scripts, then asks for commands until the user has enough.
-pub fn run(recording: &Recording, script: &Script) -> Result<bool, Failure> {
+pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(recording)?;
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupt = Interrupts::catch_ctrl_c().shared_flag();
-    let debugger = Debugger::open(recording, history, interrupt)?;
+    let debugger = Debugger::open(Arc::clone(recording), history, interrupt)?;
     let mut prompt = Prompt::new(debugger);
     let mut lines = Vec::new();
     for path in &script.files {
@@ -84,7 +85,7 @@ enum Done {
 
 /// Runs a line of a script. Ctrl-C ends it, if nobody is there to be asked
 /// what now.
-fn obey(prompt: &mut Prompt<'_>, line: &str, alone: bool) -> Result<Done, Failure> {
+fn obey(prompt: &mut Prompt, line: &str, alone: bool) -> Result<Done, Failure> {
     let done = match prompt.execute(line) {
         Ok(Next::More) => Done::More(true),
         Ok(Next::Quit) => Done::Quit,
@@ -99,7 +100,7 @@ fn obey(prompt: &mut Prompt<'_>, line: &str, alone: bool) -> Result<Done, Failur
     Ok(done)
 }
 
-fn ask(prompt: Prompt<'_>) -> Result<(), Failure> {
+fn ask(prompt: Prompt) -> Result<(), Failure> {
     let trouble =
         |error: rustyline::error::ReadlineError| Failure::new(format!("the terminal: {error}"));
     let prompt = RefCell::new(prompt);
@@ -108,7 +109,7 @@ fn ask(prompt: Prompt<'_>) -> Result<(), Failure> {
         .history_ignore_dups(true)
         .map_err(trouble)?
         .build();
-    let mut editor: rustyline::Editor<Words<'_, '_>, rustyline::history::DefaultHistory> =
+    let mut editor: rustyline::Editor<Words<'_>, rustyline::history::DefaultHistory> =
         rustyline::Editor::with_config(config).map_err(trouble)?;
     editor.set_helper(Some(Words(&prompt)));
     let past = crate::select::home().map(|home| home.join("history"));

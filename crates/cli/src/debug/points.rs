@@ -109,7 +109,7 @@ impl Point {
 
 impl Caught {
     /// Finds the events that a pattern, or gdb's words, stand for.
-    pub fn find(text: &str, history: &History<'_>) -> Result<Caught, Failure> {
+    pub fn find(text: &str, history: &History) -> Result<Caught, Failure> {
         let (pattern, calls_only) = pattern_of(text)?;
         let mut events: HashMap<u32, Vec<u64>> = HashMap::new();
         causes::each_match(history, causes::pattern(&pattern)?, |_, event, _| {

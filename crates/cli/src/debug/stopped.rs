@@ -13,8 +13,8 @@ use inspect::inspector::Layout;
 use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
 
 /// See the module.
-pub struct Stopped<'s, 'r> {
-    session: &'s Session<'r>,
+pub struct Stopped<'s> {
+    session: &'s Session,
     threads: OnceCell<Vec<ThreadState>>,
     /// Instructions that are not as they are in memory.
     replaced: OnceCell<Vec<u64>>,
@@ -60,8 +60,8 @@ impl CodeFiles {
     }
 }
 
-impl<'s, 'r> Stopped<'s, 'r> {
-    pub fn new(session: &'s Session<'r>) -> Stopped<'s, 'r> {
+impl<'s> Stopped<'s> {
+    pub fn new(session: &'s Session) -> Stopped<'s> {
         Stopped {
             session,
             threads: OnceCell::new(),
@@ -72,10 +72,10 @@ impl<'s, 'r> Stopped<'s, 'r> {
 
     /// The same, with what is mapped where: code is as the program has it.
     pub fn with_code(
-        session: &'s Session<'r>,
+        session: &'s Session,
         layout: &Arc<Layout>,
         files: &'s CodeFiles,
-    ) -> Stopped<'s, 'r> {
+    ) -> Stopped<'s> {
         Stopped {
             code: Some((Arc::clone(layout), files)),
             ..Stopped::new(session)
@@ -93,7 +93,7 @@ impl<'s, 'r> Stopped<'s, 'r> {
     }
 }
 
-impl Process for Stopped<'_, '_> {
+impl Process for Stopped<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         let replaced = self.replaced.get_or_init(|| self.session.counter_sites());
         let got = self.session.read_code_with(replaced, address, buffer);

@@ -69,7 +69,7 @@ fn numbers(text: &str) -> Result<Vec<u32>, Failure> {
     Ok(all)
 }
 
-impl Prompt<'_> {
+impl Prompt {
     /// The addresses of a place that must be there.
     pub(super) fn addresses_of(&mut self, what: &str, place: &str) -> Result<Vec<u64>, Failure> {
         if place.is_empty() {

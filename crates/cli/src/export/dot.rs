@@ -11,7 +11,7 @@ fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     writeln!(out, "digraph causes {{")?;
     // Without `newrank` dot places each cluster by itself, and fails where arrows go

@@ -8,7 +8,7 @@ use super::Export;
 use crate::causes;
 use crate::why::link_object;
 
-pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     let recording = history.recording();
     writeln!(out, "{{\"processes\":[")?;

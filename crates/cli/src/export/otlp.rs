@@ -34,7 +34,7 @@ fn id(parts: [u64; 3]) -> u64 {
 }
 
 /// Uses of channels: sends and receives of each, in order of time.
-fn uses(export: &Export<'_, '_>) -> HashMap<(u32, bool), Vec<EventId>> {
+fn uses(export: &Export<'_>) -> HashMap<(u32, bool), Vec<EventId>> {
     let mut found: HashMap<(u32, bool), Vec<EventId>> = HashMap::new();
     for item in &export.items {
         for used in export.history.uses(item.event) {
@@ -54,7 +54,7 @@ fn uses(export: &Export<'_, '_>) -> HashMap<(u32, bool), Vec<EventId>> {
     found
 }
 
-fn spans(export: &Export<'_, '_>) -> Vec<Span> {
+fn spans(export: &Export<'_>) -> Vec<Span> {
     let history = export.history;
     let uses = uses(export);
     let none = Vec::new();
@@ -86,13 +86,7 @@ fn spans(export: &Export<'_, '_>) -> Vec<Span> {
     spans
 }
 
-fn pair(
-    history: &History<'_>,
-    channel: &Channel,
-    from: EventId,
-    to: EventId,
-    spans: &mut Vec<Span>,
-) {
+fn pair(history: &History, channel: &Channel, from: EventId, to: EventId, spans: &mut Vec<Span>) {
     let key = [channel.number.into(), from.process.into(), from.number];
     let own = id(key);
     let trace = id([own, 1, 2]);
@@ -138,7 +132,7 @@ fn pair(
     }
 }
 
-pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     let recording = history.recording();
     let start = recording.clock().realtime_ns;

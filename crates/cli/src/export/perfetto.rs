@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Export;
 use crate::causes;
 
-pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     let recording = history.recording();
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;

@@ -8,7 +8,7 @@ use serde_json::Map;
 use super::Export;
 use crate::causes;
 
-pub fn write(export: &Export<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     let items = export.linked();
     let count = history.recording().processes().len();

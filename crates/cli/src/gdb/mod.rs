@@ -49,7 +49,7 @@ impl Place {
     fn resolve(
         &self,
         recording: &Recording,
-        history: &causality::History<'_>,
+        history: &causality::History,
     ) -> Result<Beginning, Failure> {
         let process = match &self.process {
             None => None,
@@ -375,7 +375,7 @@ impl Drop for Door {
 impl Line {
     fn serve(
         &self,
-        program: &mut Program<'_>,
+        program: &mut Program,
         interrupt: &Arc<Interrupt>,
         is_over: &dyn Fn() -> bool,
     ) -> std::io::Result<()> {
@@ -413,8 +413,12 @@ impl Serve {
         ::replay::check(&recording).map_err(crate::verify::explain)?;
         if self.stdio {
             let interrupt = Arc::new(Interrupt::default());
-            let mut program =
-                Program::open(&recording, history, &beginning, Arc::clone(&interrupt))?;
+            let mut program = Program::open(
+                Arc::clone(&recording),
+                history,
+                &beginning,
+                Arc::clone(&interrupt),
+            )?;
             // Whoever is there goes away, or says so.
             let (from, to) = (std::io::stdin(), std::io::stdout());
             let _ = ::gdb_remote::serve(from, to, &mut program, &interrupt, &is_over);
@@ -446,8 +450,12 @@ impl Serve {
             // Each client begins where the first one began.
             let interrupt = Arc::new(Interrupt::default());
             let history = causes::open(&recording)?;
-            let mut program =
-                Program::open(&recording, history, &beginning, Arc::clone(&interrupt))?;
+            let mut program = Program::open(
+                Arc::clone(&recording),
+                history,
+                &beginning,
+                Arc::clone(&interrupt),
+            )?;
             // A connection that breaks is the client's affair.
             let _ = line.serve(&mut program, &interrupt, &is_over);
             if self.once {

@@ -29,7 +29,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
 ];
 
 /// Executes a line; what is to be shown.
-pub fn execute(program: &mut Program<'_>, line: &str) -> String {
+pub fn execute(program: &mut Program, line: &str) -> String {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
@@ -68,7 +68,7 @@ fn help() -> String {
     text
 }
 
-fn describe(program: &Program<'_>, i: usize) -> String {
+fn describe(program: &Program, i: usize) -> String {
     let Some(seat) = program.seats.get(i) else {
         return String::new();
     };
@@ -89,7 +89,7 @@ fn describe(program: &Program<'_>, i: usize) -> String {
     format!("{} {place}{}", seat.name, time.unwrap_or_default())
 }
 
-fn when(program: &mut Program<'_>, inferior: &str) -> Result<String, Failure> {
+fn when(program: &mut Program, inferior: &str) -> Result<String, Failure> {
     let i = match inferior {
         "" => program.lead,
         number => {
@@ -107,7 +107,7 @@ fn when(program: &mut Program<'_>, inferior: &str) -> Result<String, Failure> {
     Ok(describe(program, i))
 }
 
-fn places(program: &mut Program<'_>) -> String {
+fn places(program: &mut Program) -> String {
     let mut text = String::new();
     for i in 0..program.seats.len() {
         let mark = if i == program.lead { '*' } else { ' ' };
@@ -117,7 +117,7 @@ fn places(program: &mut Program<'_>) -> String {
 }
 
 /// Moves everybody.
-fn goto(program: &mut Program<'_>, text: &str) -> Result<(), Failure> {
+fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
     match text {
         "" => {
             return Err(Failure::new("an event is missing")
@@ -150,7 +150,7 @@ fn goto(program: &mut Program<'_>, text: &str) -> Result<(), Failure> {
 
 /// Moves everybody, and has gdb told of it: of the programs and libraries that
 /// are others now, then of the stop.
-fn arrange(program: &mut Program<'_>, text: &str) -> Result<String, Failure> {
+fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
     program.queue.clear();
     program.introduce();
     let before: Vec<Position> = program.seats.iter().map(|seat| seat.at).collect();

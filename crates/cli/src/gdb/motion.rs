@@ -29,7 +29,7 @@ fn words(error: ::replay::Error) -> String {
     crate::verify::explain(error).words()
 }
 
-impl<'r> Program<'r> {
+impl Program {
     pub fn move_by(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
         if let Some(stop) = self.next_queued() {
             return Ok(stop);
@@ -73,7 +73,7 @@ impl<'r> Program<'r> {
         }
     }
 
-    pub fn seat(&mut self, i: usize) -> Result<&mut Seat<'r>, String> {
+    pub fn seat(&mut self, i: usize) -> Result<&mut Seat, String> {
         let seat = self.seats.get_mut(i);
         seat.ok_or_else(|| "there is no such process".to_string())
     }
@@ -383,7 +383,7 @@ impl<'r> Program<'r> {
         if within < start && !(breakpoints.is_empty() && watches.is_empty()) {
             let seat = self.seat(i)?;
             let stops = seat.stops.clone();
-            let mut wanted = |session: &::replay::Session<'_>| {
+            let mut wanted = |session: &::replay::Session| {
                 let Position::Inside(inside) = session.position() else {
                     return true;
                 };
@@ -401,7 +401,7 @@ impl<'r> Program<'r> {
                         conditions: &passable,
                     },
                     within,
-                    conditions.then_some(&mut wanted as &mut Wanted<'_, '_>),
+                    conditions.then_some(&mut wanted as &mut Wanted<'_>),
                 )
                 .map_err(words)?;
             let at = seat.session.position();

@@ -25,11 +25,11 @@ use crate::debug::stopped::{CodeFiles, Stopped};
 use crate::failure::Failure;
 use crate::verify::explain;
 
-pub struct Program<'r> {
-    pub recording: &'r Recording,
-    pub history: History<'r>,
+pub struct Program {
+    pub recording: Arc<Recording>,
+    pub history: History,
     library: Library,
-    pub seats: Vec<Seat<'r>>,
+    pub seats: Vec<Seat>,
     /// The process at hand: the one that stopped last.
     pub lead: usize,
     /// The one that was at hand first.
@@ -66,16 +66,16 @@ pub fn check(recording: &Recording, beginning: &Beginning) -> Result<(), Failure
     Ok(())
 }
 
-impl<'r> Program<'r> {
+impl Program {
     pub fn open(
-        recording: &'r Recording,
-        history: History<'r>,
+        recording: Arc<Recording>,
+        history: History,
         beginning: &Beginning,
         interrupt: Arc<Interrupt>,
-    ) -> Result<Program<'r>, Failure> {
-        ::replay::check(recording).map_err(explain)?;
-        let ground = Arc::new(Ground::new(recording));
-        let mut seats: Vec<Seat<'r>> = Vec::new();
+    ) -> Result<Program, Failure> {
+        ::replay::check(&recording).map_err(explain)?;
+        let ground = Arc::new(Ground::new(&recording));
+        let mut seats: Vec<Seat> = Vec::new();
         let mut pids = HashSet::new();
         for (place, process) in (0u32..).zip(recording.processes()) {
             let wanted = beginning
@@ -96,7 +96,7 @@ impl<'r> Program<'r> {
                 pid = pid.wrapping_add(1 << 22);
             }
             let span = history.span(place);
-            seats.push(Seat::new(recording, place, span, pid, session));
+            seats.push(Seat::new(&recording, place, span, pid, session));
         }
         if seats.is_empty() {
             return Err(Failure::new("the recording has no processes"));
@@ -199,13 +199,13 @@ impl<'r> Program<'r> {
     }
 
     /// What must have happened for a process to be about to do an event.
-    pub fn needed(&self, seat: &Seat<'_>, event: u64) -> Option<causality::Cut> {
+    pub fn needed(&self, seat: &Seat, event: u64) -> Option<causality::Cut> {
         let done = event.min(seat.last + 1).checked_sub(1)?;
         (done >= seat.first).then(|| self.history.past(causality::EventId::new(seat.place, done)))
     }
 
     /// The process, brought to where it is said to be.
-    pub fn here(&mut self, i: usize) -> Result<&mut Seat<'r>, String> {
+    pub fn here(&mut self, i: usize) -> Result<&mut Seat, String> {
         let Some(seat) = self.seats.get_mut(i) else {
             return Err("there is no such process".to_string());
         };
@@ -255,7 +255,7 @@ impl<'r> Program<'r> {
 
     /// Runs of events by one thread.
     pub fn turns(&mut self, i: usize) -> &[(u64, u32)] {
-        let recording = self.recording;
+        let recording = Arc::clone(&self.recording);
         let Some(seat) = self.seats.get_mut(i) else {
             return &[];
         };
@@ -318,7 +318,7 @@ impl<'r> Program<'r> {
     fn look<T>(
         &mut self,
         i: usize,
-        question: impl FnOnce(&Inspector<'_>, &Session<'_>) -> Option<T>,
+        question: impl FnOnce(&Inspector<'_>, &Session) -> Option<T>,
     ) -> Option<T> {
         self.here(i).ok()?;
         let session = &self.seats.get(i)?.session;
@@ -448,7 +448,7 @@ fn auxv_of(image: &ImageStart, regions: &[Region]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-impl Target for Program<'_> {
+impl Target for Program {
     fn current(&mut self) -> ThreadId {
         let lead = self.lead;
         let number = match self.here(lead) {

@@ -35,7 +35,7 @@ pub struct Known {
 }
 
 /// See the module.
-pub struct Seat<'r> {
+pub struct Seat {
     pub number: u32,
     pub name: String,
     pub pid: u32,
@@ -43,7 +43,7 @@ pub struct Seat<'r> {
     pub place: u32,
     pub first: u64,
     pub last: u64,
-    pub session: Session<'r>,
+    pub session: Session,
     /// Where it is said to be.
     pub at: Position,
     pub images: Vec<ImageSpan>,
@@ -65,14 +65,14 @@ pub struct Seat<'r> {
     pub turns: Option<Vec<(u64, u32)>>,
 }
 
-impl<'r> Seat<'r> {
+impl Seat {
     pub fn new(
         recording: &Recording,
         place: u32,
         (first, last): (u64, u64),
         pid: u32,
-        session: Session<'r>,
-    ) -> Seat<'r> {
+        session: Session,
+    ) -> Seat {
         let number = session.process();
         let name = recording
             .process(number)
@@ -244,7 +244,7 @@ fn pieces(watches: &[Watch]) -> usize {
 
 /// Whether the place where a process stands is one to stop at, and of which
 /// kind: a breakpoint whose condition holds.
-pub fn breakpoint_here(session: &Session<'_>, stops: &[StopPoint]) -> Option<StopKind> {
+pub fn breakpoint_here(session: &Session, stops: &[StopPoint]) -> Option<StopKind> {
     let Position::Inside(inside) = session.position() else {
         return None;
     };
@@ -271,13 +271,13 @@ pub fn breakpoint_here(session: &Session<'_>, stops: &[StopPoint]) -> Option<Sto
 }
 
 /// A condition of gdb's, where a process stands.
-struct Asked<'a, 'r> {
+struct Asked<'a> {
     code: &'a [u8],
     registers: &'a Registers,
-    session: &'a Session<'r>,
+    session: &'a Session,
 }
 
-impl condition::Machine for Asked<'_, '_> {
+impl condition::Machine for Asked<'_> {
     fn code(&self, at: usize) -> Option<u8> {
         self.code.get(at).copied()
     }
@@ -326,7 +326,7 @@ pub fn registers_of(state: &ThreadState) -> Registers {
 }
 
 /// Which programs a process ran, and from which event on.
-fn spans(recording: &Recording, session: &Session<'_>) -> Vec<ImageSpan> {
+fn spans(recording: &Recording, session: &Session) -> Vec<ImageSpan> {
     session
         .images()
         .into_iter()

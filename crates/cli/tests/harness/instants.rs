@@ -1,6 +1,7 @@
 //! What a process shows at its instants, against what its log says of them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use protocol::record::{kind, tag};
 use protocol::syscall::int80;
@@ -15,7 +16,7 @@ use super::Recorded;
 ///
 /// Returns how many events of each kind were looked at.
 pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
-    let recording = Recording::open(&recorded.dir).unwrap();
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut seen = HashMap::new();
     for process in recording.processes() {
         let mut session = Session::open(&recording, process.number).unwrap();
