@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use recording::{Event, Phase, Process, Recording};
+use protocol::id::ProcessIx;
+use recording::{Event, Phase, Process, Recording, Set};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
 use crate::clock::{self, Graph};
@@ -89,6 +90,7 @@ pub struct Use {
 
 /// The causes in a recording.
 pub struct History {
+    set: Arc<Set>,
     recording: Arc<Recording>,
     pub(crate) index: IndexFile,
     built: bool,
@@ -118,6 +120,7 @@ impl History {
         let key = fingerprint(recording);
         match IndexFile::open(&History::path(recording), key) {
             Some(index) => Ok(History {
+                set: Arc::new(Set::of(Arc::clone(recording))),
                 recording: Arc::clone(recording),
                 index,
                 built: false,
@@ -156,6 +159,7 @@ impl History {
         };
         match index {
             Some(index) => Ok(History {
+                set: Arc::new(Set::of(Arc::clone(recording))),
                 recording: Arc::clone(recording),
                 index,
                 built: true,
@@ -200,6 +204,11 @@ impl History {
         self.built
     }
 
+    /// The recordings it is about.
+    pub fn set(&self) -> &Arc<Set> {
+        &self.set
+    }
+
     /// The recording it is about.
     pub fn recording(&self) -> &Arc<Recording> {
         &self.recording
@@ -228,7 +237,7 @@ impl History {
 
     /// The process at a place.
     pub fn process(&self, place: u32) -> Option<&Process> {
-        self.recording.processes().get(place as usize)
+        self.set.process(ProcessIx(place))
     }
 
     /// The place of a process.
@@ -238,11 +247,7 @@ impl History {
 
     /// The place of the process with this number.
     pub fn place_of(&self, number: u32) -> Option<u32> {
-        let processes = self.recording.processes();
-        let at = processes
-            .iter()
-            .position(|process| process.number == number)?;
-        Some(at as u32)
+        self.recording.index_of(number)
     }
 
     pub(crate) fn record(&self, place: u32) -> ProcessRec {
@@ -367,7 +372,7 @@ impl History {
 
     /// All links, in order of their effects.
     pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
-        (0..self.recording.processes().len() as u32).flat_map(move |place| {
+        (0..self.set.len() as u32).flat_map(move |place| {
             let links = self.incoming(place).forward(0);
             links.map(move |record| self.link(place, record))
         })
@@ -397,7 +402,7 @@ impl History {
     /// Of each process, the first event that happened after this one (of its
     /// own process, itself); `None` where there is none.
     pub fn future(&self, event: EventId) -> Vec<Option<u64>> {
-        let mut first = vec![u32::MAX; self.recording.processes().len()];
+        let mut first = vec![u32::MAX; self.set.len()];
         let number = u32::try_from(event.number).unwrap_or(u32::MAX);
         let mut work = vec![(event.process, number, u32::MAX)];
         if let Some(place) = first.get_mut(event.process as usize) {
@@ -440,7 +445,7 @@ impl History {
                 })
                 .collect()
         } else {
-            let places = 0..self.recording.processes().len() as u32;
+            let places = 0..self.set.len() as u32;
             places.map(|place| self.end(place)).collect()
         };
         if let Some(own) = bounds.get_mut(event.process as usize) {
@@ -451,7 +456,7 @@ impl History {
 
     /// The cut behind the last event of every process.
     pub fn end_of_recording(&self) -> Cut {
-        let places = 0..self.recording.processes().len() as u32;
+        let places = 0..self.set.len() as u32;
         Cut(places.map(|place| self.end(place)).collect())
     }
 
@@ -551,7 +556,7 @@ impl History {
         }];
         // Links into each process up to here have been followed, or are about
         // to be.
-        let mut seen: Vec<u64> = vec![0; self.recording.processes().len()];
+        let mut seen: Vec<u64> = vec![0; self.set.len()];
         let mut at = 0;
         while let Some(event) = nodes.get(at).map(|node| node.event) {
             let begin = match seen.get_mut(event.process as usize) {
@@ -841,10 +846,10 @@ impl History {
         events.dedup();
         for group in events.chunk_by(|a, b| a.process == b.process && b.number - a.number <= NEAR) {
             let Some(first) = group.first() else { continue };
-            let Some(process) = self.process(first.process) else {
+            let place = ProcessIx(first.process);
+            let Some(mut log) = self.set.log_near(place, first.number) else {
                 continue;
             };
-            let mut log = self.recording.log_near(process.number, first.number);
             for event in group {
                 if !log.advance_to(event.number) {
                     break;
@@ -858,15 +863,14 @@ impl History {
 
     /// The event itself, given to `look`.
     pub fn look<T>(&self, event: EventId, look: impl FnOnce(&Event<'_>) -> T) -> Option<T> {
-        let process = self.process(event.process)?;
-        let log = self.recording.log_at(process.number, event.number)?;
+        let log = self.set.log_at(ProcessIx(event.process), event.number)?;
         log.event().map(|event| look(&event))
     }
 }
 
 impl Graph for History {
     fn processes(&self) -> usize {
-        self.recording.processes().len()
+        self.set.len()
     }
 
     fn links(&self, process: u32, from: u32, to: u32) -> &[InRec] {

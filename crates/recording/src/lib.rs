@@ -31,6 +31,7 @@ pub mod names;
 pub mod process;
 mod recording;
 pub mod render;
+mod set;
 pub mod sockaddr;
 pub mod survey;
 #[cfg(any(test, feature = "synthetic"))]
@@ -46,6 +47,7 @@ pub use log::{Log, LogEnd};
 pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary, cpu_model};
 pub use process::{Exit, Life, Process, thread_name};
 pub use recording::{Image, Recording};
+pub use set::Set;
 pub use timeline::Timeline;
 pub use writer::Writer;
 

@@ -420,6 +420,11 @@ impl Recording {
         self.processes.get(*self.by_number.get(&number)?)
     }
 
+    /// Where the process with this number stands among [`Recording::processes`].
+    pub fn index_of(&self, number: u32) -> Option<u32> {
+        self.by_number.get(&number).map(|index| *index as u32)
+    }
+
     /// The process with this name.
     pub fn process_named(&self, name: &str) -> Option<&Process> {
         self.process(*self.by_name.get(name)?)
