@@ -19,6 +19,16 @@
 //!
 //! Whatever bytes a recording or an index holds, nothing here panics.
 
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+// Whatever bytes a recording or an index holds, reading it must not panic.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable
+)]
+
 mod channel;
 mod clock;
 mod explain;

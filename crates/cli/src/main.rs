@@ -1,5 +1,8 @@
 //! The `mw` command. One file per subcommand; this one only dispatches.
 
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
 mod blocked;
 mod causes;
 mod channels;

@@ -9,6 +9,16 @@
 //! The same patterns are for everything that chooses events. The language is
 //! described in docs/patterns.md.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// Patterns are typed by people: no text makes it panic.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable
+)]
+
 mod lexer;
 mod matcher;
 mod nearest;

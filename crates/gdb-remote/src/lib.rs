@@ -19,6 +19,9 @@
 //! [`stop`] tells why something stands still, [`server`] answers. What is
 //! debugged is behind the trait [`Target`].
 
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
 pub mod command;
 pub mod files;
 pub mod hex;

@@ -46,6 +46,16 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// Whatever bytes an executable or a stopped process holds, looking must not panic.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable
+)]
+
 pub(crate) mod containers;
 pub mod core;
 pub mod disassemble;

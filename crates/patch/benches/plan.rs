@@ -1,6 +1,13 @@
 //! How long one plan takes, over all sites of the system's libc with windows of 64 KiB, and
 //! the search for jumps alone, over a window without any.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 

@@ -28,6 +28,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![deny(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

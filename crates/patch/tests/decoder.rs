@@ -1,5 +1,12 @@
 //! The length decoder against a full disassembler.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 mod common;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};

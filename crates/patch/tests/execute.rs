@@ -3,6 +3,13 @@
 //! Each piece of code runs twice, as it is and patched, and must leave the same registers,
 //! flags and memory. The monitor is a few instructions that make the call and note whence.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 use std::arch::global_asm;
 use std::io::{Read, pipe};
 use std::os::fd::AsRawFd;

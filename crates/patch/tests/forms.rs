@@ -1,5 +1,12 @@
 //! Each way to patch a site, and each reason not to, on code made for it.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 use patch::{Code, JUMP_LEN, Plan, Refusal, STUB_MAX, Stub, jump_bytes, plan, write_stub};
 
 const BASE: u64 = 0x7f00_0000_0000;

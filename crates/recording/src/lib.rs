@@ -16,6 +16,16 @@
 //! Whatever bytes the files hold, nothing here panics, and no length read
 //! from them is trusted before it is checked.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// Whatever bytes a recording holds, reading it must not panic.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable
+)]
+
 mod arena;
 pub mod calls;
 mod catalog;

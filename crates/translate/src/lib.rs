@@ -46,6 +46,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -1,6 +1,13 @@
 //! What this crate believes about instructions, compared with a complete
 //! decoder over the code of libraries.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 use std::path::PathBuf;
 
 use iced_x86::{

@@ -1,6 +1,13 @@
 //! Code is stopped where it shall be, and goes on from there as if nothing had
 //! been.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 mod machine;
 
 use machine::{Machine, Memory, Own, RAX, RCX, RDI, RSI, RSP, State, end};

@@ -1,6 +1,13 @@
 //! Single instructions of all kinds, made at random, do the same natively and
 //! translated: to registers, flags, vector registers and memory.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 mod machine;
 
 use iced_x86::{

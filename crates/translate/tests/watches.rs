@@ -1,6 +1,13 @@
 //! Memory that is watched: translated code comes back right behind each
 //! instruction that changed it, and behind no other.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so and stops"
+)]
+
 mod machine;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, OpAccess};
