@@ -390,7 +390,13 @@ impl Ty {
                 Some(self.size.unwrap_or(8))
             }
             Kind::Function { .. } | Kind::Void => Some(1),
-            Kind::Enum(e) => self.size.or_else(|| e.underlying.get().size_within(depth)),
+            // A unit may only declare what another defines: the size is the
+            // definition's.
+            Kind::Struct(a) if a.incomplete && self.size.is_none() => self.complete().size,
+            Kind::Enum(e) => self
+                .size
+                .or_else(|| e.underlying.get().size_within(depth))
+                .or_else(|| self.complete().size),
             _ => self.size,
         }
     }

@@ -9,6 +9,8 @@
 )]
 
 pub mod normal;
+#[path = "../../../../tests/seed.rs"]
+pub mod seed;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,11 +92,21 @@ impl Build {
         program
     }
 
+    /// Where its cores of a seed are.
+    fn cores(&self, seed: u64) -> PathBuf {
+        let stem = Path::new(self.source).file_stem().unwrap().to_str().unwrap();
+        workplace().join(format!("cores-{stem}-O{}-{seed}", self.level))
+    }
+
+    /// Removes the cores of a seed.
+    pub fn forget(&self, seed: u64) {
+        std::fs::remove_dir_all(self.cores(seed)).unwrap();
+    }
+
     /// Cores at random stops, and what gdb says about them.
     pub fn stops(&self, count: usize, seed: u64) -> Vec<serde_json::Value> {
         let program = self.compile();
-        let name = program.file_name().unwrap().to_str().unwrap();
-        let out = workplace().join(format!("cores-{name}-{seed}"));
+        let out = self.cores(seed);
         let answers = out.join("gdb.json");
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gdb");
         let made = |p: &Path| p.metadata().and_then(|m| m.modified()).ok();
