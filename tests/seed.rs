@@ -12,9 +12,11 @@
 )]
 pub fn seed(what: &str, default: u64) -> u64 {
     let seed = match std::env::var("MW_SEED") {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("MW_SEED={text} is not a number")),
+        // Generators that shift make nothing out of 0.
+        Ok(text) => match text.parse() {
+            Ok(seed) if seed > 0 => seed,
+            _ => panic!("MW_SEED={text} is not a number above 0"),
+        },
         Err(_) => default,
     };
     eprintln!("{what}: MW_SEED={seed}");

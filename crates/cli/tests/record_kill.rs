@@ -1,6 +1,6 @@
 //! Kills the program, or `mw`, at any moment, and reads what is left.
 //!
-//! `MW_KILL_ROUNDS` says how often (24), `MW_KILL_SEED` when and whom. A round
+//! `MW_KILL_ROUNDS` says how often (24), `MW_SEED` when and whom. A round
 //! that fails names its seed.
 #![allow(
     clippy::unwrap_used,
@@ -42,10 +42,10 @@ fn number(variable: &str, default: u64) -> u64 {
 /// Rounds with one program: in every other round `mw` is killed, else one of
 /// the program's processes.
 fn rounds(name: &str, command: &[String], lasts: Duration) {
-    let seed = number("MW_KILL_SEED", 1);
+    let seed = number("MW_SEED", 1);
     let rounds = number("MW_KILL_ROUNDS", 24).div_ceil(3);
     for round in seed..seed + rounds {
-        eprintln!("MW_KILL_SEED={round} MW_KILL_ROUNDS=1: {name}");
+        eprintln!("MW_SEED={round} MW_KILL_ROUNDS=1: {name}");
         let mut dice = Dice(round);
         let scratch = Scratch::new(&format!("kill-{name}"));
         let running = scratch.start(command);

@@ -4,7 +4,7 @@
 //!
 //! A short run by default; `scripts/fuzz MINUTES` makes it a long one. Each
 //! change follows from a seed, which is printed when something is found;
-//! `MW_FUZZ_SEED` begins with it.
+//! `MW_SEED` begins with it.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,6 +13,8 @@
 )]
 
 mod harness;
+#[path = "../../../tests/seed.rs"]
+mod seed;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -270,14 +272,7 @@ fn changed_recordings_are_survived() {
         .map(|name| scratch.record(&[program(name)]).dir)
         .collect();
     let time = Duration::from_secs_f64(60.0 * setting("MW_FUZZ_MINUTES").unwrap_or(0.4));
-    let fixed = std::env::var("MW_FUZZ_SEED").ok();
-    let first = match &fixed {
-        Some(text) => text.parse().unwrap(),
-        None => std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap()
-            .as_nanos() as u64,
-    };
+    let first = seed::seed("recordings", 1);
     let begun = Instant::now();
     let mut count = 0;
     let mut found = Vec::new();
@@ -304,7 +299,7 @@ fn changed_recordings_are_survived() {
                     kept = true;
                 }
                 found.push(format!(
-                    "MW_FUZZ_SEED={seed}: mw {} {}: {what}",
+                    "MW_SEED={seed}: mw {} {}: {what}",
                     args.join(" "),
                     keep.display()
                 ));

@@ -8,6 +8,8 @@
 )]
 
 mod harness;
+#[path = "../../../tests/seed.rs"]
+mod seed;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +72,7 @@ fn wander(recorded: &Recorded) {
         }
         assert!(end > process.first_event, "{}", process.name);
         let mut seen = HashMap::new();
-        let mut seed = u64::from(process.number) + 1;
+        let mut seed = seed::seed(&process.name, u64::from(process.number) + 1);
         for step in 0..40 {
             seed = seed
                 .wrapping_mul(6364136223846793005)
@@ -226,7 +228,7 @@ fn step_about(program: &str, process: &str) {
     let mut session = Session::open(&recording, number).unwrap();
     session.go_to_end().unwrap();
     let end = session.event();
-    let mut seed = 7u64;
+    let mut seed = seed::seed(process, 7);
     let mut random = |below: u64| {
         seed = seed
             .wrapping_mul(6364136223846793005)

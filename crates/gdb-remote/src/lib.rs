@@ -27,6 +27,9 @@ pub mod files;
 pub mod hex;
 pub mod packet;
 pub mod registers;
+#[cfg(test)]
+#[path = "../../../tests/seed.rs"]
+mod seed;
 pub mod server;
 pub mod stop;
 pub mod target;

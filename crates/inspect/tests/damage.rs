@@ -121,7 +121,7 @@ fn damaged_files_are_survived() {
         let main = inspector.resolve("main", None).unwrap();
         assert!(inspector.line_at(main[0].address).is_some());
         assert!(inspector.function_name(process.pc).is_some());
-        let mut state = 0x2545_f491_4f6c_dd1du64 ^ u64::from(level);
+        let mut state = common::seed::seed("damage", 0x2545_f491_4f6c_dd1d) ^ u64::from(level);
         let mut random = move || {
             state ^= state << 13;
             state ^= state >> 7;

@@ -67,8 +67,7 @@ fn allowed(line: &str) -> bool {
     // Of an enumeration of which parts are gone it names one variant and shows
     // the fields of another.
     let mixed = line.contains("::Vacant(std::collections::hash::map::OccupiedEntry<");
-    null
-        || mixed
+    null || mixed
         || failed
         || LABELS
             .iter()
@@ -242,8 +241,7 @@ fn search() {
     if !common::has("gdb") {
         return;
     }
-    let wanted: usize = std::env::var("MW_ORACLE_STOPS")
-        .map_or(2000, |text| text.parse().unwrap());
+    let wanted: usize = std::env::var("MW_ORACLE_STOPS").map_or(2000, |text| text.parse().unwrap());
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     let first = common::seed::seed("search", clock);
     let mut stops = 0;

@@ -19,6 +19,9 @@ pub mod layout;
 pub mod names;
 pub mod record;
 pub mod replay;
+#[cfg(test)]
+#[path = "../../../tests/seed.rs"]
+mod seed;
 pub mod shared;
 pub mod syscall;
 pub mod table;

@@ -847,7 +847,7 @@ mod tests {
 
     #[test]
     fn garbage_never_panics() {
-        let mut seed = 1u64;
+        let mut seed = crate::seed::seed("garbage", 1);
         for _ in 0..20_000 {
             let mut bytes = [0u8; 40];
             for byte in &mut bytes {

@@ -315,7 +315,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
         return;
     };
     let (symbols, strings) = (image.section_bytes(dynsym), image.section_bytes(linked));
-    let mut slots: HashMap<u64, &'static str> = HashMap::new();
+    let mut slots: HashMap<u64, String> = HashMap::new();
     for entry in image.bytes(".rela.plt").chunks_exact(RELA_SIZE) {
         let (Some(slot), Some(info)) = (u64_at(entry, 0), u64_at(entry, 8)) else {
             continue;
@@ -342,8 +342,16 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
             let symbol = (info >> 32) as usize;
             let name = u32_at(symbols, symbol.saturating_mul(SYMBOL_SIZE))
                 .and_then(|at| text_at(strings, at as usize));
-            if let Some(name) = name.filter(|n| !n.is_empty()) {
-                slots.insert(slot, name);
+            let chosen_at_start = info as u32 == elf::R_X86_64_IRELATIVE;
+            match (name.filter(|n| !n.is_empty()), u64_at(entry, 16)) {
+                (Some(name), _) => {
+                    slots.insert(slot, demangle(name).into_owned());
+                }
+                // The function of this address says which one is meant.
+                (None, Some(chooser)) if chosen_at_start => {
+                    slots.insert(slot, format!("*ABS*+{chooser:#x}"));
+                }
+                _ => {}
             }
         }
     }
@@ -375,7 +383,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
                 let symbol = Symbol {
                     address,
                     size: stride as u64,
-                    name: Box::leak(format!("{}@plt", demangle(name)).into_boxed_str()),
+                    name: Box::leak(format!("{name}@plt").into_boxed_str()),
                     kind: SymbolKind::Function,
                     global: false,
                     code: true,

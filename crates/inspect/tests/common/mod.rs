@@ -94,7 +94,11 @@ impl Build {
 
     /// Where its cores of a seed are.
     fn cores(&self, seed: u64) -> PathBuf {
-        let stem = Path::new(self.source).file_stem().unwrap().to_str().unwrap();
+        let stem = Path::new(self.source)
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap();
         workplace().join(format!("cores-{stem}-O{}-{seed}", self.level))
     }
 
