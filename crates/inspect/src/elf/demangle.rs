@@ -82,5 +82,97 @@ fn familiar(name: &str) -> String {
             from = at + len;
         }
     }
+    unabbreviated(text)
+}
+
+/// A name with the templates that the short names of the standard library
+/// stand for: `std::string` as it was before `std::__cxx11`, and the streams.
+fn unabbreviated(mut text: String) -> String {
+    const SHORT: [(&str, &str, &str); 4] = [
+        (
+            "string",
+            "basic_string",
+            "<char, std::char_traits<char>, std::allocator<char> >",
+        ),
+        (
+            "istream",
+            "basic_istream",
+            "<char, std::char_traits<char> >",
+        ),
+        (
+            "ostream",
+            "basic_ostream",
+            "<char, std::char_traits<char> >",
+        ),
+        (
+            "iostream",
+            "basic_iostream",
+            "<char, std::char_traits<char> >",
+        ),
+    ];
+    let in_name = |c: char| c.is_alphanumeric() || c == '_';
+    for (short, template, arguments) in SHORT {
+        let wanted = format!("std::{short}");
+        let mut from = 0;
+        while let Some(found) = text.get(from..).and_then(|t| t.find(&wanted)) {
+            let at = from + found;
+            let end = at + wanted.len();
+            from = end;
+            let (before, after) = (text.get(..at), text.get(end..));
+            let (Some(before), Some(after)) = (before, after) else {
+                break;
+            };
+            if before.ends_with(|c| in_name(c) || c == ':') || after.starts_with(in_name) {
+                continue;
+            }
+            // Constructors are called what the class is called.
+            let own = ["::", "::~"].into_iter().find(|own| {
+                let name = after.strip_prefix(own).and_then(|a| a.strip_prefix(short));
+                name.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+            });
+            if let Some(own) = own {
+                let start = end + own.len();
+                text.replace_range(start..start + short.len(), template);
+            }
+            let closes = text.get(end..).is_some_and(|rest| rest.starts_with('>'));
+            let space = if closes { " " } else { "" };
+            let whole = format!("std::{template}{arguments}{space}");
+            from = at + whole.len();
+            text.replace_range(at..end, &whole);
+        }
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangle;
+
+    #[test]
+    fn short_names_of_the_library_are_written_out() {
+        let string = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+        let cases = [
+            (
+                "_ZNSs6appendERKSs",
+                format!("{string}::append({string} const&)"),
+            ),
+            (
+                "_ZNSsC1ERKSs",
+                format!("{string}::basic_string({string} const&)"),
+            ),
+            ("_ZNSsD1Ev", format!("{string}::~basic_string()")),
+            (
+                "_ZNSt6vectorISsSaISsEE1fEv",
+                format!("std::vector<{string}, std::allocator<{string} > >::f()"),
+            ),
+            (
+                "_ZNSo3putEc",
+                "std::basic_ostream<char, std::char_traits<char> >::put(char)".to_string(),
+            ),
+            ("_ZN9my_stringC1Ev", "my_string::my_string()".to_string()),
+        ];
+        for (symbol, name) in cases {
+            assert_eq!(demangle(symbol), name);
+        }
+    }
 }

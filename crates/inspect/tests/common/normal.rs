@@ -36,3 +36,23 @@ pub fn without_entry_values(line: &str) -> String {
     out.push_str(rest);
     out
 }
+
+/// Names without the hash that gdb writes behind a crate's name in symbols of
+/// Rust: `__rustc[b7974e8690430dd9]::__rust_alloc`.
+pub fn without_hashes(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('[') {
+        out.push_str(before);
+        let hash = after.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(0);
+        rest = match after.split_at(hash) {
+            (_, behind) if hash >= 14 && behind.starts_with("]::") => &behind[1..],
+            _ => {
+                out.push('[');
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}
