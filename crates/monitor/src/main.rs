@@ -20,6 +20,7 @@ mod clock;
 mod confine;
 mod counter;
 mod descriptors;
+mod inherit;
 mod ioctl;
 mod lock;
 mod log;

@@ -103,6 +103,7 @@ pub mod nr {
     pub const SETNS: u64 = 308;
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;
+    pub const PKEY_MPROTECT: u64 = 329;
     pub const PWRITEV2: u64 = 328;
     pub const CLOSE_RANGE: u64 = 436;
     pub const OPENAT2: u64 = 437;
@@ -193,6 +194,8 @@ pub struct Stat {
     pub device: u64,
     pub inode: u64,
     pub mode: u32,
+    /// Which device it is, if it is one.
+    pub special: u64,
     pub size: u64,
     pub times: [u64; 4],
 }
@@ -215,6 +218,7 @@ fn stat_by(number: u64, what: u64) -> Option<Stat> {
         device: words[0],
         inode: words[1],
         mode: words[3] as u32,
+        special: words[5],
         size: words[6],
         times: [words[11], words[12], words[13], words[14]],
     })
