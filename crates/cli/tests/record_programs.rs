@@ -342,6 +342,13 @@ programs! {
         r.has_many(3, "its own traps", |e| e.delivers("SIGILL"));
         r.has("an alarm", |e| e.delivers("SIGALRM"));
     },
+    poked_memory: |r| {
+        r.has("a write to its own memory", |e| e.call() == "pwrite64" && e.succeeded());
+        r.has("a vector", |e| e.call() == "process_vm_writev" && e.succeeded());
+    },
+    odd_ioctls: |r| {
+        r.calls(&["ioctl"]);
+    },
     odd_calls: |r| {
         let all = r.find("GETALL", |e| e.call() == "semctl" && e.word("cmd") == "GETALL");
         assert!(all.json().to_string().contains("\\u0003"), "{}", all.json());

@@ -89,6 +89,8 @@ programs! {
     memory_use,
     memory_advice,
     odd_calls,
+    odd_ioctls,
+    poked_memory,
     vfork_fail,
     daemonize,
     thread_exit_group,

@@ -31,6 +31,7 @@ mod needs;
 mod patcher;
 mod place;
 mod player;
+mod poke;
 mod process;
 mod reach;
 mod recorder;

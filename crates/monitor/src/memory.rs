@@ -12,7 +12,7 @@ use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
 use crate::{
-    arch, call, counter, descriptors, inherit, lock, mem, patcher, recorder, replay, turn,
+    arch, call, counter, descriptors, inherit, lock, mem, patcher, poke, recorder, replay, turn,
 };
 
 const PROT_WRITE: u64 = 2;
@@ -278,13 +278,16 @@ fn is_noted(key: u64) -> bool {
 /// and how long it is now.
 #[inline]
 pub fn written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
-    if result >= 0 && space().maps_files.get() != 0 {
+    if result >= 0 && (space().maps_files.get() | space().pokes.get()) != 0 {
         note_written(thread, number, args, result, more);
     }
 }
 
 fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
     use protocol::record::object::NOWHERE;
+    if space().pokes.get() != 0 && poke::written(thread, number, args, result, more) {
+        return;
+    }
     let (fd, offset) = match number {
         // Servers write to sockets all the time.
         nr::WRITE | nr::WRITEV if descriptors::is_no_file(thread.process(), args[0]) => return,

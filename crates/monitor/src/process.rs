@@ -833,15 +833,7 @@ fn has_capabilities(number: u64, dir: u64, path: u64, flags: u64) -> bool {
     if fd < 0 {
         return false;
     }
-    let mut text = *b"/proc/self/fd/0000000000\0";
-    call::write_decimal(&mut text[14..24], fd as u64 & 0xffff_ffff);
-    // Without the zeroes in front: the kernel takes no such name.
-    let digits = 14
-        + text[14..23]
-            .iter()
-            .take_while(|digit| **digit == b'0')
-            .count();
-    text.copy_within(digits..25, 14);
+    let text = call::path_of(fd as u64);
     let found = asks(text.as_ptr() as u64);
     if !empty {
         sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);

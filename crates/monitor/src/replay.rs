@@ -13,7 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::{Record, begin, clock, kind, object, tag};
 use protocol::replay::{
-    EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason,
+    EXECUTED, EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome,
+    reason,
 };
 use protocol::shared::mode;
 use protocol::syscall::{Arg, Syscall, Type};
@@ -25,7 +26,7 @@ use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{
-    confine, counter, inherit, log, mem, motion, player, process, sharing, stack, stretch,
+    confine, counter, inherit, log, mem, motion, player, poke, process, sharing, stack, stretch,
 };
 
 /// Whether this process replays.
@@ -670,6 +671,14 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     {
         mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
+    if number == nr::SETSOCKOPT
+        && let (Some(blob), Some((to, _))) = (record.blob(tag::PIECE), capture::old_counters(args))
+    {
+        mem::copy(to, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
+    if number == nr::PROCESS_VM_WRITEV && record.result > 0 {
+        poke::copy_again(args, record.result as u64);
+    }
     write_through(row, args, &record);
     let result = record.result;
     if result == 0 {
@@ -733,6 +742,21 @@ fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
     let Some([key, offset]) = mem::read_own::<[u64; 2]>(blob.bytes) else {
         return;
     };
+    if key == object::MEMORY {
+        let mut at = offset;
+        let mut poke = |from: u64, len: u64| {
+            poke::write_again(at, from, len);
+            at += len;
+        };
+        let len = record.result as u64;
+        match u64::from(row.nr) {
+            nr::WRITEV | nr::PWRITEV | nr::PWRITEV2 => {
+                capture::each_piece(args[1], args[2], len, poke);
+            }
+            _ => poke(args[1], len.min(args[2])),
+        }
+        return;
+    }
     // How long it is now; older recordings do not say.
     if let Some([_, _, size]) = mem::read_own::<[u64; 3]>(blob.bytes) {
         sharing::resized(key, size);
@@ -1337,7 +1361,11 @@ pub fn exec(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         Some(record) if record.kind == kind::END || record.kind == kind::SIGNAL => {
             finish(thread, row, args)
         }
-        _ => end_of_log(thread),
+        _ => {
+            let stream = stream_of(thread.process());
+            stream.exit.store(EXECUTED, Relaxed);
+            end_of_log(thread)
+        }
     }
 }
 
