@@ -254,6 +254,8 @@ impl Replayed<'_> {
     fn exit_is_equal(&self) -> bool {
         match (self.ending, self.exit) {
             (None, Exit::Killed { .. }) | (_, Exit::Unknown) => true,
+            // How a program ended that was not recorded is not replayed.
+            (Some(Ending::Executed), _) => true,
             (None, Exit::Exited(_)) => self.recorded == 0,
             (Some(Ending::Exited(now)), Exit::Exited(then)) => now == then,
             // A signal came while it ended.
@@ -395,6 +397,7 @@ fn exit_difference(replayed: &Replayed<'_>) -> String {
         None => "no end".to_string(),
         Some(Ending::Exited(status)) => status.to_string(),
         Some(Ending::Signal(signal)) => format!("signal {signal}"),
+        Some(Ending::Executed) => "another program".to_string(),
     };
     format!("differs: expected {}, found {now}", replayed.exit)
 }

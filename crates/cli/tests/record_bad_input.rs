@@ -237,6 +237,10 @@ fn a_set_user_id_program_that_is_started_by_the_program() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.ends_with("\n0\n"), "{out}: {said}");
+    // What was recorded of the process that became it replays.
+    let output = nobody.run(&["verify", dir]);
+    let verdict = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{verdict}");
     let output = nobody.run(&["info", dir]);
     let info = String::from_utf8(output.stdout).unwrap();
     assert!(info.contains("complete"), "{info}");

@@ -62,6 +62,9 @@ fn moves(kind: &str, through: &str) -> impl Fn(&Event) -> bool {
 }
 
 programs! {
+    raw_clone: |r| {
+        r.has_many(2, "threads and processes in one memory", |e| e.call() == "clone" && e.succeeded());
+    },
     fork_exec_wait: |r| {
         // The program's own table of statuses, each in a child of its own.
         for status in [1, 42, 255, 137, 143, 134] {
@@ -151,6 +154,10 @@ programs! {
         assert_eq!(r.processes()[0].signal(), Some("SIGABRT"));
     },
 
+    robust_locks: |r| {
+        assert!(r.processes().iter().any(|p| p.signal() == Some("SIGTERM")));
+        assert!(r.processes().iter().any(|p| p.signal() == Some("SIGSEGV")));
+    },
     threads_mutex: |r| {
         r.has_many(30, "threads", |e| e.child_thread().is_some());
         r.has_many(30, "first events of threads", |e| e.call() == "thread-start");
@@ -192,11 +199,18 @@ programs! {
         assert!(r.processes().len() >= 5);
     },
 
+    shared_views: |r| {
+        r.has_many(1500, "mappings", |e| e.call() == "mmap" && e.succeeded());
+        r.has_many(5, "moves", |e| e.call() == "mremap" && e.succeeded());
+    },
     shared_bulk: |r| {
         assert_eq!(r.processes().len(), 4);
         r.has("memory that is shared", |e| e.call() == "mmap" && e.word("flags").contains("MAP_SHARED"));
     },
 
+    signal_frames: |r| {
+        r.has_many(3, "what comes in place of a signal", |e| e.delivers("SIGSEGV"));
+    },
     signals_basic: |r| {
         for signal in ["SIGUSR1", "SIGUSR2"] {
             r.has(signal, |e| e.delivers(signal));
@@ -328,6 +342,13 @@ programs! {
         r.has_many(3, "its own traps", |e| e.delivers("SIGILL"));
         r.has("an alarm", |e| e.delivers("SIGALRM"));
     },
+    poked_memory: |r| {
+        r.has("a write to its own memory", |e| e.call() == "pwrite64" && e.succeeded());
+        r.has("a vector", |e| e.call() == "process_vm_writev" && e.succeeded());
+    },
+    odd_ioctls: |r| {
+        r.calls(&["ioctl"]);
+    },
     odd_calls: |r| {
         let all = r.find("GETALL", |e| e.call() == "semctl" && e.word("cmd") == "GETALL");
         assert!(all.json().to_string().contains("\\u0003"), "{}", all.json());
@@ -342,6 +363,10 @@ programs! {
         assert_eq!(told, 1, "{}", r.outcome.stderr);
     },
     // It checks for itself what the monitor takes.
+    memory_advice: |r| {
+        r.has("a call that failed half way", |e| e.failed("mprotect", "EACCES"));
+        r.has("advice that failed half way", |e| e.failed("madvise", "ENOMEM"));
+    },
     memory_use: |r| r.has_many(60_000, "calls", |e| e.call() == "getppid"),
     lock_memory: |r| r.calls(&["mlockall", "munlockall", "mlock", "munlock"]),
     misc_calls: |r| {

@@ -16,8 +16,8 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, needs, patcher, process,
-    replay, signal, stretch, turn,
+    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, needs, patcher, poke,
+    process, replay, signal, stretch, turn,
 };
 
 /// The instruction of a 32-bit call.
@@ -314,8 +314,11 @@ fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     };
     // SAFETY: the program's own call; the kernel checks its pointers, and
     // those that would touch the monitor's memory were refused.
-    let result = unsafe { arch::syscall(number, args) };
+    let mut result = unsafe { arch::syscall(number, args) };
     let mut blobs = Blobs::new();
+    if needs & needs::EXTRA != 0 {
+        result = poke::opened(thread, number, args, result);
+    }
     if needs & needs::CARE != 0 {
         after(thread, number, args, result);
     }
@@ -365,6 +368,7 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
         nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
         nr::MLOCKALL => lock::all(args[0]),
         nr::MUNLOCKALL => lock::none(),
+        nr::PROCESS_VM_WRITEV if poke::is_refused(thread, args[0]) => -sys::EPERM,
         _ => guard_descriptor(number, args)?,
     };
     finish_call(thread, row, args, answer, &Blobs::new());
@@ -453,6 +457,9 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         turn::take(thread);
     }
     result = redirected.finish(thread, result);
+    if needs::of(number) & needs::EXTRA != 0 {
+        result = poke::opened(thread, number, args, result);
+    }
 
     if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
         if let Some(mask) = mask {
@@ -619,6 +626,20 @@ pub fn is_restartable(number: u64, args: &[u64; 6]) -> bool {
         nr::FUTEX => args[3] == 0,
         _ => true,
     }
+}
+
+/// The name by which the kernel leads to what a descriptor is of.
+pub fn path_of(fd: u64) -> [u8; 25] {
+    let mut text = *b"/proc/self/fd/0000000000\0";
+    write_decimal(&mut text[14..24], fd & 0xffff_ffff);
+    // Without the zeroes in front: the kernel takes no such name.
+    let digits = 14
+        + text[14..23]
+            .iter()
+            .take_while(|digit| **digit == b'0')
+            .count();
+    text.copy_within(digits..25, 14);
+    text
 }
 
 pub fn write_decimal(place: &mut [u8], mut number: u64) {

@@ -351,7 +351,7 @@ pub fn capacity(index: usize, len: Len, args: &[u64; 6]) -> u64 {
     value.min(LEN_MAX)
 }
 
-fn string_len(address: u64) -> Option<u64> {
+pub fn string_len(address: u64) -> Option<u64> {
     let mut len = 0;
     while len < PATH_MAX {
         // Word by word; a word never reaches into another page.
@@ -527,6 +527,11 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
         nr::SEMCTL if args[2] as u32 & !IPC_64 == GETALL => {
             blobs.memory(3, args[3], 2 * semaphores(args[0]));
         }
+        nr::SETSOCKOPT => {
+            if let Some((counters, len)) = old_counters(args) {
+                blobs.memory(tag::PIECE, counters, len);
+            }
+        }
         nr::ACCEPT | nr::ACCEPT4 => {
             let fd = result as u64;
             let family = socket_address(nr::GETSOCKNAME, fd, tag::LOCAL, local, blobs);
@@ -563,6 +568,23 @@ fn semaphores(set: u64) -> u64 {
     let to = words.as_mut_ptr() as u64;
     sys::call(nr::SEMCTL, set, 0, IPC_STAT, to, 0, 0);
     words[COUNT]
+}
+
+/// Where the options that replace a table of netfilter's write the counters of
+/// the old one, and how much that is.
+pub fn old_counters(args: &[u64; 6]) -> Option<(u64, u64)> {
+    const COUNTER: u64 = 16;
+    let [_, level, option, value, ..] = *args;
+    // Where in the value the number of counters is, and the pointer to them.
+    let (count, pointer) = match (level as u32, option as u32) {
+        (0 | 41, 64) => (84, 88), // IPT_SO_SET_REPLACE, IP6T_SO_SET_REPLACE
+        (0, 96) => (68, 72),      // ARPT_SO_SET_REPLACE
+        (0, 128) => (96, 104),    // EBT_SO_SET_ENTRIES
+        _ => return None,
+    };
+    let count = u64::from(mem::read::<u32>(value + count)?);
+    let counters = mem::read::<u64>(value + pointer)?;
+    (counters != 0).then_some((counters, count * COUNTER))
 }
 
 const AF_UNIX: u16 = 1;

@@ -11,7 +11,9 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
-use crate::{arch, call, counter, descriptors, lock, mem, patcher, recorder, replay, turn};
+use crate::{
+    arch, call, counter, descriptors, inherit, lock, mem, patcher, poke, recorder, replay, turn,
+};
 
 const PROT_WRITE: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
@@ -47,6 +49,11 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         // SAFETY: the program's own call, and not about the monitor's memory.
         _ => unsafe { arch::syscall(number, &args) },
     };
+    if result < 0
+        && let done @ 1.. = done_all_the_same(number, &args, result)
+    {
+        more.words(tag::PIECE, &[done]);
+    }
     forget_code(number, &args, result);
     call::finish_call(thread, row, &args, result, &more);
     match number {
@@ -60,6 +67,53 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         _ => {}
     }
     result
+}
+
+/// How much of a range a call has changed before it failed. To do that much
+/// again changes nothing, so the kernel can be asked. Nobody else in this
+/// memory runs meanwhile.
+#[cold]
+fn done_all_the_same(number: u64, args: &[u64; 6], result: i64) -> u64 {
+    const PAGE: u64 = 4096;
+    let [start, len, what, ..] = *args;
+    let is_advice = number == nr::MADVISE && (discards(what) || inherit::is_advice(what));
+    let is_about_range = is_advice || matches!(number, nr::MPROTECT | nr::PKEY_MPROTECT);
+    if !is_about_range || start % PAGE != 0 || mem::is_ours(start, len) {
+        return 0;
+    }
+    if is_advice && result == -sys::ENOMEM {
+        // Where nothing is mapped it goes on behind.
+        return len;
+    }
+    let what = if what == MADV_FREE && is_advice {
+        MADV_DONTNEED
+    } else {
+        what
+    };
+    let is_done = |pages: u64| {
+        let result = sys::call(number, start, pages * PAGE, what, args[3], 0, 0);
+        result == 0 || is_advice && result == -sys::ENOMEM
+    };
+    let (mut done, mut not) = (0, len.div_ceil(PAGE));
+    while done + 1 < not {
+        let middle = done + (not - done) / 2;
+        if is_done(middle) {
+            done = middle;
+        } else {
+            not = middle;
+        }
+    }
+    done * PAGE
+}
+
+/// Whether advice says that contents are not needed any more.
+pub fn discards(advice: u64) -> bool {
+    const MADV_REMOVE: u64 = 9;
+    const MADV_DONTNEED_LOCKED: u64 = 24;
+    matches!(
+        advice,
+        MADV_DONTNEED | MADV_FREE | MADV_REMOVE | MADV_DONTNEED_LOCKED
+    )
 }
 
 /// Sites that were patched in memory that is other memory now.
@@ -95,10 +149,14 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     if fixed && mem::is_ours(address, len) {
         return -sys::ENOMEM;
     }
-    let anonymous = flags & sys::MAP_ANONYMOUS != 0;
+    let stat = match flags & sys::MAP_ANONYMOUS {
+        0 => sys::fstat(fd),
+        _ => None,
+    };
+    let anonymous = flags & sys::MAP_ANONYMOUS != 0 || stat.as_ref().is_some_and(is_dev_zero);
     let shared = flags & 3 != sys::MAP_PRIVATE;
     if !anonymous {
-        if let Some(stat) = sys::fstat(fd) {
+        if let Some(stat) = &stat {
             let key = key_of(stat.device, stat.inode);
             // Files that are only read are mapped shared too, by everybody:
             // they make nobody wait for anybody.
@@ -112,11 +170,6 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
                 note_mapped(key);
             }
         }
-        let id;
-        (id, *file) = recorder::capture(thread, fd & 0xffff_ffff);
-        if id != 0 {
-            more.words(tag::FILE, &[id]);
-        }
     } else if shared {
         // Children will share it: they join this order of turns.
         turn::begin(thread);
@@ -124,11 +177,27 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     }
     // SAFETY: the program's own call, checked above.
     let result = unsafe { arch::syscall(nr::MMAP, &args) };
+    if result >= 0 && !anonymous {
+        // Not before: files that cannot be mapped may not even be read.
+        let id;
+        (id, *file) = recorder::capture(thread, fd & 0xffff_ffff);
+        if id != 0 {
+            more.words(tag::FILE, &[id]);
+        }
+    }
     if result >= 0 && !lock::fresh(result as u64, len) {
         sys::call(nr::MUNMAP, result as u64, len, 0, 0, 0, 0);
         return -sys::EAGAIN;
     }
     result
+}
+
+/// Whether this is `/dev/zero`: each mapping of it is memory of its own, as if
+/// there were no file.
+fn is_dev_zero(stat: &sys::Stat) -> bool {
+    const CHARACTER_DEVICE: u32 = 0x2000;
+    const ZERO: u64 = 0x105;
+    stat.mode & 0xf000 == CHARACTER_DEVICE && stat.special == ZERO
 }
 
 /// `brk` where what is new shall be locked.
@@ -209,13 +278,16 @@ fn is_noted(key: u64) -> bool {
 /// and how long it is now.
 #[inline]
 pub fn written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
-    if result >= 0 && space().maps_files.get() != 0 {
+    if result >= 0 && (space().maps_files.get() | space().pokes.get()) != 0 {
         note_written(thread, number, args, result, more);
     }
 }
 
 fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more: &mut Blobs) {
     use protocol::record::object::NOWHERE;
+    if space().pokes.get() != 0 && poke::written(thread, number, args, result, more) {
+        return;
+    }
     let (fd, offset) = match number {
         // Servers write to sockets all the time.
         nr::WRITE | nr::WRITEV if descriptors::is_no_file(thread.process(), args[0]) => return,

@@ -70,8 +70,10 @@ const fn of_number(number: u64) -> u8 {
         | nr::SETTIMEOFDAY
         | nr::CLOCK_SETTIME
         | nr::ADJTIMEX
-        | nr::CLOCK_ADJTIME => CARE,
+        | nr::CLOCK_ADJTIME
+        | nr::PROCESS_VM_WRITEV => CARE,
         nr::SEMCTL
+        | nr::SETSOCKOPT
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT

@@ -19,6 +19,7 @@ use crate::sys::{self, nr};
 use crate::{call, counter, descriptors, log, mem, recorder, replay, signal, turn};
 
 const CLONE_VM: u64 = 0x100;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
@@ -301,7 +302,7 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let mut more = Blobs::new();
     if result > 0 {
         more.words(tag::CHILD, &[u64::from(number)]);
-        if what.flags & CLONE_PARENT_SETTID != 0 {
+        if what.flags & (CLONE_PARENT_SETTID | CLONE_PIDFD) != 0 {
             more.memory(2, what.parent_tid, 4);
         }
     }
@@ -401,6 +402,7 @@ pub fn alone(thread: &Thread) {
     thread.pending.store(0, Relaxed);
     thread.held.set(0);
     thread.holds_turn.set(0);
+    thread.robust_list.set(0);
     if replay::is_on() {
         watch_calls();
     }
@@ -532,7 +534,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
             u64::from(home.number.get())
         };
         more.words(tag::CHILD, &[made]);
-        if what.flags & CLONE_PARENT_SETTID != 0 {
+        if what.flags & (CLONE_PARENT_SETTID | CLONE_PIDFD) != 0 {
             more.memory(2, what.parent_tid, 4);
         }
     }
@@ -554,25 +556,27 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     Some(result)
 }
 
+fn fs_base() -> u64 {
+    let mut fs = 0u64;
+    let place = (&raw mut fs) as u64;
+    sys::call(nr::ARCH_PRCTL, ARCH_GET_FS, place, 0, 0, 0, 0);
+    fs
+}
+
 /// The same in replay: no kernel thread is made.
 fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64) -> i64 {
     let is_thread = what.flags & CLONE_THREAD != 0;
-    let tls = (what.flags & CLONE_SETTLS != 0).then_some(what.tls);
+    // Unless told otherwise, it begins with its maker's.
+    let tls = if what.flags & CLONE_SETTLS != 0 {
+        what.tls
+    } else {
+        fs_base()
+    };
     if what.flags & CLONE_VFORK != 0 {
         replay::settle(thread);
         let event = thread.process().log.next_event.get();
         replay::start(thread, what.row, &what.args);
-        let mut fs = 0u64;
-        sys::call(
-            nr::ARCH_PRCTL,
-            ARCH_GET_FS,
-            (&raw mut fs) as u64,
-            0,
-            0,
-            0,
-            0,
-        );
-        replay::begin_thread(child, 0, tls.or(Some(fs)), word);
+        replay::begin_thread(child, 0, tls, word);
         if replay::begin_beside(thread, child, event) {
             replay::run_beside(thread, child);
         }
@@ -829,15 +833,7 @@ fn has_capabilities(number: u64, dir: u64, path: u64, flags: u64) -> bool {
     if fd < 0 {
         return false;
     }
-    let mut text = *b"/proc/self/fd/0000000000\0";
-    call::write_decimal(&mut text[14..24], fd as u64 & 0xffff_ffff);
-    // Without the zeroes in front: the kernel takes no such name.
-    let digits = 14
-        + text[14..23]
-            .iter()
-            .take_while(|digit| **digit == b'0')
-            .count();
-    text.copy_within(digits..25, 14);
+    let text = call::path_of(fd as u64);
     let found = asks(text.as_ptr() as u64);
     if !empty {
         sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
@@ -911,8 +907,20 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     }
 }
 
+/// The same for all threads of a process that ends, in the turn of the one that
+/// ends it. (If it is killed the kernel does it.)
+pub fn release_all_robust(thread: &Thread) {
+    let process = thread.process();
+    for slot in 0..space().slots_used.get() {
+        let other = thread_in_slot(slot);
+        if other.tid_word.load(Acquire) != 0 && core::ptr::eq(other.process(), process) {
+            release_robust(other);
+        }
+    }
+}
+
 /// Locks that a thread still holds when it ends are marked, as the kernel does,
-/// but in the thread's turn. (If the process is killed the kernel does it.)
+/// but in the thread's turn.
 fn release_robust(thread: &Thread) {
     const OWNER_DIED: u32 = 0x4000_0000;
     const WAITERS: u32 = 0x8000_0000;
@@ -948,13 +956,17 @@ fn release_robust(thread: &Thread) {
     if pending != 0 {
         mark(pending);
     }
-    // It has been done.
-    sys::call(nr::SET_ROBUST_LIST, 0, 24, 0, 0, 0, 0);
+    // It has been done; of other threads' locks the kernel finds that they are
+    // not theirs any more.
+    if core::ptr::eq(thread, crate::state::thread()) {
+        sys::call(nr::SET_ROBUST_LIST, 0, 24, 0, 0, 0, 0);
+    }
 }
 
 /// The end of a process.
 pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
+    release_all_robust(thread);
     if replay::is_on() {
         replay::end_of_log(thread);
     }

@@ -161,6 +161,7 @@ pub mod topic {
     pub const FUTEX: u64 = 483;
     pub const ZEROCOPY: u64 = 484;
     pub const FILTER: u64 = 485;
+    pub const MEMORY: u64 = 486;
     /// And those after it, one for each option.
     pub const PRCTL: u64 = 490;
 }

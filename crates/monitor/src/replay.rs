@@ -13,7 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::{Record, begin, clock, kind, object, tag};
 use protocol::replay::{
-    EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome, reason,
+    EXECUTED, EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome,
+    reason,
 };
 use protocol::shared::mode;
 use protocol::syscall::{Arg, Syscall, Type};
@@ -24,7 +25,9 @@ use crate::place::{self, Place};
 use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{confine, counter, log, mem, motion, player, process, sharing, stack, stretch};
+use crate::{
+    confine, counter, inherit, log, mem, motion, player, poke, process, sharing, stack, stretch,
+};
 
 /// Whether this process replays.
 #[inline]
@@ -561,6 +564,10 @@ fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
                 }
             }
             (Some(Arg::MmsgOut(_)), _) => messages(args[index % 6], blob.bytes),
+            // The new thread's number, or a descriptor of it.
+            (Some(Arg::Addr), 2) if u64::from(row.nr) == nr::CLONE => {
+                copy(args[2], blob.bytes);
+            }
             (Some(Arg::MmsgIn(_)), _) => {
                 // Only each message's length was the kernel's.
                 for (i, entry) in blob.bytes.chunks_exact(64).enumerate() {
@@ -664,6 +671,14 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     {
         mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
+    if number == nr::SETSOCKOPT
+        && let (Some(blob), Some((to, _))) = (record.blob(tag::PIECE), capture::old_counters(args))
+    {
+        mem::copy(to, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
+    if number == nr::PROCESS_VM_WRITEV && record.result > 0 {
+        poke::copy_again(args, record.result as u64);
+    }
     write_through(row, args, &record);
     let result = record.result;
     if result == 0 {
@@ -727,6 +742,21 @@ fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
     let Some([key, offset]) = mem::read_own::<[u64; 2]>(blob.bytes) else {
         return;
     };
+    if key == object::MEMORY {
+        let mut at = offset;
+        let mut poke = |from: u64, len: u64| {
+            poke::write_again(at, from, len);
+            at += len;
+        };
+        let len = record.result as u64;
+        match u64::from(row.nr) {
+            nr::WRITEV | nr::PWRITEV | nr::PWRITEV2 => {
+                capture::each_piece(args[1], args[2], len, poke);
+            }
+            _ => poke(args[1], len.min(args[2])),
+        }
+        return;
+    }
     // How long it is now; older recordings do not say.
     if let Some([_, _, size]) = mem::read_own::<[u64; 3]>(blob.bytes) {
         sharing::resized(key, size);
@@ -976,6 +1006,15 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         return result;
     }
     if result < 0 {
+        // What it did before it failed, it did.
+        let args = [args[0], size.unwrap_or(0), args[2], args[3], 0, 0];
+        match number {
+            nr::MPROTECT | nr::PKEY_MPROTECT if args[1] != 0 => {
+                mprotect(&args);
+            }
+            nr::MADVISE => madvise(thread, &args),
+            _ => {}
+        }
         return result;
     }
     let at = result as u64;
@@ -984,6 +1023,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
             let [_, len, prot, flags, _, offset] = *args;
             let shared = flags & 3 != sys::MAP_PRIVATE;
             sharing::forget(thread, at, len);
+            inherit::forget(thread, at, len);
             let done = match file {
                 Some(id) => map_file(id, at, len, prot, offset),
                 None => map_anonymous(at, len, prot, flags & sys::MAP_GROWSDOWN != 0),
@@ -1023,39 +1063,26 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         SHMDT => {
             if let Some(len) = sharing::length_at(args[0]) {
                 sharing::forget(thread, args[0], len);
+                inherit::forget(thread, args[0], len);
                 sys::call(nr::MUNMAP, args[0], len, 0, 0, 0, 0);
             }
             true
         }
         nr::MREMAP => {
+            const DONTUNMAP: u64 = 4;
             let [old, old_len, len, flags, _, _] = *args;
-            if sharing::moved(thread, old, old_len, at, len) {
-                true
-            } else if old == at {
-                sys::call(nr::MREMAP, old, old_len, len, flags & !3, 0, 0) == result
-            } else {
-                sharing::forget(thread, at, len);
-                sys::call(nr::MREMAP, old, old_len, len, flags | 3, at, 0) == result
-            }
+            let stays = flags & DONTUNMAP != 0;
+            inherit::moved(thread, old, old_len, at, len, stays);
+            sharing::remap(thread, old, old_len, at, len, stays)
         }
-        nr::MUNMAP | nr::MPROTECT => {
-            if number == nr::MUNMAP {
-                sharing::forget(thread, args[0], args[1]);
-            }
-            let done = sys::call(number, args[0], args[1], args[2], args[3], args[4], 0) == result;
-            if number == nr::MPROTECT {
-                sharing::protected(args[0], args[1], args[2]);
-            }
-            done
+        nr::MUNMAP => {
+            sharing::forget(thread, args[0], args[1]);
+            inherit::forget(thread, args[0], args[1]);
+            sys::call(number, args[0], args[1], 0, 0, 0, 0) == result
         }
+        nr::MPROTECT | nr::PKEY_MPROTECT => mprotect(args),
         nr::MADVISE => {
-            const DONTNEED: u64 = 4;
-            const FREE: u64 = 8;
-            const REMOVE: u64 = 9;
-            const DONTNEED_LOCKED: u64 = 24;
-            if matches!(args[2], DONTNEED | FREE | REMOVE | DONTNEED_LOCKED) {
-                sharing::discard(args[0], args[1], args[2] == REMOVE);
-            }
+            madvise(thread, args);
             true
         }
         _ => true,
@@ -1068,6 +1095,22 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     motion::mapped(number, args[2]);
     counter::replace_again(thread);
     result
+}
+
+fn mprotect(args: &[u64; 6]) -> bool {
+    let done = sys::call(nr::MPROTECT, args[0], args[1], args[2], 0, 0, 0) == 0;
+    sharing::protected(args[0], args[1], args[2]);
+    done
+}
+
+fn madvise(thread: &Thread, args: &[u64; 6]) {
+    const REMOVE: u64 = 9;
+    let [start, len, advice, ..] = *args;
+    if crate::memory::discards(advice) {
+        sharing::discard(start, len, advice == REMOVE);
+    } else {
+        inherit::advise(thread, start, len, advice);
+    }
 }
 
 /// The instructions that were replaced in code that was mapped just now: its
@@ -1122,6 +1165,7 @@ fn brk(thread: &Thread, to: u64) {
             diverge(thread, difference::MEMORY, 0, now, to);
         }
     } else if now != 0 && up(to) < up(now) {
+        inherit::forget(thread, up(to), up(now) - up(to));
         sys::call(nr::MUNMAP, up(to), up(now) - up(to), 0, 0, 0, 0);
     }
     space.brk.set(to);
@@ -1223,6 +1267,7 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
     header().begun.fetch_add(1, Release);
     process::alone(thread);
     sharing::forked();
+    inherit::forked(thread);
     attach(process, index);
     process.log.thread.set(thread.number.get());
     let record = next_for(thread);
@@ -1247,9 +1292,9 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
 /// starts it. As from the kernel, it has the floating-point and vector state of
 /// the thread that makes it, which calls this: rounding modes, and what is left
 /// in registers. The low halves of the vector registers come from its stack.
-pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
+pub fn begin_thread(child: &Thread, tid: u32, tls: u64, word: u64) {
     child.tid.set(tid);
-    child.fs_base.set(tls.unwrap_or(0));
+    child.fs_base.set(tls);
     // What `arch::switch_stacks` pops: six registers and where to go.
     let frame = [0, 0, 0, 0, 0, 0, arch::thread_start as *const () as u64];
     let sp = word - 64;
@@ -1262,9 +1307,7 @@ pub fn begin_thread(child: &Thread, tid: u32, tls: Option<u64>, word: u64) {
 pub fn clone_result(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let record = next_for(thread);
     compare(thread, &record, kind::CALL, row, args);
-    if let Some(blob) = record.blob(2) {
-        mem::copy(args[2], blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
-    }
+    apply(row, args, &record);
     let result = record.result;
     consume(thread.process());
     result
@@ -1318,7 +1361,11 @@ pub fn exec(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         Some(record) if record.kind == kind::END || record.kind == kind::SIGNAL => {
             finish(thread, row, args)
         }
-        _ => end_of_log(thread),
+        _ => {
+            let stream = stream_of(thread.process());
+            stream.exit.store(EXECUTED, Relaxed);
+            end_of_log(thread)
+        }
     }
 }
 

@@ -106,13 +106,12 @@ impl Region {
     }
 }
 
-pub const REGIONS_MAX: usize = 1024;
-pub const OBJECTS_MAX: usize = 1024;
+const REGIONS_MAX: usize = 65536;
+const OBJECTS_MAX: usize = 16384;
 
 /// How long an object is.
 #[derive(Clone, Copy)]
 pub struct Size {
-    /// 0 = this place is free.
     key: u64,
     size: u64,
 }
@@ -120,8 +119,15 @@ pub struct Size {
 /// What a space knows of it.
 #[repr(C)]
 pub struct Sharing {
-    pub regions: [Cell<Region>; REGIONS_MAX],
+    /// Whether the table of regions is mapped.
+    pub is_there: Cell<u32>,
+    /// How many places of the table are in use, regions' and sizes'; 0 regions:
+    /// it may not be there yet.
     pub count: Cell<u32>,
+    pub sizes_count: Cell<u32>,
+    /// Where room for states, and for hidden regions, was found last.
+    pub states_next: Cell<u64>,
+    pub hidden_next: Cell<u64>,
     /// The turn that this space has: domain + 1 and sequence number.
     pub domain: Cell<u64>,
     pub sequence: Cell<u64>,
@@ -129,8 +135,45 @@ pub struct Sharing {
     pub seen: Cell<u64>,
     /// How many pages are kept.
     pub kept: Cell<u64>,
-    /// The objects that have regions, as far as their size is known.
-    pub sizes: [Cell<Size>; OBJECTS_MAX],
+}
+
+/// All regions, and the objects that have any, as far as their size is known.
+/// In memory of its own: few processes need it.
+struct Table {
+    regions: [Cell<Region>; REGIONS_MAX],
+    sizes: [Cell<Size>; OBJECTS_MAX],
+}
+
+const TABLE_BASE: u64 = protocol::layout::MONITOR_BASE + 0x3_3000_0000;
+const _: () = assert!(core::mem::size_of::<Table>() as u64 <= STATES_BASE - TABLE_BASE);
+
+fn table() -> &'static Table {
+    if sharing().is_there.replace(1) == 0 {
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+        let len = core::mem::size_of::<Table>() as u64;
+        if sys::call(nr::MMAP, TABLE_BASE, len, 3, flags, u64::MAX, 0) != TABLE_BASE as i64 {
+            sys::die(b"no room for shared memory");
+        }
+    }
+    // SAFETY: mapped just now or before, never unmapped; all-zero is a valid
+    // Table.
+    unsafe { &*(TABLE_BASE as *const Table) }
+}
+
+/// The places of regions that are, or were, in use.
+fn cells() -> &'static [Cell<Region>] {
+    match sharing().count.get() as usize {
+        0 => &[],
+        count => table().regions.get(..count).unwrap_or(&[]),
+    }
+}
+
+/// The same of sizes.
+fn sizes() -> &'static [Cell<Size>] {
+    match sharing().sizes_count.get() as usize {
+        0 => &[],
+        count => table().sizes.get(..count).unwrap_or(&[]),
+    }
 }
 
 /// Where the states of pages are, and pages as they were before this turn,
@@ -175,43 +218,51 @@ fn set_state(address: u64, to: u8) {
 }
 
 fn regions() -> impl Iterator<Item = Region> {
-    let count = sharing().count.get() as usize;
-    sharing()
-        .regions
+    cells()
         .iter()
-        .take(count)
         .map(Cell::get)
         .filter(|region| region.key != 0)
 }
 
 fn add(region: Region) -> bool {
-    let sharing = sharing();
-    let count = sharing.count.get() as usize;
-    let free = sharing
-        .regions
-        .iter()
-        .take(count)
-        .position(|r| r.get().key == 0);
-    let Some(place) = sharing.regions.get(free.unwrap_or(count)) else {
+    let count = cells().len();
+    let free = cells().iter().position(|r| r.get().key == 0);
+    let Some(place) = table().regions.get(free.unwrap_or(count)) else {
         return false;
     };
     place.set(region);
     if free.is_none() {
-        sharing.count.set(count as u32 + 1);
+        sharing().count.set(count as u32 + 1);
     }
     true
 }
 
 /// An address range without a region in it (of states, or of hidden ones):
-/// `taken` says where in it regions are.
+/// `taken` says where in it regions are. Looked for from where one was found
+/// last (`next`), and then from the beginning.
 fn find_room(
     base: u64,
     room: u64,
     len: u64,
+    next: &Cell<u64>,
     taken: impl Fn(&Region) -> Option<(u64, u64)>,
 ) -> Option<u64> {
-    let mut at = base;
-    while at + len <= base + room {
+    let found = room_from(base.max(next.get()), base + room, len, &taken)
+        .or_else(|| room_from(base, base + room, len, &taken));
+    if let Some(at) = found {
+        next.set(at + len);
+    }
+    found
+}
+
+fn room_from(
+    from: u64,
+    end: u64,
+    len: u64,
+    taken: impl Fn(&Region) -> Option<(u64, u64)>,
+) -> Option<u64> {
+    let mut at = from;
+    while at + len <= end {
         let next = regions()
             .filter_map(|region| taken(&region))
             .filter(|(start, end)| *start < at + len && at < *end)
@@ -234,26 +285,29 @@ fn fresh_states(thread: &Thread, len: u64) -> u64 {
     let room = up(len / PAGE);
     let taken = |r: &Region| Some((r.states & !(PAGE - 1), up(r.states + r.len() / PAGE)));
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
-    match find_room(STATES_BASE, STATES_MAX, room, taken) {
+    let next = &sharing().states_next;
+    match find_room(STATES_BASE, STATES_MAX, room, next, taken) {
         Some(at) if sys::call(nr::MMAP, at, room, 3, flags, u64::MAX, 0) == at as i64 => at,
         _ => replay::diverge(thread, difference::MEMORY, 2, 0, len),
     }
 }
 
 fn size_of(key: u64) -> Option<u64> {
-    let sizes = &sharing().sizes;
-    let found = sizes.iter().map(Cell::get).find(|s| s.key == key)?;
+    let found = sizes().iter().map(Cell::get).find(|s| s.key == key)?;
     Some(found.size)
 }
 
 /// False: there are too many objects.
 fn set_size(key: u64, size: u64) -> bool {
-    let sizes = &sharing().sizes;
-    let place = sizes
-        .iter()
-        .find(|s| s.get().key == key)
-        .or_else(|| sizes.iter().find(|s| s.get().key == 0))
-        .or_else(|| sizes.iter().find(|s| !is_mapped(s.get().key)));
+    let known = sizes().iter().find(|s| s.get().key == key);
+    let place = known.or_else(|| {
+        let count = sizes().len();
+        let fresh = table().sizes.get(count);
+        if fresh.is_some() {
+            sharing().sizes_count.set(count as u32 + 1);
+        }
+        fresh.or_else(|| sizes().iter().find(|s| !is_mapped(s.get().key)))
+    });
     place.is_some_and(|place| {
         place.set(Size { key, size });
         true
@@ -339,7 +393,8 @@ fn hide(thread: &Thread, shown: &Region) {
         return;
     }
     let taken = |r: &Region| (r.kind == HIDDEN).then_some((r.start, r.end));
-    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, shown.len(), taken) else {
+    let next = &sharing().hidden_next;
+    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, shown.len(), next, taken) else {
         replay::diverge(thread, difference::MEMORY, 3, shown.start, shown.len());
     };
     let hidden = Region {
@@ -411,8 +466,7 @@ fn resize(key: u64, size: u64) {
     }
     set_size(key, size);
     let (low, high) = (up(size.min(before)), up(size.max(before)));
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
+    for cell in cells() {
         let region = cell.get();
         if region.key != key {
             continue;
@@ -719,8 +773,7 @@ pub fn cleared(key: u64, offset: u64, len: u64) {
         .saturating_add(len)
         .min(size_of(key).unwrap_or(u64::MAX));
     // Only what is mapped is looked at.
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
+    for cell in cells() {
         let region = cell.get();
         if region.key != key {
             continue;
@@ -896,8 +949,7 @@ pub fn forget(thread: &Thread, start: u64, len: u64) {
     if is_written() {
         collect();
     }
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
+    for cell in cells() {
         let region = cell.get();
         if region.key == 0 || region.start >= end || start >= region.end {
             continue;
@@ -924,8 +976,7 @@ fn is_visible(key: u64) -> bool {
 /// Drops hidden regions that the program does not map: those that `unwanted`
 /// says.
 fn drop_hidden(mut unwanted: impl FnMut(&Region) -> bool) {
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
+    for cell in cells() {
         let region = cell.get();
         let is_hidden = region.key != 0 && region.kind == HIDDEN;
         if is_hidden && !is_visible(region.key) && unwanted(&region) {
@@ -939,7 +990,8 @@ fn drop_hidden(mut unwanted: impl FnMut(&Region) -> bool) {
 /// kept.
 fn stow(thread: &Thread, part: &Region, states: u64) {
     let taken = |r: &Region| (r.kind == HIDDEN).then_some((r.start, r.end));
-    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, part.len(), taken) else {
+    let next = &sharing().hidden_next;
+    let Some(start) = find_room(HIDDEN_BASE, HIDDEN_MAX, part.len(), next, taken) else {
         return;
     };
     sys::call(nr::MPROTECT, part.start, part.len(), 3, 0, 0, 0);
@@ -1012,8 +1064,7 @@ fn pass_on(region: &Region, page: u64) {
 /// The program changed what may be done with a range.
 pub fn protected(start: u64, len: u64, prot: u64) {
     let end = start.saturating_add((len + PAGE - 1) & !(PAGE - 1));
-    let count = sharing().count.get() as usize;
-    for cell in sharing().regions.iter().take(count) {
+    for cell in cells() {
         let region = cell.get();
         if region.key == 0 || region.start >= end || start >= region.end {
             continue;
@@ -1041,11 +1092,72 @@ pub fn length_at(start: u64) -> Option<u64> {
         .map(|r| r.end - r.start)
 }
 
-/// `mremap` of a mapping of an object: true if this is one, and it is done.
-pub fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) -> bool {
+/// `mremap`. What is one mapping to the kernel may be several here: each part
+/// is moved by itself, and only the last one changes its length. `stays`: the
+/// old mapping stays, without its contents if it is private.
+pub fn remap(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64, stays: bool) -> bool {
+    let (mut old_len, new_len) = (up(old_len), up(new_len));
+    if new_len < old_len {
+        let (from, len) = (old + new_len, old_len - new_len);
+        forget(thread, from, len);
+        sys::call(nr::MUNMAP, from, len, 0, 0, 0, 0);
+        old_len = new_len;
+    }
+    if old_len == 0 || stays {
+        return twin(thread, old, old_len, new, new_len);
+    }
+    if new != old {
+        forget(thread, new, new_len);
+    }
+    let mut done = 0;
+    while done < old_len {
+        let at = old + done;
+        let here = regions().find(|r| (r.start..r.end).contains(&at));
+        let starts = || regions().map(|r| r.start).filter(|start| *start > at);
+        let end = here.map(|r| r.end).or_else(|| starts().min());
+        let len = end.unwrap_or(u64::MAX).min(old + old_len) - at;
+        let is_last = done + len == old_len;
+        let wanted = if is_last { new_len - done } else { len };
+        let fits = match here {
+            Some(_) if new == old && wanted == len => true,
+            Some(_) => moved(thread, at, len, new + done, wanted),
+            None => move_plain(at, len, new + done, wanted),
+        };
+        if !fits {
+            return false;
+        }
+        done += len;
+    }
+    true
+}
+
+/// Memory that is no object's moves, and may grow.
+fn move_plain(old: u64, len: u64, new: u64, wanted: u64) -> bool {
+    if new != old {
+        move_memory(old, new, len);
+    }
+    // Only what is mapped last can grow, whatever is before.
+    let (last, grown) = (new + len - PAGE, wanted - len + PAGE);
+    grown == PAGE || sys::call(nr::MREMAP, last, PAGE, grown, 0, 0, 0) == last as i64
+}
+
+/// A second mapping of what is mapped, or one that takes its contents.
+fn twin(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) -> bool {
+    const MAYMOVE_FIXED_DONTUNMAP: u64 = 7;
+    forget(thread, new, new_len);
+    let region = regions().find(|r| (r.start..r.end).contains(&old));
+    if region.is_some_and(|region| region.kind != PRIVATE) {
+        return moved(thread, old, 0, new, new_len);
+    }
+    let flags = MAYMOVE_FIXED_DONTUNMAP;
+    sys::call(nr::MREMAP, old, old_len, new_len, flags, new, 0) == new as i64
+}
+
+/// A mapping of an object is moved, and may grow: true if this is one, and it is
+/// done.
+fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) -> bool {
     let (old_len, new_len) = (up(old_len), up(new_len));
-    let count = sharing().count.get() as usize;
-    let found = sharing().regions.iter().take(count).find(|cell| {
+    let found = cells().iter().find(|cell| {
         let region = cell.get();
         let is_here = (region.start..region.end).contains(&old);
         region.key != 0 && is_here && old + old_len <= region.end
@@ -1075,18 +1187,12 @@ pub fn moved(thread: &Thread, old: u64, old_len: u64, new: u64, new_len: u64) ->
         map(thread, &object, new, new_len, region.prot, part.offset);
         return true;
     }
-    let kept = old_len.min(new_len);
-    if new_len < old_len {
-        hand_over(&part.part(old + kept, part.end));
-    }
+    let kept = old_len;
     cut(cell, part.start, part.end);
     if new != old {
         forget(thread, new, new_len);
         sys::call(nr::MPROTECT, old, kept, 3, 0, 0, 0);
         move_memory(old, new, kept);
-    }
-    if new_len < old_len {
-        sys::call(nr::MUNMAP, old + kept, old_len - kept, 0, 0, 0, 0);
     }
     let states = fresh_states(thread, new_len);
     let region = Region {

@@ -18,7 +18,9 @@ use protocol::replay::difference;
 use crate::arch::{self, Regs};
 use crate::place::{self, FLAGS, Place, RAX, RCX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
-use crate::{call, counter, log, mem, patcher, replay, rounds, sharing, stack, stretch, sys, turn};
+use crate::{
+    call, counter, log, mem, patcher, process, replay, rounds, sharing, stack, stretch, sys, turn,
+};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -420,7 +422,7 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         }
         thread.pending.store(0, Release);
         write_signal(thread, pending as i32, at::PREEMPTED, &info, Some(context));
-        into_handler(thread, pending as i32, &info, context, false);
+        enter(thread, pending as i32, &info, context, at::PREEMPTED);
     } else if space().turns.get() != 0 && domain().word.load(Relaxed) == 2 {
         if let Some(entry) = log::other(thread, kind::PREEMPT, &[], 2) {
             place::write(entry, &context.gregs, context.fpstate).commit();
@@ -483,7 +485,7 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
         context.gregs[RIP] = patcher::to_stub(context.gregs[RIP]);
         return;
     }
-    into_handler(thread, signal, info, context, true);
+    enter(thread, signal, info, context, at::FAULT);
     thread.busy.store(was_busy, Release);
 }
 
@@ -525,9 +527,10 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
         );
     };
     if is_deadly(thread, signal) {
+        process::release_all_robust(thread);
         replay::end_of_log(thread);
     }
-    into_handler(thread, signal, &info, context, true);
+    enter(thread, signal, &info, context, at::FAULT);
     put_general(&mut at, &context.gregs);
     at.xmm = [[0; 2]; 16];
     at.rip = context.gregs[RIP];
@@ -540,6 +543,7 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
 /// locked.
 fn leave_for_good(thread: &Thread) {
     let process = thread.process();
+    process::release_all_robust(thread);
     process.frozen.store(thread.tid.get(), Release);
     turn::give(thread);
 }
@@ -547,6 +551,7 @@ fn leave_for_good(thread: &Thread) {
 /// Ends the process by the default action of a signal.
 fn die_of(thread: &Thread, signal: i32) -> ! {
     if replay::is_on() {
+        process::release_all_robust(thread);
         replay::end_of_log(thread);
     }
     leave_for_good(thread);
@@ -698,8 +703,9 @@ fn new_mask(thread: &Thread, signal: i32, action: &Action) -> u64 {
     (thread.mask.get() | action.mask | own) & !UNCATCHABLE
 }
 
-fn take_saved_mask(thread: &Thread) -> u64 {
-    if thread.has_saved_mask.replace(0) != 0 {
+/// The mask that comes back when the handler returns.
+fn mask_to_save(thread: &Thread) -> u64 {
+    if thread.has_saved_mask.get() != 0 {
         thread.saved_mask.get()
     } else {
         thread.mask.get()
@@ -707,6 +713,7 @@ fn take_saved_mask(thread: &Thread) -> u64 {
 }
 
 fn after_delivery(thread: &Thread, signal: i32, action: &Action) {
+    thread.has_saved_mask.set(0);
     thread.mask.set(new_mask(thread, signal, action));
     if action.flags & SA_RESETHAND != 0 {
         let mut reset = *action;
@@ -715,25 +722,74 @@ fn after_delivery(thread: &Thread, signal: i32, action: &Action) {
     }
 }
 
-/// Sends an interrupted thread into the program's handler: changes the context
-/// that the kernel will return to.
+/// A signal had no room for its frame, or a frame was none: SIGSEGV comes in its
+/// place, to its handler if it has one that can take it. Returns what comes
+/// with it.
+fn force_segv(thread: &Thread, signal: i32) -> [u64; 16] {
+    let place = &thread.process().actions[SIGSEGV as usize];
+    let action = place.get();
+    let is_blocked = thread.mask.get() & bit(SIGSEGV) != 0;
+    if signal == SIGSEGV || is_blocked || action.handler == SIG_IGN {
+        place.set(Action {
+            handler: SIG_DFL,
+            ..action
+        });
+        thread.mask.set(thread.mask.get() & !bit(SIGSEGV));
+    }
+    let mut info = [0; 16];
+    info[0] = SIGSEGV as u64;
+    info[1] = SI_KERNEL;
+    info
+}
+
+/// The same at the edge of a call, where it then is the next signal.
+fn force_segv_here(thread: &Thread, signal: i32) {
+    let info = force_segv(thread, signal);
+    if let Some(place) = held_place(SIGSEGV).filter(|_| !replay::is_on()) {
+        sys::signal_mask(kernel_mask(u64::MAX));
+        thread.held.set(thread.held.get() | bit(SIGSEGV));
+        for (to, word) in thread.held_info[place].iter().zip(info) {
+            to.set(word);
+        }
+    }
+}
+
+/// Sends an interrupted thread into the program's handler, or into that of
+/// SIGSEGV if there is no room for its frame.
+fn enter(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext, place: u64) {
+    if into_handler(thread, signal, info, context, place == at::FAULT) {
+        return;
+    }
+    let info = force_segv(thread, signal);
+    if !replay::is_on() {
+        write_signal(thread, SIGSEGV, place, &info, Some(context));
+    } else if replay::signal_here(thread, place).is_none() {
+        die_of(thread, SIGSEGV);
+    }
+    if !into_handler(thread, SIGSEGV, &info, context, false) {
+        die_of(thread, SIGSEGV);
+    }
+}
+
+/// Changes the context that the kernel will return to. False: there is no room
+/// for the frame.
 fn into_handler(
     thread: &Thread,
     signal: i32,
     info: &[u64; 16],
     context: &mut UContext,
     is_fault: bool,
-) {
+) -> bool {
     let action = thread.process().actions[signal as usize].get();
     if action.handler == SIG_DFL {
         die_of(thread, signal);
     }
     if action.handler == SIG_IGN {
         context.sigmask = kernel_mask(thread.mask.get());
-        return;
+        return true;
     }
     let mut shown = *context;
-    shown.sigmask = take_saved_mask(thread);
+    shown.sigmask = mask_to_save(thread);
     shown.gregs[FLAGS] &= !0x1_0000; // RF
     if !is_fault {
         shown.err = 0;
@@ -744,7 +800,7 @@ fn into_handler(
     let from = context.fpstate;
     let frame = build(thread, &action, info, &shown, |fp| place_xstate(fp, from));
     let Some(frame) = frame else {
-        die_of(thread, 11)
+        return false;
     };
     after_delivery(thread, signal, &action);
     context.sigmask = kernel_mask(thread.mask.get());
@@ -759,6 +815,7 @@ fn into_handler(
     let (unused, mxcsr) = (0u64, 0x1f80u32);
     mem::copy(from + 512, (&raw const unused) as u64, 8);
     mem::copy(from + 24, (&raw const mxcsr) as u64, 4);
+    true
 }
 
 /// Delivers what waits, if anything, at the edge of a call. `call_not_made`:
@@ -825,7 +882,7 @@ fn put_general(regs: &mut Regs, g: &[u64; 18]) {
 }
 
 fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: &[u64; 16]) {
-    let mask = take_saved_mask(thread);
+    let mask = mask_to_save(thread);
     let context = UContext {
         flags: 0,
         link: 0,
@@ -847,7 +904,8 @@ fn handle(thread: &Thread, regs: &mut Regs, signal: i32, action: &Action, info: 
     let image = place::store_vectors(thread, &regs.xmm);
     let frame = build(thread, action, info, &context, |fp| place_xstate(fp, image));
     let Some(frame) = frame else {
-        die_of(thread, 11)
+        force_segv_here(thread, signal);
+        return;
     };
     after_delivery(thread, signal, action);
     regs.rdi = signal as u64;
@@ -879,12 +937,15 @@ pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
         0,
     ));
     let Some(context) = mem::read::<UContext>(regs.rsp) else {
-        die_of(thread, 11)
+        regs.rax = 0;
+        force_segv_here(thread, 0);
+        return;
     };
     let g = &context.gregs;
     put_general(regs, g);
     regs.rip = patcher::to_stub(g[RIP]);
     regs.flags = (regs.flags & !0x0005_0dd5) | (g[FLAGS] & 0x0005_0dd5) | 0x202;
+    thread.mask.set(context.sigmask & !UNCATCHABLE);
     let mask = space().xstate_mask.get();
     if context.fpstate == 0 {
         // SAFETY: as in `handle`.
@@ -895,25 +956,26 @@ pub fn sigreturn(thread: &Thread, regs: &mut Regs) {
                 mask,
             );
         }
-    } else {
-        restore_xstate(thread, regs, context.fpstate, mask);
+    } else if !restore_xstate(regs, context.fpstate, mask) {
+        regs.rax = 0;
+        force_segv_here(thread, 0);
     }
     let alt = context.stack;
     set_alt(thread, &alt, regs.rsp);
-    thread.mask.set(context.sigmask & !UNCATCHABLE);
     sys::signal_mask(kernel_mask(thread.mask.get()));
 }
 
-fn restore_xstate(thread: &Thread, regs: &mut Regs, fp: u64, mask: u64) {
+/// False: it is none.
+fn restore_xstate(regs: &mut Regs, fp: u64, mask: u64) -> bool {
     let marks = mem::read::<[u64; 2]>(fp + 464);
     let readable = mem::is_readable(fp, 576);
     let Some(marks) = marks.filter(|_| readable && fp & 63 == 0) else {
-        die_of(thread, 11)
+        return false;
     };
     let extended = marks[0] as u32 == 0x4650_5853;
     let parts = if extended { marks[1] & mask } else { 3 };
     if extended && !mem::is_readable(fp, u64::from(space().xstate_size.get())) {
-        die_of(thread, 11);
+        return false;
     }
     if !extended {
         // A frame made by hand: the old form, without the header.
@@ -923,10 +985,11 @@ fn restore_xstate(thread: &Thread, regs: &mut Regs, fp: u64, mask: u64) {
     // would fault on reserved bits.
     let header = mem::read::<[u64; 8]>(fp + 512).unwrap_or([0; 8]);
     if header[0] & !mask != 0 || header[1..].iter().any(|w| *w != 0) {
-        die_of(thread, 11);
+        return false;
     }
     // SAFETY: aligned, readable, and with a valid header.
     unsafe { arch::xrstor(fp, &raw mut regs.xmm, parts) };
+    true
 }
 
 pub fn sigaction(thread: &Thread, args: &[u64; 6]) -> i64 {

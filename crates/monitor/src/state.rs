@@ -147,6 +147,8 @@ pub struct Space {
     /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
     pub mapped_files: [Cell<u64>; 64],
+    /// The program may write to its own memory by calls (see `poke`).
+    pub pokes: Cell<u32>,
     /// Chunks that are mapped though nobody in this address space writes to
     /// them: one more than their index, 0 = none; and whose turn it is to make
     /// room (see `log`).
@@ -198,6 +200,10 @@ pub struct Space {
     pub initial_xstate: XstateImage,
     /// In replay: memory that is shared.
     pub sharing: crate::sharing::Sharing,
+    /// In replay: memory that children do not inherit as it is (see `inherit`),
+    /// and whether there ever was any.
+    pub inherit: [Cell<crate::inherit::Range>; crate::inherit::RANGES_MAX],
+    pub inherits_oddly: Cell<u32>,
     pub processes: [Process; PROCESSES_MAX],
 }
 

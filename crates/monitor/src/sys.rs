@@ -8,6 +8,7 @@ pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
 pub const EBADF: i64 = 9;
+pub const EACCES: i64 = 13;
 pub const EPERM: i64 = 1;
 pub const ESRCH: i64 = 3;
 pub const ENOTTY: i64 = 25;
@@ -48,6 +49,7 @@ pub mod nr {
     pub const LISTEN: u64 = 50;
     pub const GETSOCKNAME: u64 = 51;
     pub const GETPEERNAME: u64 = 52;
+    pub const SETSOCKOPT: u64 = 54;
     pub const GETSOCKOPT: u64 = 55;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
@@ -101,8 +103,10 @@ pub mod nr {
     pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
     pub const SETNS: u64 = 308;
+    pub const PROCESS_VM_WRITEV: u64 = 311;
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;
+    pub const PKEY_MPROTECT: u64 = 329;
     pub const PWRITEV2: u64 = 328;
     pub const CLOSE_RANGE: u64 = 436;
     pub const OPENAT2: u64 = 437;
@@ -193,6 +197,8 @@ pub struct Stat {
     pub device: u64,
     pub inode: u64,
     pub mode: u32,
+    /// Which device it is, if it is one.
+    pub special: u64,
     pub size: u64,
     pub times: [u64; 4],
 }
@@ -215,6 +221,7 @@ fn stat_by(number: u64, what: u64) -> Option<Stat> {
         device: words[0],
         inode: words[1],
         mode: words[3] as u32,
+        special: words[5],
         size: words[6],
         times: [words[11], words[12], words[13], words[14]],
     })

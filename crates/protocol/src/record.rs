@@ -141,6 +141,9 @@ pub mod begin {
 pub mod object {
     /// In place of the offset: nothing was written.
     pub const NOWHERE: u64 = u64::MAX;
+    /// In place of the key, which is odd: the process's own memory, and the
+    /// offset is an address.
+    pub const MEMORY: u64 = 0;
 }
 
 /// Tags of blobs. Below 6: what the argument of that number points to.

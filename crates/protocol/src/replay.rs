@@ -341,7 +341,7 @@ pub struct Stream {
     /// The last signal that reached the program, and the event that was.
     pub signal: AtomicU32,
     pub signal_event: AtomicU64,
-    /// [`EXITED`] and the status it ended itself with.
+    /// [`EXITED`] and the status it ended itself with, or [`EXECUTED`].
     pub exit: AtomicU64,
     /// Bytes that it sent or wrote.
     pub output: AtomicU64,
@@ -357,6 +357,8 @@ pub struct Stream {
 
 /// In [`Stream::exit`]: the process ended itself, with the status below.
 pub const EXITED: u64 = 1 << 32;
+/// In its place: this image was left by an exec.
+pub const EXECUTED: u64 = 1 << 33;
 
 #[repr(C)]
 pub struct Mark {

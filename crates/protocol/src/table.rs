@@ -612,10 +612,10 @@ table! {
     310 process_vm_readv(pid: Pid, local: IovOut(2), local_count: Size,
         remote: In(Bytes, Len::ArgTimes(4, 16)), remote_count: Size, flags: Hex) -> Int:
         Process, Plain;
-    311 process_vm_writev(pid: Pid, local: Addr, local_count: Size, remote: Addr,
-        remote_count: Size, flags: Hex) -> Int: Refused, Refuse(ENOSYS),
-        "Changes memory behind the recorder's back. The program sees ENOSYS, as from a kernel \
-         without CONFIG_CROSS_MEMORY_ATTACH.";
+    311 process_vm_writev(pid: Pid, local: IovIn(2), local_count: Size,
+        remote: In(Bytes, Len::ArgTimes(4, 16)), remote_count: Size, flags: Hex) -> Int:
+        Process, Plain, "To the process itself. To another, which may run meanwhile, the program \
+        gets EPERM.";
     312 kcmp(pid1: Pid, pid2: Pid, type: Named(&names::KCMP), idx1: Hex, idx2: Hex) -> Int:
         Info, Plain;
     313 finit_module(fd: Fd, params: Str, flags: Hex) -> Int: Refused, Refuse(ENOSYS),

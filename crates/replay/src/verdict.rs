@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use protocol::record::kind;
-use protocol::replay::{EXITED, difference, likeness, outcome};
+use protocol::replay::{EXECUTED, EXITED, difference, likeness, outcome};
 
 use crate::file::ReplayFile;
 
@@ -40,6 +40,9 @@ impl Verdict {
 pub enum Ending {
     Exited(i32),
     Signal(i32),
+    /// It executed another program; if that is not in the recording, nobody
+    /// knows more.
+    Executed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +95,8 @@ pub fn judge(
     let signal = entry.signal.load(Relaxed) as i32;
     if exit & EXITED != 0 {
         verdict.ending = Some(Ending::Exited((exit & 0xff) as i32));
+    } else if exit & EXECUTED != 0 {
+        verdict.ending = Some(Ending::Executed);
     } else if signal != 0 && entry.signal_event.load(Relaxed).checked_add(1) == Some(next) {
         // It was the last thing that happened.
         verdict.ending = Some(Ending::Signal(signal));

@@ -1,0 +1,123 @@
+/* Covers: robust mutexes in shared memory whose owner ends: by exit_group, by exit of its only
+ * thread, by a signal with the default action, by a fault; with a list of several locks, and with
+ * one held by a thread that is not the one that ends the process.
+ *
+ * Hard for a recorder: the kernel writes into the locks when the owner is gone, in nobody's turn. */
+#include "check.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+enum { LOCKS = 4 };
+
+struct shared {
+    pthread_mutex_t locks[LOCKS];
+    int ready;
+};
+
+static struct shared *shared;
+
+static void make_locks(void)
+{
+    pthread_mutexattr_t attributes;
+    ZERO(pthread_mutexattr_init(&attributes));
+    ZERO(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED));
+    ZERO(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST));
+    for (int i = 0; i < LOCKS; i++)
+        ZERO(pthread_mutex_init(&shared->locks[i], &attributes));
+}
+
+static void *hold(void *lock)
+{
+    ZERO(pthread_mutex_lock(lock));
+    shared->ready = 1;
+    while (pause() == -1)
+        ;
+    return NULL;
+}
+
+static void by_exit_group(void)
+{
+    ZERO(pthread_mutex_lock(&shared->locks[0]));
+    ZERO(pthread_mutex_lock(&shared->locks[2]));
+    _exit(7);
+}
+
+static void by_exit(void)
+{
+    ZERO(pthread_mutex_lock(&shared->locks[1]));
+    syscall(SYS_exit, 7);
+}
+
+static void by_default(void)
+{
+    ZERO(pthread_mutex_lock(&shared->locks[3]));
+    raise(SIGTERM);
+}
+
+static void by_fault(void)
+{
+    struct rlimit none = {0, 0};
+    OK(setrlimit(RLIMIT_CORE, &none));
+    ZERO(pthread_mutex_lock(&shared->locks[0]));
+    *(volatile int *)8 = 1;
+}
+
+static void of_another_thread(void)
+{
+    pthread_t thread;
+    shared->ready = 0;
+    ZERO(pthread_create(&thread, NULL, hold, &shared->locks[1]));
+    while (!*(volatile int *)&shared->ready)
+        sleep_ms(1);
+    _exit(7);
+}
+
+static void test(const char *how, void (*end)(void))
+{
+    pid_t child = OK(fork());
+    if (child == 0) {
+        end();
+        _exit(99);
+    }
+    /* Some of the locks are waited for while the child still lives. */
+    int died = 0;
+    for (int i = 0; i < LOCKS; i++) {
+        int result = pthread_mutex_lock(&shared->locks[i]);
+        CHECK(result == 0 || result == EOWNERDEAD);
+        if (result == EOWNERDEAD) {
+            ZERO(pthread_mutex_consistent(&shared->locks[i]));
+            died++;
+        }
+        ZERO(pthread_mutex_unlock(&shared->locks[i]));
+    }
+    int status = wait_status(child);
+    for (int i = 0; i < LOCKS; i++) {
+        int result = pthread_mutex_lock(&shared->locks[i]);
+        if (result == EOWNERDEAD) {
+            ZERO(pthread_mutex_consistent(&shared->locks[i]));
+            died++;
+        } else {
+            ZERO(result);
+        }
+        CHECK(shared->locks[i].__data.__lock == gettid());
+        ZERO(pthread_mutex_unlock(&shared->locks[i]));
+    }
+    say("%s: status %#x, %d died\n", how, status & 0xff7f, died);
+}
+
+int main(void)
+{
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    make_locks();
+    test("exit_group", by_exit_group);
+    test("exit", by_exit);
+    test("default action", by_default);
+    test("fault", by_fault);
+    test("another thread's", of_another_thread);
+    say("done\n");
+    return 0;
+}
