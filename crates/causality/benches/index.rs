@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causality::{EventId, History, Limits};
+use protocol::id::{EventNo, ProcessIx};
 use recording::Recording;
 use servers::{PROCESSES, make};
 
@@ -99,16 +100,16 @@ fn ask(dir: &Path) {
     let history = History::open(&recording, &|_| {}).unwrap();
     assert!(!history.was_built());
     let history_opened = begun.elapsed() - opened;
-    let end = |place: u32| history.span(place).1;
+    let end = |place: u32| history.span(ProcessIx(place)).1.0;
     let mut times: Vec<(&str, f64)> = Vec::new();
     let mut time = |what: &'static str, question: &mut dyn FnMut()| {
         let begun = Instant::now();
         question();
         times.push((what, begun.elapsed().as_secs_f64() * 1000.0));
     };
-    let late = EventId::new(42, end(42) - 5);
-    let early = EventId::new(17, 300);
-    let middle = EventId::new(63, end(63) / 2);
+    let late = EventId::new(ProcessIx(42), EventNo(end(42) - 5));
+    let early = EventId::new(ProcessIx(17), EventNo(300));
+    let middle = EventId::new(ProcessIx(63), EventNo(end(63) / 2));
     time("order", &mut || {
         history.order(middle, late);
     });

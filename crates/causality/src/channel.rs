@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use protocol::id::ProcessIx;
+
 /// What a channel is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -132,10 +134,10 @@ pub struct Channel {
     pub sent: u64,
     /// Bytes taken out.
     pub received: u64,
-    /// Processes that sent, or held the sending end: places.
-    pub senders: Vec<u32>,
+    /// Processes that sent, or held the sending end.
+    pub senders: Vec<ProcessIx>,
     /// Processes that received, or held the receiving end.
-    pub receivers: Vec<u32>,
+    pub receivers: Vec<ProcessIx>,
     /// Round trips that the sender saw: from a request on this channel to the
     /// answer on the other.
     pub round_trips: RoundTrips,

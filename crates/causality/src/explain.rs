@@ -12,6 +12,8 @@
 
 use std::collections::HashSet;
 
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
+
 use crate::history::History;
 use crate::link::{EventId, Kind, Link};
 
@@ -68,8 +70,8 @@ struct Story<'h> {
 /// on.
 #[derive(Clone, Copy)]
 struct Stretch {
-    process: u32,
-    from: u64,
+    process: ProcessIx,
+    from: EventNo,
 }
 
 impl History {
@@ -92,7 +94,7 @@ impl History {
             return Vec::new();
         };
         let mut causes: Vec<EventId> = self
-            .effects_between(event.process, event.number + 1, u64::MAX)
+            .effects_between(event.process, event.number.next(), EventNo::MAX)
             .take(TRIES)
             .map(|link| link.cause)
             .collect();
@@ -103,12 +105,12 @@ impl History {
         next.map(|cause| self.effects(cause)).unwrap_or_default()
     }
 
-    fn thread_of(&self, event: EventId) -> Option<u32> {
-        self.look(event, |event| event.thread)
+    fn thread_of(&self, event: EventId) -> Option<ThreadNo> {
+        self.look(event, |event| ThreadNo(event.thread))
     }
 
     /// What an event's thread was told before it, the latest first.
-    fn inputs(&self, event: EventId, thread: u32, width: usize) -> Vec<Link> {
+    fn inputs(&self, event: EventId, thread: ThreadNo, width: usize) -> Vec<Link> {
         let asked_by = self
             .uses(event)
             .iter()
@@ -143,7 +145,7 @@ impl Story<'_> {
     fn causes_of(
         &mut self,
         event: EventId,
-        thread: Option<u32>,
+        thread: Option<ThreadNo>,
         asker: Option<Stretch>,
         depth: usize,
     ) -> Vec<Cause> {
@@ -213,7 +215,7 @@ impl Story<'_> {
     }
 
     /// The last message that another thread of the process got before.
-    fn background(&self, event: EventId, thread: u32) -> Option<Link> {
+    fn background(&self, event: EventId, thread: ThreadNo) -> Option<Link> {
         self.history
             .causes_before(event.process, event.number)
             .find(|link| {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::id::ProcessIx;
+use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use recording::{Event, Phase, Process, Recording, Set};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
@@ -40,19 +40,20 @@ pub enum Error {
 pub struct Cut(pub(crate) Vec<u32>);
 
 impl Cut {
-    /// With these numbers of events inside, by place of the process.
+    /// With these numbers of events inside, of each process.
     pub fn new(bounds: Vec<u32>) -> Cut {
         Cut(bounds)
     }
 
     /// The first event of a process that is not inside.
-    pub fn bound(&self, process: u32) -> u64 {
-        self.0.get(process as usize).copied().unwrap_or(0).into()
+    pub fn bound(&self, process: ProcessIx) -> EventNo {
+        let inside = self.0.get(process.index()).copied();
+        EventNo(inside.map_or(0, u64::from))
     }
 
     /// The last event of a process that is inside.
-    pub fn last(&self, process: u32) -> Option<u64> {
-        self.bound(process).checked_sub(1)
+    pub fn last(&self, process: ProcessIx) -> Option<EventNo> {
+        self.bound(process).0.checked_sub(1).map(EventNo)
     }
 
     /// Whether an event is inside.
@@ -60,9 +61,9 @@ impl Cut {
         event.number < self.bound(event.process)
     }
 
-    /// How many processes it is about.
-    pub fn processes(&self) -> u32 {
-        self.0.len() as u32
+    /// The processes that it is about.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessIx> + use<> {
+        (0..self.0.len() as u32).map(ProcessIx)
     }
 }
 
@@ -86,6 +87,16 @@ pub struct Use {
     pub channel: u32,
     /// It received rather than sent.
     pub receives: bool,
+}
+
+/// The number of an event as the index has it.
+pub(crate) fn number(event: u32) -> EventNo {
+    EventNo(event.into())
+}
+
+/// As the index has it; of what no index holds, a number that no event has.
+fn clamp(event: EventNo) -> u32 {
+    u32::try_from(event.0).unwrap_or(u32::MAX)
 }
 
 /// The causes in a recording.
@@ -235,64 +246,90 @@ impl History {
         self.index.head().dropped.get()
     }
 
-    /// The process at a place.
-    pub fn process(&self, place: u32) -> Option<&Process> {
-        self.set.process(ProcessIx(place))
+    /// All processes, in order of birth.
+    pub fn processes(&self) -> impl Iterator<Item = (ProcessIx, &Process)> {
+        let places = self.places();
+        places.filter_map(|place| Some((place, self.process(place)?)))
     }
 
-    /// The place of a process.
-    pub fn place(&self, process: &Process) -> u32 {
-        self.place_of(process.number).unwrap_or(u32::MAX)
+    /// How many processes there are.
+    pub fn process_count(&self) -> u32 {
+        self.set.len() as u32
     }
 
-    /// The place of the process with this number.
-    pub fn place_of(&self, number: u32) -> Option<u32> {
-        self.recording.index_of(number)
+    /// A process.
+    pub fn process(&self, place: ProcessIx) -> Option<&Process> {
+        self.set.process(place)
     }
 
-    pub(crate) fn record(&self, place: u32) -> ProcessRec {
+    /// Which process this one is for good.
+    pub fn id_of(&self, place: ProcessIx) -> Option<ProcessId> {
+        self.set.id(place)
+    }
+
+    /// Where a process stands among those of the history.
+    pub fn index_of(&self, process: ProcessId) -> Option<ProcessIx> {
+        self.set.place(process)
+    }
+
+    /// Which event this is that was read from a log of the first member.
+    pub fn event_id(&self, event: &Event<'_>) -> Option<EventId> {
+        let process = self.index_of(ProcessId::of_first(event.process))?;
+        Some(EventId::new(process, EventNo(event.number)))
+    }
+
+    fn places(&self) -> impl Iterator<Item = ProcessIx> + use<> {
+        self.set.places()
+    }
+
+    pub(crate) fn record(&self, place: ProcessIx) -> ProcessRec {
         let found = self
             .index
-            .records::<ProcessRec>(Section::Processes, place as usize, 1);
+            .records::<ProcessRec>(Section::Processes, place.index(), 1);
         found.all().first().copied().unwrap_or_default()
     }
 
     /// First and last event of a process.
-    pub fn span(&self, place: u32) -> (u64, u64) {
+    pub fn span(&self, place: ProcessIx) -> (EventNo, EventNo) {
         let record = self.record(place);
-        (record.first.get().into(), record.last.get().into())
+        (number(record.first.get()), number(record.last.get()))
     }
 
     /// How many threads a process had.
-    pub fn thread_count(&self, place: u32) -> u32 {
+    pub fn thread_count(&self, place: ProcessIx) -> u32 {
         self.record(place).threads.get()
     }
 
-    fn incoming(&self, place: u32) -> Records<'_, InRec> {
+    fn incoming(&self, place: ProcessIx) -> Records<'_, InRec> {
         let range = self.record(place).links_in;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
         self.index.records(Section::In, from, count)
     }
 
     /// The links into a process with effects in a range.
-    fn links_within(&self, place: u32, from: u32, to: u32) -> &[InRec] {
+    fn links_within(&self, place: ProcessIx, from: u32, to: u32) -> &[InRec] {
         let links = self.incoming(place);
         let before = |number: u32| links.partition_point(|link| link.effect.get() < number);
         links.range(before(from), before(to))
     }
 
-    fn outgoing(&self, place: u32) -> Records<'_, OutRec> {
+    fn outgoing(&self, place: ProcessIx) -> Records<'_, OutRec> {
         let range = self.record(place).links_out;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
         self.index.records(Section::Out, from, count)
     }
 
-    fn link(&self, place: u32, record: &InRec) -> Link {
+    fn link(&self, place: ProcessIx, record: &InRec) -> Link {
         Link {
-            cause: EventId::new(record.cause_process.get(), record.cause.get().into()),
-            effect: EventId::new(place, record.effect.get().into()),
-            thread: record.thread.get(),
-            cause_thread: Some(record.cause_thread.get()).filter(|thread| *thread != NO),
+            cause: EventId::new(
+                ProcessIx(record.cause_process.get()),
+                number(record.cause.get()),
+            ),
+            effect: EventId::new(place, number(record.effect.get())),
+            thread: ThreadNo(record.thread.get()),
+            cause_thread: Some(record.cause_thread.get())
+                .filter(|thread| *thread != NO)
+                .map(ThreadNo),
             kind: Kind::from_number(record.kind).unwrap_or(Kind::Message),
             channel: Some(record.channel.get()).filter(|channel| *channel != NO),
             amount: record.amount.get().into(),
@@ -301,9 +338,7 @@ impl History {
 
     /// The links that lead to an event.
     pub fn causes(&self, event: EventId) -> Vec<Link> {
-        let Ok(number) = u32::try_from(event.number) else {
-            return Vec::new();
-        };
+        let number = clamp(event.number);
         let links = self.links_within(event.process, number, number.saturating_add(1));
         links
             .iter()
@@ -313,8 +348,8 @@ impl History {
 
     /// The links that lead to events of a process in this range, the latest
     /// first.
-    pub fn causes_before(&self, place: u32, to: u64) -> impl Iterator<Item = Link> + '_ {
-        let to = u32::try_from(to).unwrap_or(u32::MAX);
+    pub fn causes_before(&self, place: ProcessIx, to: EventNo) -> impl Iterator<Item = Link> + '_ {
+        let to = clamp(to);
         let links = self.incoming(place);
         let end = links.partition_point(|link| link.effect.get() < to);
         links
@@ -325,20 +360,17 @@ impl History {
     /// The links that lead to events of a process in this range, in order.
     pub fn causes_between(
         &self,
-        place: u32,
-        from: u64,
-        to: u64,
+        place: ProcessIx,
+        from: EventNo,
+        to: EventNo,
     ) -> impl Iterator<Item = Link> + '_ {
-        let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let links = self.links_within(place, clamp(from), clamp(to));
         links.iter().map(move |record| self.link(place, record))
     }
 
     /// The links that an event leads to others by.
     pub fn effects(&self, event: EventId) -> Vec<Link> {
-        let Ok(number) = u32::try_from(event.number) else {
-            return Vec::new();
-        };
+        let number = clamp(event.number);
         let all = self.outgoing(event.process);
         let from = all.partition_point(|record| record.cause.get() < number);
         all.forward(from)
@@ -350,14 +382,14 @@ impl History {
     /// The links from events of a process in this range, in order of cause.
     pub fn effects_between(
         &self,
-        place: u32,
-        from: u64,
-        to: u64,
+        place: ProcessIx,
+        from: EventNo,
+        to: EventNo,
     ) -> impl Iterator<Item = Link> + '_ {
         let all = self.outgoing(place);
-        let begin = all.partition_point(|record| u64::from(record.cause.get()) < from);
+        let begin = all.partition_point(|record| number(record.cause.get()) < from);
         all.forward(begin)
-            .take_while(move |record| u64::from(record.cause.get()) < to)
+            .take_while(move |record| number(record.cause.get()) < to)
             .filter_map(|record| self.outgoing_link(record))
     }
 
@@ -367,12 +399,12 @@ impl History {
             .records::<InRec>(Section::In, record.link.get() as usize, 1);
         link.all()
             .first()
-            .map(|link| self.link(record.effect_process.get(), link))
+            .map(|link| self.link(ProcessIx(record.effect_process.get()), link))
     }
 
     /// All links, in order of their effects.
     pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
-        (0..self.set.len() as u32).flat_map(move |place| {
+        self.places().flat_map(move |place| {
             let links = self.incoming(place).forward(0);
             links.map(move |record| self.link(place, record))
         })
@@ -381,32 +413,26 @@ impl History {
     /// The causal past of an event, itself included: the earliest state that
     /// explains it.
     pub fn past(&self, event: EventId) -> Cut {
-        let number = u32::try_from(event.number).unwrap_or(u32::MAX);
-        Cut(clock::past(self, &[(event.process, number)]))
+        Cut(clock::past(self, &[(event.process.0, clamp(event.number))]))
     }
 
     /// The causal past of several events.
     pub fn past_of(&self, events: &[EventId]) -> Cut {
         let events: Vec<(u32, u32)> = events
             .iter()
-            .map(|event| {
-                (
-                    event.process,
-                    u32::try_from(event.number).unwrap_or(u32::MAX),
-                )
-            })
+            .map(|event| (event.process.0, clamp(event.number)))
             .collect();
         Cut(clock::past(self, &events))
     }
 
     /// Of each process, the first event that happened after this one (of its
     /// own process, itself); `None` where there is none.
-    pub fn future(&self, event: EventId) -> Vec<Option<u64>> {
+    pub fn future(&self, event: EventId) -> Vec<Option<EventNo>> {
         let mut first = vec![u32::MAX; self.set.len()];
-        let number = u32::try_from(event.number).unwrap_or(u32::MAX);
-        let mut work = vec![(event.process, number, u32::MAX)];
-        if let Some(place) = first.get_mut(event.process as usize) {
-            *place = number;
+        let own = clamp(event.number);
+        let mut work = vec![(event.process, own, u32::MAX)];
+        if let Some(place) = first.get_mut(event.process.index()) {
+            *place = own;
         }
         while let Some((process, from, to)) = work.pop() {
             let all = self.outgoing(process);
@@ -415,8 +441,9 @@ impl History {
                 if record.cause.get() >= to {
                     break;
                 }
-                let (other, effect) = (record.effect_process.get(), record.effect.get());
-                if let Some(place) = first.get_mut(other as usize)
+                let other = ProcessIx(record.effect_process.get());
+                let effect = record.effect.get();
+                if let Some(place) = first.get_mut(other.index())
                     && effect < *place
                 {
                     work.push((other, effect, *place));
@@ -426,7 +453,7 @@ impl History {
         }
         first
             .into_iter()
-            .map(|number| (number != u32::MAX).then_some(number.into()))
+            .map(|first| (first != u32::MAX).then_some(number(first)))
             .collect()
     }
 
@@ -434,40 +461,35 @@ impl History {
     /// an event.
     pub fn latest(&self, event: EventId) -> Cut {
         let (_, last) = self.span(event.process);
-        let next = EventId::new(event.process, event.number + 1);
+        let next = EventId::new(event.process, event.number.next());
         let mut bounds: Vec<u32> = if event.number < last {
             let seen = self.future(next);
             seen.into_iter()
-                .zip(0u32..)
-                .map(|(first, place)| match first {
-                    Some(first) => u32::try_from(first).unwrap_or(u32::MAX),
-                    None => self.end(place),
-                })
+                .zip(self.places())
+                .map(|(first, place)| first.map_or_else(|| self.end(place), clamp))
                 .collect()
         } else {
-            let places = 0..self.set.len() as u32;
-            places.map(|place| self.end(place)).collect()
+            self.places().map(|place| self.end(place)).collect()
         };
-        if let Some(own) = bounds.get_mut(event.process as usize) {
-            *own = u32::try_from(event.number + 1).unwrap_or(u32::MAX);
+        if let Some(own) = bounds.get_mut(event.process.index()) {
+            *own = clamp(event.number.next());
         }
         Cut(bounds)
     }
 
     /// The cut behind the last event of every process.
     pub fn end_of_recording(&self) -> Cut {
-        let places = 0..self.set.len() as u32;
-        Cut(places.map(|place| self.end(place)).collect())
+        Cut(self.places().map(|place| self.end(place)).collect())
     }
 
     /// The cut at which the program stood when it was over: the last events of
     /// all processes, without what somebody outside did to end it.
     pub fn stopped(&self) -> Cut {
         let mut cut = self.end_of_recording();
-        for place in 0..cut.processes() {
+        for place in cut.processes() {
             let record = self.record(place);
-            let last = EventId::new(place, record.last.get().into());
-            let Some(before) = last.number.checked_sub(1) else {
+            let last = EventId::new(place, number(record.last.get()));
+            let Some(before) = last.number.0.checked_sub(1).map(EventNo) else {
                 continue;
             };
             if record.ended.get() == End::Exited as u32 || !self.causes(last).is_empty() {
@@ -486,15 +508,15 @@ impl History {
                 Some(true) => before,
                 _ => last.number,
             };
-            if let Some(bound) = cut.0.get_mut(place as usize) {
-                *bound = u32::try_from(stood).unwrap_or(u32::MAX);
+            if let Some(bound) = cut.0.get_mut(place.index()) {
+                *bound = clamp(stood);
             }
         }
         cut
     }
 
     /// The first number that no event of the process has.
-    fn end(&self, place: u32) -> u32 {
+    fn end(&self, place: ProcessIx) -> u32 {
         match self.process(place) {
             Some(_) => self.record(place).last.get().saturating_add(1),
             None => 0,
@@ -503,11 +525,13 @@ impl History {
 
     /// Whether no effect is inside a cut without its cause.
     pub fn is_consistent(&self, cut: &Cut) -> bool {
-        (0..cut.processes()).all(|place| {
-            let bound = u32::try_from(cut.bound(place)).unwrap_or(u32::MAX);
-            self.links_within(place, 0, bound)
+        cut.processes().all(|place| {
+            self.links_within(place, 0, clamp(cut.bound(place)))
                 .iter()
-                .all(|link| cut.bound(link.cause_process.get()) > u64::from(link.cause.get()))
+                .all(|link| {
+                    let cause = ProcessIx(link.cause_process.get());
+                    cut.bound(cause) > number(link.cause.get())
+                })
         })
     }
 
@@ -556,24 +580,24 @@ impl History {
         }];
         // Links into each process up to here have been followed, or are about
         // to be.
-        let mut seen: Vec<u64> = vec![0; self.set.len()];
+        let mut seen: Vec<EventNo> = vec![EventNo(0); self.set.len()];
         let mut at = 0;
         while let Some(event) = nodes.get(at).map(|node| node.event) {
-            let begin = match seen.get_mut(event.process as usize) {
-                Some(place) => std::mem::replace(place, (*place).max(event.number + 1)),
-                None => 0,
+            let begin = match seen.get_mut(event.process.index()) {
+                Some(place) => std::mem::replace(place, (*place).max(event.number.next())),
+                None => EventNo(0),
             };
-            let clamp = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             let links = self.incoming(event.process);
-            let end = clamp(event.number + 1);
+            let end = clamp(event.number.next());
             let end = links.partition_point(|link| link.effect.get() < end);
             let begin = clamp(begin.min(event.number));
             let begin = links.partition_point(|link| link.effect.get() < begin);
             let mut idle = 0;
-            let mut best: HashMap<u32, u32> = HashMap::new();
+            let mut best: HashMap<ProcessIx, EventNo> = HashMap::new();
             // The latest first: the shorter story.
             for record in links.backward(begin, end) {
-                let (process, cause) = (record.cause_process.get(), record.cause.get());
+                let process = ProcessIx(record.cause_process.get());
+                let cause = number(record.cause.get());
                 idle += 1;
                 if idle > patience {
                     break;
@@ -581,20 +605,19 @@ impl History {
                 if process == event.process {
                     continue;
                 }
-                let known = seen.get(process as usize).copied().unwrap_or(u64::MAX);
-                let new = u64::from(cause) >= known
-                    && best.get(&process).is_none_or(|best| cause > *best);
+                let known = seen.get(process.index()).copied().unwrap_or(EventNo::MAX);
+                let new = cause >= known && best.get(&process).is_none_or(|best| cause > *best);
                 if !new {
                     continue;
                 }
                 idle = 0;
                 best.insert(process, cause);
                 nodes.push(Node {
-                    event: EventId::new(process, cause.into()),
+                    event: EventId::new(process, cause),
                     link: Some(self.link(event.process, record)),
                     parent: at,
                 });
-                if process == from.process && u64::from(cause) >= from.number {
+                if process == from.process && cause >= from.number {
                     let mut path = Vec::new();
                     let mut node = nodes.len() - 1;
                     while let Some(Node {
@@ -646,14 +669,14 @@ impl History {
             } else {
                 &mut receivers
             };
-            list.push(holder.process.get());
+            list.push(ProcessIx(holder.process.get()));
         }
         // What was used was held; who only held it and never did anything is
         // named only if nobody did.
         let mut used = [Vec::new(), Vec::new()];
         for group in self.groups(&record) {
             if let Some(list) = used.get_mut(usize::from(group.sends.get() == 0)) {
-                list.push(group.process.get());
+                list.push(ProcessIx(group.process.get()));
             }
         }
         let [used_out, used_in] = used;
@@ -702,19 +725,19 @@ impl History {
 
     /// Processes that hold the sending (or receiving) end of a channel at a
     /// cut.
-    pub fn holders_at(&self, channel: u32, sends: bool, cut: &Cut) -> Vec<u32> {
+    pub fn holders_at(&self, channel: u32, sends: bool, cut: &Cut) -> Vec<ProcessIx> {
         let Some(record) = self.channel_record(channel) else {
             return Vec::new();
         };
-        let mut found: Vec<u32> = self
+        let mut found: Vec<ProcessIx> = self
             .holders(&record)
             .iter()
             .filter(|holder| (holder.sends.get() != 0) == sends)
             .filter(|holder| {
-                let bound = cut.bound(holder.process.get());
-                u64::from(holder.from.get()) < bound && bound <= u64::from(holder.to.get())
+                let bound = cut.bound(ProcessIx(holder.process.get()));
+                number(holder.from.get()) < bound && bound <= number(holder.to.get())
             })
-            .map(|holder| holder.process.get())
+            .map(|holder| ProcessIx(holder.process.get()))
             .collect();
         found.sort_unstable();
         found.dedup();
@@ -733,8 +756,8 @@ impl History {
             let all = self
                 .index
                 .records::<SumRec>(Section::Sums, from as usize, count as usize);
-            let bound = cut.bound(group.process.get());
-            let inside = all.partition_point(|sum| u64::from(sum.event.get()) < bound);
+            let bound = cut.bound(ProcessIx(group.process.get()));
+            let inside = all.partition_point(|sum| number(sum.event.get()) < bound);
             let sum = inside.checked_sub(1).and_then(|i| all.get(i));
             if let Some(place) = sums.get_mut(usize::from(group.sends.get() == 0)) {
                 *place = place.saturating_add(sum.map_or(0, |sum| sum.sum.get()));
@@ -758,17 +781,17 @@ impl History {
     }
 
     /// The processes that have a lock at a cut.
-    pub(crate) fn lock_holders(&self, lock: u32, cut: &Cut) -> Vec<u32> {
+    pub(crate) fn lock_holders(&self, lock: u32, cut: &Cut) -> Vec<ProcessIx> {
         let count = self.index.len(Section::Locks);
         let all = self.index.records::<LockRec>(Section::Locks, 0, count);
         let from = all.partition_point(|hold| hold.lock.get() < lock);
         all.forward(from)
             .take_while(|hold| hold.lock.get() == lock)
             .filter(|hold| {
-                let bound = cut.bound(hold.process.get());
-                u64::from(hold.from.get()) < bound && bound <= u64::from(hold.to.get())
+                let bound = cut.bound(ProcessIx(hold.process.get()));
+                number(hold.from.get()) < bound && bound <= number(hold.to.get())
             })
-            .map(|hold| hold.process.get())
+            .map(|hold| ProcessIx(hold.process.get()))
             .collect()
     }
 
@@ -777,9 +800,9 @@ impl History {
         let range = self.record(event.process).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
         let all = self.index.records::<UseRec>(Section::Uses, from, count);
-        let begin = all.partition_point(|used| u64::from(used.event.get()) < event.number);
+        let begin = all.partition_point(|used| number(used.event.get()) < event.number);
         all.forward(begin)
-            .take_while(|used| u64::from(used.event.get()) == event.number)
+            .take_while(|used| number(used.event.get()) == event.number)
             .map(|used| Use {
                 channel: used.channel.get() & !RECEIVES,
                 receives: used.channel.get() & RECEIVES != 0,
@@ -788,7 +811,7 @@ impl History {
     }
 
     /// The uses that a process made of channels, in order: event, use.
-    pub fn uses_of(&self, place: u32) -> impl Iterator<Item = (u64, Use)> + '_ {
+    pub fn uses_of(&self, place: ProcessIx) -> impl Iterator<Item = (EventNo, Use)> + '_ {
         let range = self.record(place).uses;
         let (from, count) = (range.from.get() as usize, range.count.get() as usize);
         let all = self.index.records::<UseRec>(Section::Uses, from, count);
@@ -797,12 +820,12 @@ impl History {
                 channel: used.channel.get() & !RECEIVES,
                 receives: used.channel.get() & RECEIVES != 0,
             };
-            (used.event.get().into(), own)
+            (number(used.event.get()), own)
         })
     }
 
     /// The names of threads that have one of their own.
-    pub fn thread_names(&self) -> Vec<(u32, u32, String)> {
+    pub fn thread_names(&self) -> Vec<(ProcessIx, ThreadNo, String)> {
         let count = self.index.len(Section::Threads);
         let all = self
             .index
@@ -812,15 +835,15 @@ impl History {
             .filter(|thread| thread.name.count.get() > 0)
             .map(|thread| {
                 let name = self.text(thread.name);
-                (thread.process.get(), thread.thread.get(), name)
+                let process = ProcessIx(thread.process.get());
+                (process, ThreadNo(thread.thread.get()), name)
             })
             .collect()
     }
 
-    /// The threads that have no name of their own, but for first ones: place of
-    /// the process, number, and the first event at which it does what it is
-    /// there for.
-    pub fn unnamed_threads(&self) -> Vec<(u32, u32, u64)> {
+    /// The threads that have no name of their own, but for first ones, and the
+    /// first event at which each does what it is there for.
+    pub fn unnamed_threads(&self) -> Vec<(ThreadNo, EventId)> {
         let count = self.index.len(Section::Threads);
         let all = self
             .index
@@ -830,8 +853,9 @@ impl History {
             .filter(|thread| thread.name.count.get() == 0 && thread.thread.get() != 0)
             .filter(|thread| thread.used.get() != NO)
             .map(|thread| {
-                let used = thread.used.get().into();
-                (thread.process.get(), thread.thread.get(), used)
+                let process = ProcessIx(thread.process.get());
+                let used = EventId::new(process, number(thread.used.get()));
+                (ThreadNo(thread.thread.get()), used)
             })
             .collect()
     }
@@ -844,14 +868,15 @@ impl History {
         let mut events = events.to_vec();
         events.sort_unstable();
         events.dedup();
-        for group in events.chunk_by(|a, b| a.process == b.process && b.number - a.number <= NEAR) {
+        for group in
+            events.chunk_by(|a, b| a.process == b.process && b.number.0 - a.number.0 <= NEAR)
+        {
             let Some(first) = group.first() else { continue };
-            let place = ProcessIx(first.process);
-            let Some(mut log) = self.set.log_near(place, first.number) else {
+            let Some(mut log) = self.set.log_near(first.process, first.number.0) else {
                 continue;
             };
             for event in group {
-                if !log.advance_to(event.number) {
+                if !log.advance_to(event.number.0) {
                     break;
                 }
                 if let Some(found) = log.event() {
@@ -863,7 +888,7 @@ impl History {
 
     /// The event itself, given to `look`.
     pub fn look<T>(&self, event: EventId, look: impl FnOnce(&Event<'_>) -> T) -> Option<T> {
-        let log = self.set.log_at(ProcessIx(event.process), event.number)?;
+        let log = self.set.log_at(event.process, event.number.0)?;
         log.event().map(|event| look(&event))
     }
 }
@@ -874,11 +899,11 @@ impl Graph for History {
     }
 
     fn links(&self, process: u32, from: u32, to: u32) -> &[InRec] {
-        self.links_within(process, from, to)
+        self.links_within(ProcessIx(process), from, to)
     }
 
     fn clock(&self, process: u32, from: u32, to: u32) -> Option<(u32, &[BoundRec])> {
-        let range = self.record(process).snaps;
+        let range = self.record(ProcessIx(process)).snaps;
         let (at, count) = (range.from.get() as usize, range.count.get() as usize);
         let all = self.index.records::<SnapRec>(Section::Snaps, at, count);
         let at = all

@@ -2,21 +2,20 @@
 
 use std::fmt;
 
-/// An event by the place of its process among [`Recording::processes`] and
-/// its number there.
-///
-/// [`Recording::processes`]: recording::Recording::processes
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
+
+/// An event by its process and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
-    /// Place of the process, in order of birth.
-    pub process: u32,
-    /// Number of the event in its process.
-    pub number: u64,
+    /// Where its process stands among those of the history, in order of birth.
+    pub process: ProcessIx,
+    /// Its number there.
+    pub number: EventNo,
 }
 
 impl EventId {
-    /// Event `number` of the process at this place.
-    pub fn new(process: u32, number: u64) -> EventId {
+    /// Event `number` of this process.
+    pub fn new(process: ProcessIx, number: EventNo) -> EventId {
         EventId { process, number }
     }
 }
@@ -115,11 +114,11 @@ pub struct Link {
     pub cause: EventId,
     /// The later one. Of a call that may block it is the end.
     pub effect: EventId,
-    /// Number of the thread whose event the effect is.
-    pub thread: u32,
-    /// Number of the thread whose event the cause is, where that is known
-    /// without looking.
-    pub cause_thread: Option<u32>,
+    /// The thread whose event the effect is.
+    pub thread: ThreadNo,
+    /// The thread whose event the cause is, where that is known without
+    /// looking.
+    pub cause_thread: Option<ThreadNo>,
     /// What kind of cause.
     pub kind: Kind,
     /// The channel, if it went by one.

@@ -7,15 +7,23 @@
 
 use std::collections::{HashMap, HashSet};
 
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
+
 use crate::channel::ChannelKind;
-use crate::history::{Cut, History};
+use crate::history::{Cut, History, number};
 use crate::index::build::{NO, decode};
 use crate::index::layout::*;
 use crate::link::{EventId, Kind};
 use crate::world::{End, LONG, SENDS, WaitFor, calls};
 
-/// A thread, by the place of its process and its number.
-pub type Waiter = (u32, u32);
+/// A thread of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Waiter {
+    /// Its process.
+    pub process: ProcessIx,
+    /// Which of the process's threads it is.
+    pub thread: ThreadNo,
+}
 
 /// A thread that stands in a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +31,7 @@ pub struct Blocked {
     /// Which thread.
     pub thread: Waiter,
     /// The event at which the call began.
-    pub since: u64,
+    pub since: EventNo,
     /// Number of the call.
     pub nr: u64,
     /// What it waits for.
@@ -79,26 +87,32 @@ impl History {
     /// Who waits for whom at a cut.
     pub fn waiting(&self, cut: &Cut) -> Waiting {
         let mut waiting = Waiting::default();
-        let mut alive: HashMap<u32, Vec<u32>> = HashMap::new();
-        for place in 0..cut.processes() {
+        let mut alive: HashMap<ProcessIx, Vec<ThreadNo>> = HashMap::new();
+        for place in cut.processes() {
             let threads = self.threads_at(place, cut, &mut waiting.blocked);
-            let standing: HashSet<u32> = waiting
+            let standing: HashSet<ThreadNo> = waiting
                 .blocked
                 .iter()
-                .filter(|b| b.thread.0 == place)
-                .map(|b| b.thread.1)
+                .filter(|b| b.thread.process == place)
+                .map(|b| b.thread.thread)
                 .collect();
             waiting.running.extend(
                 threads
                     .iter()
                     .filter(|thread| !standing.contains(thread))
-                    .map(|thread| (place, *thread)),
+                    .map(|thread| Waiter {
+                        process: place,
+                        thread: *thread,
+                    }),
             );
             alive.insert(place, threads);
         }
-        let all = |place: u32| {
-            let threads = alive.get(&place).map_or(&[][..], Vec::as_slice);
-            threads.iter().map(move |thread| (place, *thread))
+        let all = |process: ProcessIx| {
+            let threads = alive.get(&process).map_or(&[][..], Vec::as_slice);
+            threads.iter().map(move |thread| Waiter {
+                process,
+                thread: *thread,
+            })
         };
         let held: Vec<(Waiter, WaitFor)> = waiting
             .blocked
@@ -114,11 +128,11 @@ impl History {
 
     /// The threads of a process that live at a cut; those that stand in a call
     /// are appended to `blocked`.
-    fn threads_at(&self, place: u32, cut: &Cut, blocked: &mut Vec<Blocked>) -> Vec<u32> {
+    fn threads_at(&self, place: ProcessIx, cut: &Cut, blocked: &mut Vec<Blocked>) -> Vec<ThreadNo> {
         let record = self.record(place);
         let bound = cut.bound(place);
-        let begun = bound > u64::from(record.first.get());
-        let over = bound > u64::from(record.last.get()) && self.has_ended(place, &record, cut);
+        let begun = bound > number(record.first.get());
+        let over = bound > number(record.last.get()) && self.has_ended(place, &record, cut);
         if !begun || over {
             return Vec::new();
         }
@@ -127,23 +141,27 @@ impl History {
         let threads = self
             .index
             .records::<ThreadRec>(Section::Threads, from, count);
-        let alive: Vec<u32> = threads
+        let alive: Vec<ThreadNo> = threads
             .all()
             .iter()
-            .filter(|thread| u64::from(thread.born.get()) < bound)
-            .filter(|thread| thread.died.get() == NO || u64::from(thread.died.get()) >= bound)
-            .map(|thread| thread.thread.get())
+            .filter(|thread| number(thread.born.get()) < bound)
+            .filter(|thread| thread.died.get() == NO || number(thread.died.get()) >= bound)
+            .map(|thread| ThreadNo(thread.thread.get()))
             .collect();
-        let mut standing: HashMap<u32, Blocked> = HashMap::new();
+        let mut standing: HashMap<ThreadNo, Blocked> = HashMap::new();
         let (from, count) = range(record.waits);
         let waits = self.index.records::<WaitRec>(Section::Waits, from, count);
         for wait in waits.all() {
-            let begun = u64::from(wait.first.get()) < bound;
-            let over = wait.last.get() != NO && u64::from(wait.last.get()) < bound;
+            let begun = number(wait.first.get()) < bound;
+            let over = wait.last.get() != NO && number(wait.last.get()) < bound;
             if begun && !over {
+                let thread = ThreadNo(wait.thread.get());
                 let blocked = Blocked {
-                    thread: (place, wait.thread.get()),
-                    since: wait.first.get().into(),
+                    thread: Waiter {
+                        process: place,
+                        thread,
+                    },
+                    since: number(wait.first.get()),
                     nr: wait.nr.get().into(),
                     what: decode(wait.what, wait.value.get()),
                     limited: wait.limited != 0,
@@ -151,17 +169,18 @@ impl History {
                     outside: false,
                     freed_by: self.freed(place, wait.last.get()),
                 };
-                standing.insert(wait.thread.get(), blocked);
+                standing.insert(thread, blocked);
             }
         }
         // Those that did not take long: they began shortly before.
         let (from, count) = range(record.calls);
         let calls = self.index.records::<CallRec>(Section::Calls, from, count);
-        let end = calls.partition_point(|call| u64::from(call.first.get()) < bound);
+        let end = calls.partition_point(|call| number(call.first.get()) < bound);
         let recent = calls.backward(0, end);
-        for call in recent.take_while(|c| u64::from(c.first.get() + LONG) >= bound) {
-            let thread = call.thread.get().into();
-            let last = u64::from(call.first.get()) + u64::from(call.span);
+        for call in recent.take_while(|c| number(c.first.get().saturating_add(LONG)) >= bound) {
+            let thread = ThreadNo(call.thread.get().into());
+            let end = call.first.get().saturating_add(u32::from(call.span));
+            let last = number(end);
             if last < bound || standing.contains_key(&thread) {
                 continue;
             }
@@ -175,21 +194,24 @@ impl History {
                 None => WaitFor::Other,
             };
             let blocked = Blocked {
-                thread: (place, thread),
-                since: call.first.get().into(),
+                thread: Waiter {
+                    process: place,
+                    thread,
+                },
+                since: number(call.first.get()),
                 nr,
                 what,
                 // It did go on, and soon.
                 limited: used.is_none(),
                 by: Vec::new(),
                 outside: false,
-                freed_by: self.freed(place, last as u32),
+                freed_by: self.freed(place, end),
             };
             standing.insert(thread, blocked);
         }
         let mut found: Vec<Blocked> = standing
             .into_values()
-            .filter(|blocked| alive.contains(&blocked.thread.1))
+            .filter(|blocked| alive.contains(&blocked.thread.thread))
             .collect();
         found.sort_by_key(|blocked| blocked.thread);
         blocked.extend(found);
@@ -199,11 +221,11 @@ impl History {
     /// Whether a process that is behind its last event has ended. One that was
     /// killed from outside stands where it stood, until somebody learnt of its
     /// end: so that who stops a program that hangs can ask why it hung.
-    fn has_ended(&self, place: u32, record: &ProcessRec, cut: &Cut) -> bool {
+    fn has_ended(&self, place: ProcessIx, record: &ProcessRec, cut: &Cut) -> bool {
         if record.ended.get() != End::Killed as u32 {
             return record.ended.get() == End::Exited as u32;
         }
-        let last = EventId::new(place, record.last.get().into());
+        let last = EventId::new(place, number(record.last.get()));
         // What another process of the program did to it belongs to the story;
         // what somebody outside did, to stop it all, does not.
         let killed_by_us = || {
@@ -215,11 +237,11 @@ impl History {
         told.any(|link| cut.has(link.effect)) || killed_by_us()
     }
 
-    fn freed(&self, place: u32, last: u32) -> Option<EventId> {
+    fn freed(&self, place: ProcessIx, last: u32) -> Option<EventId> {
         if last == NO {
             return None;
         }
-        let links = self.causes(EventId::new(place, last.into()));
+        let links = self.causes(EventId::new(place, number(last)));
         links.first().map(|link| link.cause)
     }
 
@@ -228,7 +250,7 @@ impl History {
         &self,
         blocked: &mut Blocked,
         cut: &Cut,
-        all: &impl Fn(u32) -> I,
+        all: &impl Fn(ProcessIx) -> I,
         held: &[(Waiter, WaitFor)],
     ) {
         let own = blocked.thread;
@@ -263,27 +285,30 @@ impl History {
                 outside |= by.is_empty();
             }
             WaitFor::Child(None) => {
-                let number = self.process(own.0).map(|process| process.number);
-                for place in 0..cut.processes() {
-                    if self.process(place).and_then(|process| process.parent) == number {
+                let parent = self.process(own.process).map(|process| process.number);
+                for place in cut.processes() {
+                    if self.process(place).and_then(|process| process.parent) == parent {
                         by.extend(all(place));
                     }
                 }
                 // A child that has ended already will be reported.
                 outside |= by.is_empty();
             }
-            WaitFor::Wake(_) => by.extend(all(own.0)),
-            WaitFor::Thread(thread) => by.extend(all(own.0).filter(|other| other.1 == thread)),
+            WaitFor::Wake(_) => by.extend(all(own.process)),
+            WaitFor::Thread(thread) => {
+                by.extend(all(own.process).filter(|other| other.thread == thread));
+            }
             WaitFor::Lock(lock) => {
                 let holders = self.lock_holders(lock, cut);
-                by.extend(holders.into_iter().filter(|p| *p != own.0).flat_map(all));
+                let others = holders.into_iter().filter(|p| *p != own.process);
+                by.extend(others.flat_map(all));
                 if by.is_empty() {
                     // Whoever is not waiting for the same lock may have it.
                     let wants = |other: &Waiter| {
                         held.iter()
                             .any(|(waiter, what)| waiter == other && *what == WaitFor::Lock(lock))
                     };
-                    let others = (0..cut.processes()).filter(|place| *place != own.0);
+                    let others = cut.processes().filter(|place| *place != own.process);
                     by.extend(others.flat_map(all).filter(|other| !wants(other)));
                 }
             }
@@ -302,7 +327,7 @@ impl History {
 
     /// Of what is not held by descriptors, whoever uses it: a System V queue or
     /// semaphore.
-    fn users(&self, channel: u32) -> Vec<u32> {
+    fn users(&self, channel: u32) -> Vec<ProcessIx> {
         let Some(channel) = self.channel(channel) else {
             return Vec::new();
         };

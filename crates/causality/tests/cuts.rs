@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use causality::{Cut, EventId, History, Order};
 use proptest::prelude::*;
+use protocol::id::{EventNo, ProcessIx};
 use protocol::record::{begin, kind, tag};
 use recording::synthetic::{LogBuilder, image, manifest};
 use recording::{Recording, Summary, Writer};
@@ -60,7 +61,7 @@ fn write(dir: &Path, steps: &[Step]) -> Vec<(EventId, EventId)> {
         let pid = 100 + process as u64;
         log.at(now)
             .other(kind::BEGIN, &[begin::FORK, 0, by, pid, 0, 0], &[]);
-        links.push((EventId::new(0, by), EventId::new(process as u32, 0)));
+        links.push((event(0, by), event(process, 0)));
         logs.push(log);
     }
     let mut queues = vec![std::collections::VecDeque::<EventId>::new(); PIPES];
@@ -70,7 +71,7 @@ fn write(dir: &Path, steps: &[Step]) -> Vec<(EventId, EventId)> {
         logs[step.process].at(now).call(39, &[], 100, &[]);
         now += 1000;
         let log = logs[step.process].at(now);
-        let own = EventId::new(step.process as u32, log.number());
+        let own = event(step.process, log.number());
         let queue = &mut queues[step.pipe];
         let data = vec![b'x'; step.bytes as usize];
         let fd = (3 + 2 * step.pipe + usize::from(step.sends)) as u64;
@@ -125,12 +126,16 @@ fn consistent(ends: &[u32], links: &[(EventId, EventId)]) -> Vec<Vec<u32>> {
             .collect();
     }
     all.retain(|cut| {
-        let has = |event: &EventId| event.number < u64::from(cut[event.process as usize]);
+        let has = |event: &EventId| event.number.0 < u64::from(cut[event.process.index()]);
         links
             .iter()
             .all(|(cause, effect)| !has(effect) || has(cause))
     });
     all
+}
+
+fn event(process: usize, number: u64) -> EventId {
+    EventId::new(ProcessIx(process as u32), EventNo(number))
 }
 
 fn pointwise(cuts: &[&Vec<u32>], choose: fn(u32, u32) -> u32) -> Vec<u32> {
@@ -160,27 +165,27 @@ proptest! {
         found.dedup();
         prop_assert_eq!(&found, &links);
 
-        let places = 0..PROCESSES as u32;
-        let ends: Vec<u32> = places.clone().map(|place| history.span(place).1 as u32 + 1).collect();
+        let end = |place: usize| history.span(ProcessIx(place as u32)).1.0 as u32 + 1;
+        let ends: Vec<u32> = (0..PROCESSES).map(end).collect();
         let all = consistent(&ends, &links);
         let to_cut = |bounds: &[u32]| Cut::new(bounds.to_vec());
         for bounds in &all {
             prop_assert!(history.is_consistent(&to_cut(bounds)));
         }
-        let events: Vec<EventId> = places
-            .flat_map(|place| (0..ends[place as usize]).map(move |n| EventId::new(place, n.into())))
+        let events: Vec<EventId> = (0..PROCESSES)
+            .flat_map(|place| (0..ends[place]).map(move |n| event(place, n.into())))
             .collect();
         for event in &events {
-            let place = event.process as usize;
+            let place = event.process.index();
             // The least consistent cut with the event in it.
-            let with: Vec<_> = all.iter().filter(|c| u64::from(c[place]) > event.number).collect();
+            let with: Vec<_> = all.iter().filter(|c| u64::from(c[place]) > event.number.0).collect();
             let past = history.past(*event);
             prop_assert_eq!(&past, &to_cut(&pointwise(&with, u32::min)), "past of {:?}", event);
             prop_assert!(history.is_consistent(&past));
             // The greatest with nothing of its process behind it.
             let until: Vec<_> = with
                 .into_iter()
-                .filter(|c| u64::from(c[place]) == event.number + 1)
+                .filter(|c| u64::from(c[place]) == event.number.next().0)
                 .collect();
             let latest = history.latest(*event);
             prop_assert_eq!(&latest, &to_cut(&pointwise(&until, u32::max)), "latest of {:?}", event);
@@ -189,11 +194,12 @@ proptest! {
         for a in &events {
             for b in &events {
                 let order = history.order(*a, *b);
-                let place = |event: &EventId| event.process as usize;
+                let place = |event: &EventId| event.process.index();
                 let before = |a: &EventId, b: &EventId| {
                     // No consistent cut has the later one without the earlier.
                     all.iter().all(|c| {
-                        u64::from(c[place(b)]) <= b.number || u64::from(c[place(a)]) > a.number
+                        u64::from(c[place(b)]) <= b.number.0
+                            || u64::from(c[place(a)]) > a.number.0
                     })
                 };
                 let expected = match (before(a, b), before(b, a)) {
@@ -235,7 +241,7 @@ fn a_damaged_or_foreign_index_is_made_again() {
     write(&dir, &steps);
     let recording = Arc::new(Recording::open(&dir).unwrap());
     let path = History::path(&recording);
-    let event = EventId::new(2, 20);
+    let event = event(2, 20);
     let past = History::open(&recording, &|_| {}).unwrap().past(event);
     assert!(!History::open(&recording, &|_| {}).unwrap().was_built());
     let whole = std::fs::read(&path).unwrap();

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causality::{EventId, History, Limits, Order};
+use protocol::id::{EventNo, ProcessIx};
 use recording::Recording;
 
 /// How long it takes to find the causes, at best, and how large the index is.
@@ -58,9 +59,9 @@ fn questions(dir: &Path) {
     let recording = Arc::new(Recording::open(dir).unwrap());
     let history = History::open(&recording, &|_| {}).unwrap();
     assert!(!history.was_built());
-    let end = |place: u32| history.span(place).1;
-    let late = EventId::new(42, end(42) - 5);
-    let early = EventId::new(17, 300);
+    let end = |place: u32| history.span(ProcessIx(place)).1.0;
+    let late = EventId::new(ProcessIx(42), EventNo(end(42) - 5));
+    let early = EventId::new(ProcessIx(17), EventNo(300));
     assert_eq!(history.order(early, late), Order::Before);
     let path = history.path_between(early, late).unwrap();
     // A proof: it begins after the one and ends before the other, and each link

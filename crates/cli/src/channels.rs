@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use causality::{Channel, History};
-use serde_json::json;
+use query::channels::{self, Channel};
 
 use crate::causes;
 use crate::failure::Failure;
@@ -29,100 +28,27 @@ impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let recording = self.recording.open()?;
         let mut history = causes::open(&recording)?;
-        let mut wanted = Vec::new();
-        for name in &self.process {
-            let places: Vec<u32> = recording
-                .processes()
-                .iter()
-                .zip(0u32..)
-                .filter(|(p, _)| p.name == *name || p.program == *name)
-                .map(|(_, place)| place)
-                .collect();
-            if places.is_empty() {
-                return Err(causes::unknown_process(&recording, name));
-            }
-            wanted.extend(places);
-        }
-        let channels: Vec<Channel> = causes::ask(&mut history, |history| {
-            let all = 0..history.channel_count();
-            all.filter_map(|number| history.channel(number)).collect()
-        })?;
-        let chosen = channels.iter().filter(|channel| {
-            wanted.is_empty()
-                || channel
-                    .senders
-                    .iter()
-                    .chain(&channel.receivers)
-                    .any(|place| wanted.contains(place))
-        });
+        let parties = channels::parties(&history, &self.process)?;
+        let all = causes::ask(&mut history, channels::list)?;
+        let has_part = |channel: &&Channel| {
+            let mut processes = channel.processes.iter();
+            self.process.is_empty() || processes.any(|process| parties.contains(process))
+        };
+        let chosen = all.iter().filter(has_part);
         let mut out = Output::new();
         if self.json {
             for channel in chosen {
-                out.line(&object(&history, channel).to_string())?;
+                out.json(channel)?;
             }
         } else {
             let chosen: Vec<&Channel> = chosen
                 .filter(|channel| channel.forward || channel.reverse.is_none())
                 .collect();
-            table(&mut out, &history, &channels, &chosen)?;
+            table(&mut out, &all, &chosen)?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn names(history: &History, places: &[u32]) -> Vec<String> {
-    places
-        .iter()
-        .map(|place| causes::process_name(history, *place))
-        .collect()
-}
-
-fn side(history: &History, places: &[u32]) -> String {
-    match names(history, places).as_slice() {
-        [] => "outside".to_string(),
-        [one] => one.clone(),
-        [first, rest @ ..] if rest.len() > 2 => format!("{first} and {} others", rest.len()),
-        all => all.join("+"),
-    }
-}
-
-/// Both ends of a channel in words.
-pub fn ends(history: &History, channel: &Channel) -> String {
-    format!(
-        "{} -> {}  {} {}",
-        side(history, &channel.senders),
-        side(history, &channel.receivers),
-        channel.kind,
-        channel.name
-    )
-}
-
-pub fn object(history: &History, channel: &Channel) -> serde_json::Value {
-    let clock = history.recording().clock();
-    let ns = |ticks: u64| {
-        let rate = u128::from(clock.ticks_per_second.max(1));
-        u64::try_from(u128::from(ticks) * 1_000_000_000 / rate).unwrap_or(u64::MAX)
-    };
-    let trips = &channel.round_trips;
-    json!({
-        "channel": format!("c{}", channel.number),
-        "kind": channel.kind.name(),
-        "name": channel.name,
-        "reverse": channel.reverse.map(|number| format!("c{number}")),
-        "from": names(history, &channel.senders),
-        "to": names(history, &channel.receivers),
-        "sends": channel.sends,
-        "receives": channel.receives,
-        "sent_bytes": channel.sent,
-        "received_bytes": channel.received,
-        "round_trips": trips.count,
-        "round_trip_ns": {
-            "least": ns(trips.least),
-            "mean": ns(trips.mean()),
-            "most": ns(trips.most),
-        },
-    })
 }
 
 /// A number of nanoseconds for people.
@@ -135,17 +61,7 @@ fn short(ns: u64) -> String {
     }
 }
 
-fn table(
-    out: &mut Output,
-    history: &History,
-    channels: &[Channel],
-    chosen: &[&Channel],
-) -> Result<(), Failure> {
-    let clock = history.recording().clock();
-    let ns = |ticks: u64| {
-        let rate = u128::from(clock.ticks_per_second.max(1));
-        u64::try_from(u128::from(ticks) * 1_000_000_000 / rate).unwrap_or(u64::MAX)
-    };
+fn table(out: &mut Output, all: &[Channel], chosen: &[&Channel]) -> Result<(), Failure> {
     let mut rows = vec![
         [
             "CHANNEL",
@@ -160,39 +76,35 @@ fn table(
         .map(str::to_string),
     ];
     for channel in chosen {
-        if channel.sends == 0 && channel.receives == 0 {
-            let back = channel.reverse.and_then(|r| channels.get(r as usize));
-            if back.is_none_or(|back| back.sends == 0 && back.receives == 0) {
-                continue;
-            }
+        let reverse = channel.numbers.1;
+        let back = reverse.and_then(|number| all.iter().find(|c| c.numbers.0 == number));
+        if !channel.is_used() && back.is_none_or(|back| !back.is_used()) {
+            continue;
         }
-        let back = channel.reverse.and_then(|r| channels.get(r as usize));
         let amount = |channel: &Channel| {
             let (count, size) = match channel.sends {
-                0 => (channel.receives, channel.received),
-                sends => (sends, channel.sent),
+                0 => (channel.receives, channel.received_bytes),
+                sends => (sends, channel.sent_bytes),
             };
             format!("{count} / {}", bytes(size))
         };
-        let trips = &channel.round_trips;
-        let number = match back {
-            Some(back) => format!("c{},c{}", channel.number, back.number),
-            None => format!("c{}", channel.number),
-        };
         rows.push([
-            number,
-            channel.kind.name().to_string(),
-            side(history, &channel.senders),
-            side(history, &channel.receivers),
+            match back {
+                Some(back) => format!("{},{}", channel.channel, back.channel),
+                None => channel.channel.clone(),
+            },
+            channel.kind.to_string(),
+            channel.senders(),
+            channel.receivers(),
             amount(channel),
             back.map(&amount).unwrap_or_default(),
-            match trips.count {
-                0 => String::new(),
-                _ => format!(
+            match channel.round_trip_ns {
+                None => String::new(),
+                Some(trip) => format!(
                     "{} ({}..{})",
-                    short(ns(trips.mean())),
-                    short(ns(trips.least)),
-                    short(ns(trips.most))
+                    short(trip.mean),
+                    short(trip.least),
+                    short(trip.most)
                 ),
             },
             channel.name.clone(),

@@ -110,6 +110,16 @@ fn without_numbers(message: &str) -> String {
     words
 }
 
+impl From<query::Error> for Failure {
+    fn from(error: query::Error) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     /// Of writing to standard output, that is: other I/O errors say more.
     fn from(error: io::Error) -> Failure {

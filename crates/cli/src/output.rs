@@ -93,6 +93,12 @@ impl Output {
         self.out.write_all(b"\n")
     }
 
+    /// Prints a value as JSON, on a line.
+    pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        self.line(&text)
+    }
+
     /// Columns of the terminal, if it is one.
     pub fn width(&self) -> Option<usize> {
         self.size.map(|(width, _)| width)
@@ -138,22 +144,7 @@ impl Output {
 }
 
 /// A number of bytes for people.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let mut value = count as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
-}
+pub use query::info::size as bytes;
 
 /// Seconds with microseconds.
 pub fn seconds(ns: u64) -> String {

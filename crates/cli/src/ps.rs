@@ -1,11 +1,9 @@
 //! `mw ps`: the processes of a recording, as a tree.
 
-use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
-use recording::process::Began;
-use recording::{Exit, Life, Process, Recording};
-use serde_json::json;
+use query::ps::{List, Node};
+use recording::Exit;
 
 use crate::failure::Failure;
 use crate::output::{Output, Style, bytes, command_line, cut, seconds};
@@ -26,133 +24,50 @@ pub struct Cmd {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let recording = self.recording.open()?;
+        let list = List::new(&recording);
         let mut out = Output::new();
         if self.json {
-            for process in recording.processes() {
-                let life = recording.life(process);
-                out.line(&object(&recording, process, &life).to_string())?;
+            for row in &list.processes {
+                out.json(row)?;
             }
         } else {
-            table(&recording, &mut out)?;
+            table(&list, &mut out)?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn command(recording: &Recording, process: &Process) -> Vec<String> {
-    let Some(image) = recording.command_of(process) else {
-        return Vec::new();
+/// What is drawn before a process.
+fn branch(node: &Node<'_>) -> String {
+    let Some((own, above)) = node.last.split_last() else {
+        return String::new();
     };
-    let args = image.argv.iter();
-    args.map(|arg| String::from_utf8_lossy(arg).into_owned())
-        .collect()
+    let above = above.iter().map(|last| if *last { "  " } else { "│ " });
+    above
+        .chain([if *own { "└ " } else { "├ " }])
+        .collect::<String>()
 }
 
-fn object(recording: &Recording, process: &Process, life: &Life) -> serde_json::Value {
-    let clock = recording.clock();
-    let start = clock.since_start_ns(process.birth);
-    let parent = process.parent.and_then(|number| recording.process(number));
-    json!({
-        "process": process.name,
-        "number": process.number,
-        "pid": Some(process.pid).filter(|pid| *pid != 0),
-        "parent": parent.map(|parent| &parent.name),
-        "parent_event": match (parent, process.parent_event) {
-            (Some(parent), Some(event)) => Some(format!("{}:{event}", parent.name)),
-            _ => None,
-        },
-        "began": match process.began {
-            Began::First => "first",
-            Began::Fork => "fork",
-            Began::Vfork => "vfork",
-            Began::Unknown => "unknown",
-        },
-        "command": command(recording, process),
-        "images": process.images.len(),
-        "start_ns": start,
-        "duration_ns": clock.since_start_ns(life.end).saturating_sub(start),
-        "exit": match life.exit {
-            Exit::Exited(status) => Some(status),
-            _ => None,
-        },
-        "signal": match life.exit {
-            Exit::Killed { .. } => Some(life.exit.to_string()),
-            _ => None,
-        },
-        "status": life.exit.status(),
-        "events": life.events,
-        "log_bytes": process.log_bytes,
-    })
-}
-
-/// The processes in the order of a tree, each with what is drawn before it.
-fn tree(recording: &Recording) -> Vec<(String, &Process)> {
-    let mut children: HashMap<u32, Vec<&Process>> = HashMap::new();
-    let mut roots = Vec::new();
-    for process in recording.processes() {
-        match process
-            .parent
-            .filter(|parent| recording.process(*parent).is_some())
-        {
-            Some(parent) => children.entry(parent).or_default().push(process),
-            None => roots.push(process),
-        }
-    }
-    let mut lines = Vec::new();
-    let mut seen = HashSet::new();
-    let mut stack: Vec<(String, String, &Process)> = Vec::new();
-    // A damaged log may make a process its own ancestor: what no root leads
-    // to is shown as a root as well.
-    for root in roots.into_iter().chain(recording.processes()) {
-        stack.push((String::new(), String::new(), root));
-        while let Some((branch, below, process)) = stack.pop() {
-            if !seen.insert(process.number) {
-                continue;
-            }
-            lines.push((branch, process));
-            let own = children.get(&process.number).map_or(&[][..], Vec::as_slice);
-            for (i, child) in own.iter().enumerate().rev() {
-                let (branch, indent) = match i + 1 == own.len() {
-                    true => ("└ ", "  "),
-                    false => ("├ ", "│ "),
-                };
-                stack.push((
-                    format!("{below}{branch}"),
-                    format!("{below}{indent}"),
-                    child,
-                ));
-            }
-        }
-    }
-    lines
-}
-
-fn table(recording: &Recording, out: &mut Output) -> Result<(), Failure> {
+fn table(list: &List, out: &mut Output) -> Result<(), Failure> {
     let header = [
         "PROCESS", "PID", "START", "LIFE", "EXIT", "EVENTS", "LOG", "COMMAND",
     ];
     let mut rows = vec![header.map(str::to_string)];
     let mut styles = vec![Style::Bold];
-    let clock = recording.clock();
-    for (branch, process) in tree(recording) {
-        let life = recording.life(process);
-        let start = clock.since_start_ns(process.birth);
-        let argv = command(recording, process);
+    for node in list.tree() {
+        let row = node.row;
         rows.push([
-            format!("{branch}{}", process.name),
-            match process.pid {
-                0 => "-".to_string(),
-                pid => pid.to_string(),
-            },
-            seconds(start),
-            seconds(clock.since_start_ns(life.end).saturating_sub(start)),
-            life.exit.to_string(),
-            life.events.to_string(),
-            bytes(process.log_bytes),
-            command_line(argv.iter().map(String::as_bytes)),
+            format!("{}{}", branch(&node), row.process),
+            row.pid.map_or("-".to_string(), |pid| pid.to_string()),
+            seconds(row.start_ns),
+            seconds(row.duration_ns),
+            row.end.to_string(),
+            row.events.to_string(),
+            bytes(row.log_bytes),
+            command_line(row.command.iter().map(String::as_bytes)),
         ]);
-        styles.push(match life.exit {
+        styles.push(match row.end {
             Exit::Exited(0) => Style::Plain,
             Exit::Unknown => Style::Yellow,
             _ => Style::Red,

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use protocol::id::ProcessId;
 use recording::names::is_name;
 
 use crate::causes;
@@ -38,9 +39,7 @@ impl Cmd {
             Some((process, thread)) => (process, Some(thread)),
             None => (self.name.as_str(), None),
         };
-        let process = recording
-            .process_named(process_name)
-            .ok_or_else(|| causes::unknown_process(&recording, process_name))?;
+        let process = query::find::process(&recording, process_name)?;
         let mut names = recording.names().clone();
         match thread_name {
             None => {
@@ -58,11 +57,13 @@ impl Cmd {
             }
             Some(thread_name) => {
                 let history = causes::open(&recording)?;
-                let count = history.thread_count(history.place(process));
+                let known = causes::names(&history);
+                let place = history.index_of(ProcessId::of_first(process.number));
+                let count = place.map_or(0, |place| history.thread_count(place));
                 let all: Vec<String> = (0..count)
-                    .map(|thread| recording.thread_name(process.number, thread))
+                    .map(|thread| known.thread(process.number, thread))
                     .collect();
-                let number = recording
+                let number = known
                     .thread_named(process.number, thread_name)
                     .filter(|number| *number < count)
                     .ok_or_else(|| {

@@ -5,14 +5,10 @@
 
 use std::process::ExitCode;
 
-use protocol::names::errno_name;
-use protocol::syscall::{How, Syscall};
-use protocol::table::{TABLE, by_name};
-use serde_json::json;
+use query::syscalls::{self, Row};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use events::nearest;
 
 /// Show how system calls are treated: recorded, repeated in replay, or refused
 /// to the program.
@@ -37,15 +33,15 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let rows = select(&self.names, self.refused)?;
+        let rows = syscalls::list(&self.names, self.refused)?;
         let mut out = Output::new();
         if self.markdown {
             for line in page(&rows) {
                 out.line(&line)?;
             }
         } else if self.json {
-            for row in rows {
-                out.line(&object(row).to_string())?;
+            for row in &rows {
+                out.json(row)?;
             }
         } else {
             table(&rows, !self.names.is_empty(), &mut out)?;
@@ -55,71 +51,15 @@ impl Cmd {
     }
 }
 
-fn select(names: &[String], refused: bool) -> Result<Vec<&'static Syscall>, Failure> {
-    let rows: Vec<&Syscall> = if names.is_empty() {
-        TABLE.iter().collect()
-    } else {
-        let named = names
-            .iter()
-            .map(|name| by_name(name).ok_or_else(|| unknown(name)));
-        named.collect::<Result<_, _>>()?
-    };
-    let wanted = |row: &&Syscall| !refused || matches!(row.how, How::Refuse(_));
-    Ok(rows.into_iter().filter(wanted).collect())
-}
-
-fn unknown(name: &str) -> Failure {
-    let failure = Failure::new(format!("there is no system call `{name}` in the table"));
-    match nearest(name, TABLE.iter().map(|row| row.name)) {
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None => failure.hint("the names are the kernel's; `mw syscalls` lists them"),
-    }
-}
-
-/// How a call is treated, in a few words.
-fn treatment(how: How) -> String {
-    match how {
-        How::Plain => "recorded".to_string(),
-        How::Block => "recorded, may block".to_string(),
-        How::Memory => "recorded, repeated".to_string(),
-        How::Control => "handled".to_string(),
-        How::Refuse(errno) => format!("refused: {}", errno_name(errno).unwrap_or("error")),
-    }
-}
-
-/// The call with the names of its arguments.
-fn signature(row: &Syscall) -> String {
-    let args: Vec<&str> = row.args.iter().map(|(name, _)| *name).collect();
-    format!("{}({})", row.name, args.join(", "))
-}
-
-fn object(row: &Syscall) -> serde_json::Value {
-    json!({
-        "number": row.nr,
-        "call": row.name,
-        "args": row.args.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        "type": row.kind.name(),
-        "treatment": treatment(row.how),
-        "refused": match row.how {
-            How::Refuse(errno) => errno_name(errno),
-            _ => None,
-        },
-        "note": row.note,
-    })
-}
-
-fn table(rows: &[&Syscall], notes: bool, out: &mut Output) -> Result<(), Failure> {
+fn table(rows: &[Row], notes: bool, out: &mut Output) -> Result<(), Failure> {
     for row in rows {
         let line = format!(
             "{:>3} {:<24} {:<8} {}",
-            row.nr,
-            row.name,
-            row.kind.name(),
-            treatment(row.how)
+            row.number, row.call, row.kind, row.treatment
         );
-        let style = match row.how {
-            How::Refuse(_) => Style::Red,
-            _ => Style::Plain,
+        let style = match row.is_refused {
+            true => Style::Red,
+            false => Style::Plain,
         };
         out.line(&out.paint(style, &line))?;
         if notes && !row.note.is_empty() {
@@ -161,7 +101,7 @@ const MEANINGS: &[(&str, &str)] = &[
 ];
 
 /// The lines of docs/syscalls.md.
-fn page(rows: &[&Syscall]) -> Vec<String> {
+fn page(rows: &[Row]) -> Vec<String> {
     let mut lines: Vec<String> = [
         "# System calls",
         "",
@@ -176,7 +116,7 @@ fn page(rows: &[&Syscall]) -> Vec<String> {
     .map(str::to_string)
     .to_vec();
     for (name, meaning) in MEANINGS {
-        let is = |row: &&&Syscall| treatment(row.how).split(':').next() == Some(name);
+        let is = |row: &&Row| row.treatment.split(':').next() == Some(name);
         let count = rows.iter().filter(is).count();
         lines.push(format!("| {name} | {count} | {meaning} |"));
     }
@@ -196,10 +136,10 @@ fn page(rows: &[&Syscall]) -> Vec<String> {
     for row in rows {
         lines.push(format!(
             "| {} | `{}` | {} | {} | {} |",
-            row.nr,
-            signature(row),
-            row.kind.name(),
-            treatment(row.how),
+            row.number,
+            row.signature(),
+            row.kind,
+            row.treatment,
             row.note.replace('|', "\\|").replace('*', "\\*")
         ));
     }
@@ -211,36 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_selected_by_name_and_by_refusal() {
-        let named = |names: &[&str], refused| {
-            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-            select(&names, refused).map(|rows| rows.iter().map(|row| row.name).collect::<Vec<_>>())
-        };
-        assert_eq!(
-            named(&["read", "rseq"], false).ok(),
-            Some(vec!["read", "rseq"])
-        );
-        assert_eq!(named(&["read", "rseq"], true).ok(), Some(vec!["rseq"]));
-        assert_eq!(
-            named(&[], false).ok().map(|rows| rows.len()),
-            Some(TABLE.len())
-        );
-        assert!(named(&["raed"], false).is_err());
-    }
-
-    #[test]
     fn every_treatment_has_a_meaning_and_every_call_a_row() {
-        let rows: Vec<&Syscall> = TABLE.iter().collect();
+        let rows = syscalls::list(&[], false).unwrap_or_default();
+        assert!(!rows.is_empty());
         for row in &rows {
-            let treatment = treatment(row.how);
-            let name = treatment.split(':').next();
+            let name = row.treatment.split(':').next();
             assert!(
                 MEANINGS.iter().any(|(known, _)| Some(*known) == name),
-                "{treatment}"
+                "{}",
+                row.treatment
             );
         }
         let lines = page(&rows);
-        let starts = |row: &&Syscall| format!("| {} | `{}(", row.nr, row.name);
+        let starts = |row: &Row| format!("| {} | `{}(", row.number, row.call);
         assert!(
             rows.iter()
                 .map(starts)

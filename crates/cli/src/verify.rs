@@ -1,21 +1,17 @@
 //! `mw verify`: replays a recording and says whether all came as recorded.
 
-use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use ::replay::{Course, Difference, Ending, Interrupts, Outcome, Settings, Verdict};
+use ::replay::{Course, Interrupts, Settings};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::record::tag;
-use recording::calls::nr;
-use recording::process::Exit;
-use recording::render::{Limits, Renderer};
-use recording::{Event, Process, Recording};
-use serde_json::json;
+use protocol::id::ProcessId;
+use query::verify::{Difference, Ending, Outcome, Replayed, Unread, Verdict, mapped_at, report};
+use query::{Names, events, find};
+use recording::{Process, Recording};
 
-use crate::causes::unknown_process;
 use crate::events::Columns;
 use crate::failure::Failure;
 use crate::output::{Output, Style, bytes};
@@ -69,12 +65,7 @@ impl Cmd {
         warn_of_another_cpu(&recording);
         let process = match &self.process {
             None => None,
-            Some(name) => Some(
-                recording
-                    .process_named(name)
-                    .ok_or_else(|| unknown_process(&recording, name))?
-                    .number,
-            ),
+            Some(name) => Some(find::process(&recording, name)?.number),
         };
         let settings = Settings {
             process,
@@ -89,11 +80,13 @@ impl Cmd {
                 Err(::replay::Error::Interrupted) => return Ok(ExitCode::from(INTERRUPTED)),
                 other => other.map_err(explain)?,
             };
-            let processes = by_process(&recording, verdicts, process);
+            let verdicts = verdicts.into_iter().map(verdict).collect();
+            let only = process.map(ProcessId::of_first);
+            let processes = report(&recording, verdicts, only, round);
             equal = processes.iter().all(Replayed::is_equal);
             if self.json {
                 for replayed in &processes {
-                    out.line(&replayed.json(&recording, round).to_string())?;
+                    out.json(replayed)?;
                 }
             } else if round == self.repeat || !equal {
                 show(&mut out, &recording, &processes, round, begun.elapsed())?;
@@ -104,38 +97,17 @@ impl Cmd {
         }
         out.finish()?;
         // What is missing explains what differs.
-        match damage(&recording) {
-            Some(failure) => Err(failure),
+        match Unread::of(&recording) {
+            Some(unread) => {
+                let failure = Failure::new(&unread);
+                Err(match unread.hint() {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                })
+            }
             None => Ok(ExitCode::from(u8::from(!equal))),
         }
     }
-}
-
-/// What of the recording could not be read, and so not be replayed.
-fn damage(recording: &Recording) -> Option<Failure> {
-    if let Some(damage) = recording.damage().first() {
-        let (from, to) = (damage.at, damage.at.saturating_add(damage.len));
-        return Some(
-            Failure::new(format!(
-                "the recording is damaged: bytes {from} to {to} of its journal cannot be read"
-            ))
-            .hint("what can be read was replayed; copy the recording again from where it was made"),
-        );
-    }
-    for process in recording.processes() {
-        let end = recording.life(process).log_end;
-        if end.is_damage() {
-            return Some(
-                Failure::new(format!("the recording is damaged: {}: {end}", process.name)).hint(
-                    "what can be read was replayed; copy the recording again from where it was made",
-                ),
-            );
-        }
-    }
-    if recording.processes().is_empty() {
-        return Some(Failure::new("the recording holds no process"));
-    }
-    None
 }
 
 /// Verifies, with a bar on a terminal.
@@ -143,7 +115,7 @@ fn with_progress(
     recording: &Recording,
     settings: Settings,
     interrupts: &Interrupts,
-) -> Result<Vec<Verdict>, ::replay::Error> {
+) -> Result<Vec<::replay::Verdict>, ::replay::Error> {
     let course = Course::default();
     let over = std::sync::atomic::AtomicBool::new(false);
     let watch = || {
@@ -188,146 +160,48 @@ fn bar(recording: &Recording, only: Option<u32>) -> ProgressBar {
     bar
 }
 
-/// What came of a process: of all its images.
-struct Replayed<'r> {
-    process: &'r Process,
-    /// Events it has, and how many of them were replayed.
-    recorded: u64,
-    events: u64,
-    output: u64,
-    outcome: Outcome,
-    /// How it ended then, and now.
-    exit: Exit,
-    ending: Option<Ending>,
+/// What replay says of an image, as reports have it.
+fn verdict(verdict: ::replay::Verdict) -> Verdict {
+    use ::replay::Outcome as Of;
+    Verdict {
+        process: ProcessId::of_first(verdict.process),
+        events: verdict.events,
+        output: verdict.output,
+        ending: verdict.ending.map(|ending| match ending {
+            ::replay::Ending::Exited(status) => Ending::Exited(status),
+            ::replay::Ending::Signal(signal) => Ending::Signal(signal),
+            ::replay::Ending::Executed => Ending::Executed,
+        }),
+        outcome: match verdict.outcome {
+            Of::Equal => Outcome::Equal,
+            Of::Diverged(difference) => Outcome::Diverged(self::difference(&difference)),
+            Of::Failed(why) => Outcome::Failed(why),
+            Of::Unsupported(why) => Outcome::Unsupported(why),
+            Of::HeldUp(why) => Outcome::HeldUp(why),
+            Of::NotReached => Outcome::NotReached,
+        },
+    }
 }
 
-fn by_process(
-    recording: &Recording,
-    verdicts: Vec<Verdict>,
-    only: Option<u32>,
-) -> Vec<Replayed<'_>> {
-    let mut processes: Vec<Replayed> = recording
-        .processes()
-        .iter()
-        .filter(|process| only.is_none_or(|only| only == process.number))
-        .map(|process| {
-            let life = recording.life(process);
-            Replayed {
-                process,
-                recorded: life.events,
-                events: 0,
-                output: 0,
-                // One that was killed before it wrote anything has no log.
-                outcome: match life.events {
-                    0 => Outcome::Equal,
-                    _ => Outcome::NotReached,
-                },
-                exit: life.exit,
-                ending: None,
-            }
-        })
-        .collect();
-    for verdict in verdicts {
-        let of_it = processes
-            .iter_mut()
-            .find(|replayed| replayed.process.number == verdict.process);
-        let Some(replayed) = of_it else { continue };
-        replayed.output += verdict.output;
-        // The first image that was not equal is what there is to tell.
-        let first = replayed.events == 0 && replayed.outcome == Outcome::NotReached;
-        replayed.events += verdict.events;
-        if first || replayed.outcome == Outcome::Equal {
-            replayed.outcome = verdict.outcome;
-            replayed.ending = verdict.ending;
-        }
-    }
-    processes
-}
-
-impl Replayed<'_> {
-    fn is_equal(&self) -> bool {
-        self.outcome == Outcome::Equal && self.exit_is_equal()
-    }
-
-    /// One that was killed in the middle of things did not end by itself, and
-    /// its log leads to where it was killed.
-    fn exit_is_equal(&self) -> bool {
-        match (self.ending, self.exit) {
-            (None, Exit::Killed { .. }) | (_, Exit::Unknown) => true,
-            // How a program ended that was not recorded is not replayed.
-            (Some(Ending::Executed), _) => true,
-            (None, Exit::Exited(_)) => self.recorded == 0,
-            (Some(Ending::Exited(now)), Exit::Exited(then)) => now == then,
-            // A signal came while it ended.
-            (Some(Ending::Exited(_)), Exit::Killed { .. }) => true,
-            (Some(Ending::Signal(now)), Exit::Killed { signal, .. }) => now == signal,
-            // The last signal that reached it was not its end.
-            (Some(Ending::Signal(_)), Exit::Exited(_)) => false,
-        }
-    }
-
-    fn json(&self, recording: &Recording, round: u32) -> serde_json::Value {
-        let name = &self.process.name;
-        let mut object = json!({
-            "process": name,
-            "round": round,
-            "events": self.events,
-            "recorded_events": self.recorded,
-            "outcome": self.word(),
-            "output_bytes": self.output,
-            "output_equal": self.outcome == Outcome::Equal,
-            "exit": self.exit.to_string(),
-            "exit_equal": self.is_equal(),
-        });
-        if let Some(object) = object.as_object_mut() {
-            let mut put = |key: &str, value: String| object.insert(key.to_string(), json!(value));
-            match &self.outcome {
-                Outcome::Diverged(difference) => {
-                    put("event", format!("{name}:{}", difference.event));
-                    put("thread", recording::thread_name(difference.thread));
-                    put("expected", difference.expected.clone());
-                    put("found", difference.found.clone());
-                    put("address", format!("{:#x}", difference.address));
-                    if let Some(place) = place_of(recording, self.process, difference) {
-                        put("in", place);
-                    }
-                }
-                Outcome::Failed(why) => {
-                    put("event", format!("{name}:{}", self.next_event()));
-                    put("why", why.clone());
-                }
-                Outcome::Unsupported(why) | Outcome::HeldUp(why) => drop(put("why", why.clone())),
-                Outcome::Equal | Outcome::NotReached => {}
-            }
-        }
-        object
-    }
-
-    fn next_event(&self) -> u64 {
-        self.process.first_event + self.events
-    }
-
-    fn word(&self) -> &'static str {
-        match &self.outcome {
-            Outcome::Equal if !self.exit_is_equal() => "exit differs",
-            Outcome::Equal => "equal",
-            Outcome::Diverged(_) => "diverged",
-            Outcome::Failed(_) => "failed",
-            Outcome::Unsupported(_) => "unsupported",
-            Outcome::HeldUp(_) => "held up",
-            Outcome::NotReached => "not reached",
-        }
+/// How replay differs, as reports have it.
+pub fn difference(difference: &::replay::Difference) -> Difference {
+    Difference {
+        event: difference.event,
+        thread: difference.thread,
+        expected: difference.expected.clone(),
+        found: difference.found.clone(),
+        address: difference.address,
     }
 }
 
 fn show(
     out: &mut Output,
     recording: &Recording,
-    processes: &[Replayed<'_>],
+    processes: &[Replayed],
     rounds: u32,
     took: Duration,
 ) -> Result<(), Failure> {
-    let names = processes.iter().map(|p| p.process.name.chars().count());
+    let names = processes.iter().map(|p| p.process.chars().count());
     let width = names.max().unwrap_or(0).max(7);
     out.line(&out.paint(
         Style::Bold,
@@ -337,14 +211,14 @@ fn show(
         ),
     ))?;
     for replayed in processes {
-        let name = &replayed.process.name;
+        let name = &replayed.process;
         let what = match &replayed.outcome {
             Outcome::Equal => {
-                let exit = match replayed.exit_is_equal() {
-                    true => format!("equal ({})", replayed.exit),
-                    false => out.paint(Style::Red, &exit_difference(replayed)),
+                let exit = match replayed.exit_difference() {
+                    None => format!("equal ({})", replayed.exit),
+                    Some(differs) => out.paint(Style::Red, &differs),
                 };
-                let output = format!("equal ({})", bytes(replayed.output));
+                let output = format!("equal ({})", bytes(replayed.output_bytes));
                 format!("{output:<20} {exit}")
             }
             Outcome::NotReached => out.paint(
@@ -362,14 +236,18 @@ fn show(
             }
             Outcome::Diverged(_) => out.paint(
                 Style::Red,
-                &format!("diverged, of {} events", replayed.recorded),
+                &format!("diverged, of {} events", replayed.recorded_events),
             ),
         };
         out.line(&format!("{name:<width$} {:>10}  {what}", replayed.events))?;
+        let Some(process) = recording.process(replayed.number) else {
+            continue;
+        };
         match &replayed.outcome {
-            Outcome::Diverged(difference) => report(out, recording, replayed.process, difference)?,
+            Outcome::Diverged(difference) => told(out, recording, process, difference)?,
             Outcome::Failed(_) => {
-                last_events(out, recording, replayed.process, replayed.next_event())?;
+                let next = process.first_event + replayed.events;
+                last_events(out, recording, process, next)?;
             }
             _ => {}
         }
@@ -392,18 +270,8 @@ fn show(
     Ok(())
 }
 
-fn exit_difference(replayed: &Replayed<'_>) -> String {
-    let now = match replayed.ending {
-        None => "no end".to_string(),
-        Some(Ending::Exited(status)) => status.to_string(),
-        Some(Ending::Signal(signal)) => format!("signal {signal}"),
-        Some(Ending::Executed) => "another program".to_string(),
-    };
-    format!("differs: expected {}, found {now}", replayed.exit)
-}
-
 /// What differs, where, and what led to it.
-pub fn report(
+pub fn told(
     out: &mut Output,
     recording: &Recording,
     process: &Process,
@@ -418,7 +286,7 @@ pub fn report(
     out.line(&format!("    expected {}", difference.expected))?;
     out.line(&format!("    found    {}", difference.found))?;
     if difference.address != 0 {
-        let place = place_of(recording, process, difference);
+        let place = mapped_at(recording, process, difference);
         let place = place.map_or(String::new(), |place| format!(", {place}"));
         out.line(&format!("    at address {:#x}{place}", difference.address))?;
     }
@@ -432,70 +300,17 @@ fn last_events(
     process: &Process,
     event: u64,
 ) -> Result<(), Failure> {
-    let mut renderer = Renderer::new(recording, Limits::default());
     let columns = Columns {
         event: process.name.chars().count() + 6,
         wall: false,
     };
-    let mut lines = VecDeque::new();
-    let mut log = recording.log(process.number);
-    while log.advance() {
-        let Some(now) = log.event().filter(|now| now.number <= event) else {
-            break;
-        };
-        renderer.before(&now);
-        lines.push_back(columns.line(recording, &renderer, &now, out));
-        if lines.len() > EVENTS_BEFORE + 1 {
-            lines.pop_front();
-        }
-        renderer.after(&now);
-    }
+    let names = Names::given(recording);
+    let lines = events::lines_before(recording, &names, process, event, EVENTS_BEFORE + 1);
     out.line("    the last events:")?;
-    for line in lines {
-        out.line(&format!("    {line}"))?;
+    for line in &lines {
+        out.line(&format!("    {}", columns.line(line, out)))?;
     }
     Ok(())
-}
-
-/// Where in which file the program was: found from what was mapped by then.
-fn place_of(recording: &Recording, process: &Process, difference: &Difference) -> Option<String> {
-    let address = difference.address;
-    let mut found = None;
-    let mut image = process.images.iter();
-    let mut note_image = |found: &mut Option<(u64, u64)>| {
-        let next = image.next().and_then(|i| recording.images().get(*i));
-        let start = next.and_then(|image| recording.image_start(image).ok());
-        let maps = start.map_or(Vec::new(), |start| start.maps);
-        *found = maps
-            .into_iter()
-            .find(|map| (map.start..map.end).contains(&address))
-            .and_then(|map| Some((map.file?, address - map.start + map.offset)));
-    };
-    let mut log = recording.log(process.number);
-    while log.advance() {
-        let Some(event) = log.event().filter(|now| now.number <= difference.event) else {
-            break;
-        };
-        if event.kind == protocol::record::kind::BEGIN && !is_fork(&event) {
-            note_image(&mut found);
-        }
-        if event.is_done(nr::MMAP)
-            && let Some(start) = event.result.and_then(|start| u64::try_from(start).ok())
-            && (start..start.saturating_add(event.args[1])).contains(&address)
-        {
-            let file = event.number_in(tag::FILE);
-            found = file.map(|file| (file, address - start + event.args[5]));
-        }
-    }
-    let (file, offset) = found?;
-    let info = recording.files().iter().find(|info| info.id == file)?;
-    let path = recording::render::escape_path(&info.path);
-    Some(format!("{path}+{offset:#x}"))
-}
-
-fn is_fork(event: &Event<'_>) -> bool {
-    use protocol::record::begin;
-    matches!(event.value(0), begin::FORK | begin::VFORK)
 }
 
 /// One message of an error and its causes.

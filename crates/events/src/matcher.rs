@@ -1,10 +1,11 @@
 //! Which events of a recording a pattern fits.
 
 use causality::{EventId, History};
+use protocol::id::ProcessIx;
 use protocol::names::errno_name;
 use protocol::syscall::Type;
 use recording::render::Renderer;
-use recording::{Event, Recording};
+use recording::{Event, Recording, ThreadNames};
 
 use crate::pattern::*;
 
@@ -13,39 +14,31 @@ pub struct Matcher<'h> {
     pattern: Pattern,
     history: &'h History,
     recording: &'h Recording,
-    /// Places of processes by number.
-    places: std::collections::HashMap<u32, u32>,
+    names: ThreadNames,
 }
 
 impl<'h> Matcher<'h> {
-    /// For the events of one recording.
-    pub fn new(pattern: Pattern, history: &'h History) -> Matcher<'h> {
-        let recording = history.recording();
-        let places = recording
-            .processes()
-            .iter()
-            .zip(0u32..)
-            .map(|(process, place)| (process.number, place))
-            .collect();
+    /// For the events of a history whose threads are called so.
+    pub fn new(pattern: Pattern, history: &'h History, names: &ThreadNames) -> Matcher<'h> {
         Matcher {
             pattern,
             history,
-            recording,
-            places,
+            recording: history.recording(),
+            names: names.clone(),
         }
     }
 
     /// Whether an event fits. The renderer must have been shown the events
     /// before it (see [`Renderer::before`]).
     pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+        let Some(id) = self.history.event_id(event) else {
+            return false;
+        };
         let subject = Subject {
             matcher: self,
             event,
             renderer,
-            id: EventId::new(
-                self.places.get(&event.process).copied().unwrap_or(u32::MAX),
-                event.number,
-            ),
+            id,
         };
         subject.fits(&self.pattern)
     }
@@ -92,8 +85,8 @@ impl Subject<'_, '_> {
         }
     }
 
-    /// Places of the processes that links lead to or come from.
-    fn peers(&self) -> Vec<u32> {
+    /// The processes that links lead to or come from.
+    fn peers(&self) -> Vec<ProcessIx> {
         let history = self.matcher.history;
         let causes = history.causes(self.id).into_iter().map(|l| l.cause.process);
         let effects = history
@@ -103,9 +96,8 @@ impl Subject<'_, '_> {
         causes.chain(effects).collect()
     }
 
-    fn process_words(&self, place: u32) -> Vec<Vec<u8>> {
-        let processes = self.matcher.recording.processes();
-        match processes.get(place as usize) {
+    fn process_words(&self, process: ProcessIx) -> Vec<Vec<u8>> {
+        match self.matcher.history.process(process) {
             Some(process) => vec![
                 process.name.clone().into_bytes(),
                 process.program.clone().into_bytes(),
@@ -156,12 +148,8 @@ impl Subject<'_, '_> {
             Field::Result => event.result.into_iter().collect(),
             Field::Length => self.lengths(),
             Field::Argument(name) => {
-                let object = self.renderer.json(event, 64);
-                let value = object.get("args").and_then(|args| args.get(name.as_str()));
-                value
-                    .and_then(serde_json::Value::as_i64)
-                    .into_iter()
-                    .collect()
+                let value = self.renderer.argument(event, name, 64);
+                value.and_then(|value| value.as_i64()).into_iter().collect()
             }
             _ => self
                 .texts(field)
@@ -212,12 +200,8 @@ impl Subject<'_, '_> {
             Field::Call => vec![event.name().into_bytes()],
             Field::Process => self.process_words(self.id.process),
             Field::Thread => {
-                let recording = self.matcher.recording;
-                vec![
-                    recording
-                        .thread_name(event.process, event.thread)
-                        .into_bytes(),
-                ]
+                let name = self.matcher.names.thread(event.process, event.thread);
+                vec![name.into_bytes()]
             }
             Field::Channel => history
                 .uses(self.id)
@@ -251,14 +235,11 @@ impl Subject<'_, '_> {
                     .into_iter()
                     .collect()
             }
-            Field::Argument(name) => {
-                let object = self.renderer.json(event, usize::MAX);
-                match object.get("args").and_then(|args| args.get(name.as_str())) {
-                    Some(serde_json::Value::String(text)) => vec![text.clone().into_bytes()],
-                    Some(other) => vec![other.to_string().into_bytes()],
-                    None => Vec::new(),
-                }
-            }
+            Field::Argument(name) => match self.renderer.argument(event, name, usize::MAX) {
+                Some(serde_json::Value::String(text)) => vec![text.into_bytes()],
+                Some(other) => vec![other.to_string().into_bytes()],
+                None => Vec::new(),
+            },
             Field::Number | Field::Time | Field::Result | Field::Length => self
                 .numbers(field)
                 .into_iter()

@@ -55,6 +55,7 @@ pub use event::{Event, Phase};
 pub use journal::Damage;
 pub use log::{Log, LogEnd};
 pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary, cpu_model};
+pub use names::ThreadNames;
 pub use process::{Exit, Life, Process, thread_name};
 pub use recording::{Image, Recording};
 pub use set::Set;

@@ -3,13 +3,16 @@
 //! They are in a file of their own, because nothing that reads a recording
 //! changes what was recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{OpenError, WriteError};
+use crate::process;
+use crate::recording::Recording;
 
 /// Name of the file in a recording.
 pub const NAMES: &str = "names.json";
@@ -52,6 +55,77 @@ impl Names {
         std::fs::write(&temporary, text)
             .and_then(|()| std::fs::rename(&temporary, &path))
             .map_err(|error| WriteError::io("write", &path, error))
+    }
+}
+
+/// What the threads of a recording are called, as far as whoever made this
+/// knows: the names that people gave them, and those that they gave themselves
+/// or that were found out otherwise. Cheap to copy.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadNames(Arc<Known>);
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    given: BTreeMap<u32, BTreeMap<u32, String>>,
+    found: HashMap<(u32, u32), String>,
+}
+
+impl ThreadNames {
+    /// The names that people gave.
+    pub fn given(recording: &Recording) -> ThreadNames {
+        ThreadNames::found(recording, [])
+    }
+
+    /// The names that people gave, and these: number of the process, of the
+    /// thread, name. (They are spread over the logs, or come from elsewhere.)
+    pub fn found(
+        recording: &Recording,
+        names: impl IntoIterator<Item = (u32, u32, String)>,
+    ) -> ThreadNames {
+        let names = names.into_iter();
+        ThreadNames(Arc::new(Known {
+            given: recording.names().threads.clone(),
+            found: names
+                .map(|(process, thread, name)| ((process, thread), name))
+                .collect(),
+        }))
+    }
+
+    /// The name of a thread: the one that people gave it, the one that was
+    /// found, or its place among the threads of its process.
+    pub fn thread(&self, process: u32, thread: u32) -> String {
+        let given = self.0.given.get(&process).and_then(|t| t.get(&thread));
+        match given.or_else(|| self.0.found.get(&(process, thread))) {
+            Some(name) => name.clone(),
+            None => process::thread_name(thread),
+        }
+    }
+
+    /// The thread of a process with this name.
+    pub fn thread_named(&self, process: u32, name: &str) -> Option<u32> {
+        let given = self.0.given.get(&process);
+        let given = given.and_then(|t| t.iter().find(|(_, n)| *n == name).map(|(i, _)| *i));
+        let found = || {
+            let all = self.0.found.iter();
+            all.filter(|((p, _), own)| *p == process && *own == name)
+                .map(|((_, thread), _)| *thread)
+                .min()
+        };
+        given
+            .or_else(found)
+            .or_else(|| process::thread_number(name))
+    }
+
+    /// Whether a thread of any process was given or found to have this name.
+    pub fn has(&self, name: &str) -> bool {
+        let mut given = self.0.given.values().flat_map(|threads| threads.values());
+        given.any(|n| n == name) || self.0.found.values().any(|n| n == name)
+    }
+
+    /// Names that are not only numbers.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let given = self.0.given.values().flat_map(|threads| threads.values());
+        given.chain(self.0.found.values()).map(String::as_str)
     }
 }
 

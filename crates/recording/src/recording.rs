@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use crate::arena::Arena;
 use crate::catalog;
@@ -94,8 +93,6 @@ pub struct Recording {
     names: Names,
     /// What the beginnings of the logs say was known without reading them.
     catalogued: bool,
-    /// Names that threads gave themselves, once they are known.
-    thread_names: OnceLock<HashMap<(u32, u32), String>>,
 }
 
 impl Recording {
@@ -145,7 +142,6 @@ impl Recording {
             ended: HashMap::new(),
             names: Names::load(dir)?,
             catalogued: false,
-            thread_names: OnceLock::new(),
         };
         recording.index(left)?;
         recording.clock = refined(&recording.manifest, recording.summary.as_ref());
@@ -433,46 +429,6 @@ impl Recording {
     /// The names that people gave.
     pub fn names(&self) -> &Names {
         &self.names
-    }
-
-    /// Tells the names that threads gave themselves: number of the process, of
-    /// the thread, name. (They are spread over the logs, so that whoever has
-    /// read those must tell.)
-    pub fn learn_thread_names(&self, names: impl IntoIterator<Item = (u32, u32, String)>) {
-        self.thread_names.get_or_init(|| {
-            names
-                .into_iter()
-                .map(|(process, thread, name)| ((process, thread), name))
-                .collect()
-        });
-    }
-
-    /// The name of a thread: the one that people gave it, the one it gave
-    /// itself, or its place among the threads of its process.
-    pub fn thread_name(&self, process: u32, thread: u32) -> String {
-        let given = self
-            .names
-            .threads
-            .get(&process)
-            .and_then(|t| t.get(&thread));
-        let own = || self.thread_names.get()?.get(&(process, thread));
-        match given.or_else(own) {
-            Some(name) => name.clone(),
-            None => process::thread_name(thread),
-        }
-    }
-
-    /// The thread of a process with this name.
-    pub fn thread_named(&self, process: u32, name: &str) -> Option<u32> {
-        let given = self.names.threads.get(&process);
-        let given = given.and_then(|t| t.iter().find(|(_, n)| *n == name).map(|(i, _)| *i));
-        let own = || {
-            let all = self.thread_names.get()?.iter();
-            all.filter(|((p, _), own)| *p == process && *own == name)
-                .map(|((_, thread), _)| *thread)
-                .min()
-        };
-        given.or_else(own).or_else(|| process::thread_number(name))
     }
 
     /// Numbers of all processes that have a log or an image.

@@ -12,7 +12,9 @@ use std::path::Path;
 use protocol::record::{begin, kind};
 use recording::render::{Limits, Renderer};
 use recording::synthetic::{FULL, LogBuilder, TAKEN, image, manifest, write_arena};
-use recording::{FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, Timeline, Writer};
+use recording::{
+    FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, ThreadNames, Timeline, Writer,
+};
 
 /// A small generator of numbers, the same in every run.
 struct Random(u64);
@@ -182,14 +184,18 @@ fn touch_everything(dir: &Path) {
     }
     recording.survey();
     let mut timeline = Timeline::new(&recording, recording.processes().iter().map(|p| p.number));
-    let mut renderer = Renderer::new(&recording, Limits::default());
+    let mut renderer = Renderer::new(
+        &recording,
+        &ThreadNames::given(&recording),
+        Limits::default(),
+    );
     let mut count = 0;
     while timeline.advance() {
         let event = timeline.event().unwrap();
         seen(&event);
         renderer.before(&event);
         renderer.text(&event);
-        renderer.json(&event, 100);
+        renderer.details(&event, 100);
         renderer.after(&event);
         count += 1;
         assert!(count < 1_000_000);

@@ -3,20 +3,24 @@
 
 use recording::render::{Limits, Renderer};
 use recording::synthetic::story;
-use recording::{Exit, Recording, Timeline};
+use recording::{Exit, Recording, ThreadNames, Timeline};
 
 fn tell(json: bool) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     story::write(dir.path()).unwrap();
     let recording = Recording::open(dir.path()).unwrap();
-    let mut renderer = Renderer::new(&recording, Limits::default());
+    let mut renderer = Renderer::new(
+        &recording,
+        &ThreadNames::given(&recording),
+        Limits::default(),
+    );
     let mut timeline = Timeline::new(&recording, recording.processes().iter().map(|p| p.number));
     let mut lines = Vec::new();
     while timeline.advance() {
         let event = timeline.event().unwrap();
         renderer.before(&event);
         lines.push(if json {
-            renderer.json(&event, usize::MAX).to_string()
+            serde_json::to_string(&renderer.details(&event, usize::MAX)).unwrap()
         } else {
             format!(
                 "{} {} {}",

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use protocol::id::{ProcessIx, ThreadNo};
 use recording::Recording;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -124,7 +125,7 @@ fn put_links(builder: &mut Builder, processes: &mut [ProcessRec], links: Vec<Lin
         ranges(
             &links,
             count,
-            |link| link.effect.process,
+            |link| link.effect.process.0,
             |place, range| {
                 let (from, len) = (range.from.get() as usize, range.count.get() as usize);
                 graph.ranges.push((from, from + len));
@@ -174,12 +175,12 @@ fn put_links(builder: &mut Builder, processes: &mut [ProcessRec], links: Vec<Lin
         .filter_map(|i| {
             let link = links.get(*i as usize)?;
             let record = OutRec {
-                cause: U32::new(link.cause.number as u32),
-                effect_process: U32::new(link.effect.process),
-                effect: U32::new(link.effect.number as u32),
+                cause: U32::new(link.cause.number.0 as u32),
+                effect_process: U32::new(link.effect.process.0),
+                effect: U32::new(link.effect.number.0 as u32),
                 link: U32::new(*i),
             };
-            Some((link.cause.process, record))
+            Some((link.cause.process.0, record))
         })
         .collect();
     ranges(
@@ -199,11 +200,11 @@ fn put_links(builder: &mut Builder, processes: &mut [ProcessRec], links: Vec<Lin
 
 fn record(link: &Link) -> InRec {
     InRec {
-        effect: U32::new(link.effect.number as u32),
-        thread: U32::new(link.thread),
-        cause_process: U32::new(link.cause.process),
-        cause: U32::new(link.cause.number as u32),
-        cause_thread: U32::new(link.cause_thread.unwrap_or(NO)),
+        effect: U32::new(link.effect.number.0 as u32),
+        thread: U32::new(link.thread.0),
+        cause_process: U32::new(link.cause.process.0),
+        cause: U32::new(link.cause.number.0 as u32),
+        cause_thread: U32::new(link.cause_thread.map_or(NO, |thread| thread.0)),
         channel: U32::new(link.channel.unwrap_or(NO)),
         amount: U32::new(u32::try_from(link.amount).unwrap_or(u32::MAX)),
         kind: link.kind as u8,
@@ -518,14 +519,14 @@ fn encode(what: WaitFor) -> (u8, u64) {
         WaitFor::Send(channel) => (1, channel.into()),
         WaitFor::Connection => (2, 0),
         WaitFor::Accept => (3, 0),
-        WaitFor::Child(child) => (4, child.map_or(0, |place| u64::from(place) + 1)),
+        WaitFor::Child(child) => (4, child.map_or(0, |place| u64::from(place.0) + 1)),
         WaitFor::Wake(address) => (5, address),
         WaitFor::Lock(file) => (6, file.into()),
         WaitFor::Time => (7, 0),
         WaitFor::Signal => (8, 0),
         WaitFor::Any { from, count } => (9, u64::from(from) | u64::from(count) << 32),
         WaitFor::Other => (10, 0),
-        WaitFor::Thread(thread) => (11, thread.into()),
+        WaitFor::Thread(thread) => (11, thread.0.into()),
     }
 }
 
@@ -535,8 +536,8 @@ pub(crate) fn decode(what: u8, value: u64) -> WaitFor {
         1 => WaitFor::Send(value as u32),
         2 => WaitFor::Connection,
         3 => WaitFor::Accept,
-        4 => WaitFor::Child(value.checked_sub(1).map(|place| place as u32)),
-        11 => WaitFor::Thread(value as u32),
+        4 => WaitFor::Child(value.checked_sub(1).map(|place| ProcessIx(place as u32))),
+        11 => WaitFor::Thread(ThreadNo(value as u32)),
         5 => WaitFor::Wake(value),
         6 => WaitFor::Lock(value as u32),
         7 => WaitFor::Time,

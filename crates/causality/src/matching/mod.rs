@@ -12,6 +12,7 @@ mod terminal;
 
 use std::collections::{HashMap, HashSet};
 
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
 use recording::Recording;
 use recording::sockaddr::Address;
 
@@ -28,10 +29,10 @@ const CONTENT_MAX: usize = 64 * 1024;
 
 fn link(kind: Kind, cause: &Op, effect: &Op, channel: Option<u32>, amount: u64) -> Link {
     Link {
-        cause: EventId::new(cause.process, cause.first.into()),
-        effect: EventId::new(effect.process, effect.last.into()),
-        thread: effect.thread,
-        cause_thread: Some(cause.thread),
+        cause: EventId::new(ProcessIx(cause.process), EventNo(cause.first.into())),
+        effect: EventId::new(ProcessIx(effect.process), EventNo(effect.last.into())),
+        thread: ThreadNo(effect.thread),
+        cause_thread: Some(ThreadNo(cause.thread)),
         kind,
         channel,
         amount,

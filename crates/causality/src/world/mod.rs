@@ -24,6 +24,7 @@ mod waits;
 
 use std::collections::{HashMap, HashSet};
 
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
 use protocol::record::{begin, kind, tag};
 use recording::sockaddr::Address;
 use recording::{Event, Phase, Recording};
@@ -375,9 +376,9 @@ impl<'r> World<'r> {
 
     fn link(&mut self, kind: Kind, cause: (u32, u32), effect: &Op) {
         self.links.push(Link {
-            cause: EventId::new(cause.0, cause.1.into()),
-            effect: EventId::new(effect.process, effect.last.into()),
-            thread: effect.thread,
+            cause: EventId::new(ProcessIx(cause.0), EventNo(cause.1.into())),
+            effect: EventId::new(ProcessIx(effect.process), EventNo(effect.last.into())),
+            thread: ThreadNo(effect.thread),
             cause_thread: None,
             kind,
             channel: None,

@@ -1,6 +1,8 @@
 //! Calls that waited for long, so that who waits for what is known at any
 //! point without reading all that came before it.
 
+use protocol::id::{ProcessIx, ThreadNo};
+
 use super::calls::nr;
 use super::objects::*;
 use super::{Pending, World};
@@ -19,12 +21,12 @@ pub enum WaitFor {
     Connection,
     /// The other side of a connection.
     Accept,
-    /// The end of a child: of this process (its place), or of any.
-    Child(Option<u32>),
+    /// The end of a child: of this process, or of any.
+    Child(Option<ProcessIx>),
     /// A wake at this address.
     Wake(u64),
     /// The end of a thread of the same process.
-    Thread(u32),
+    Thread(ThreadNo),
     /// A lock on a file (see [`History::lock_name`]).
     ///
     /// [`History::lock_name`]: crate::History::lock_name
@@ -132,7 +134,7 @@ impl World<'_> {
                     thread.clear_tid == args[0] && args[0] != 0 && thread.died.is_none()
                 });
                 let what = match joined.map(|thread| thread as u32) {
-                    Some(thread) if thread != op.thread => WaitFor::Thread(thread),
+                    Some(thread) if thread != op.thread => WaitFor::Thread(ThreadNo(thread)),
                     _ => WaitFor::Wake(args[0]),
                 };
                 (what, args[3] != 0)
@@ -169,20 +171,20 @@ impl World<'_> {
     }
 
     /// The child that a wait is for, if it is for one.
-    fn awaited_child(&self, pending: &Pending) -> Option<u32> {
+    fn awaited_child(&self, pending: &Pending) -> Option<ProcessIx> {
         const P_PID: u64 = 1;
         const P_PIDFD: u64 = 3;
         let pid = match (pending.nr, pending.args[0]) {
             (nr::WAIT4, pid) => pid as i32,
             (_, P_PID) => pending.args[1] as i32,
             (_, P_PIDFD) => match self.files.what(pending.file) {
-                What::Process(place) => return Some(place),
+                What::Process(place) => return Some(ProcessIx(place)),
                 _ => return None,
             },
             _ => return None,
         };
         let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0)?;
-        self.process_with(pid, pending.lo)
+        self.process_with(pid, pending.lo).map(ProcessIx)
     }
 
     fn waits_for_listed(&mut self, op: Op, limited: bool) -> (WaitFor, bool) {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::replay::Position;
+use causality::EventId;
 use inspect::examine::Format;
 use inspect::frames::Frame;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::{Inspector, types};
+use protocol::id::EventNo;
 
 use super::debugger::{Debugger, Mode, Place, Why};
 use super::screen::{Part, paint, say};
 use super::table::{COMMANDS, find};
-use crate::causes;
 use crate::failure::Failure;
 
 /// Whether the prompt goes on.
@@ -396,8 +397,8 @@ impl Prompt {
         let name = self.debugger.name(self.debugger.process);
         let position = self.debugger.position()?;
         let thread = self.debugger.session()?.thread();
-        let recording = Arc::clone(&self.debugger.recording);
-        let thread = recording.thread_name(self.debugger.process, thread);
+        let names = &self.debugger.names;
+        let thread = names.thread(self.debugger.process, thread);
         let when = match position {
             Position::Event(event) => format!("about to do {name}:{event}"),
             Position::Inside(inside) => format!("before {name}:{}", inside.event),
@@ -408,9 +409,10 @@ impl Prompt {
     /// The event that comes next, in words.
     fn say_event(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
-        let place = self.debugger.history.place_of(self.debugger.process);
-        let event = causality::EventId::new(place.unwrap_or(0), event);
-        let shown = causes::show(&self.debugger.history, event, causes::DATA);
+        let place = self.debugger.place_of(self.debugger.process)?;
+        let event = EventId::new(place, EventNo(event));
+        let (history, names) = (&self.debugger.history, &self.debugger.names);
+        let shown = query::shown::event(history, names, event, query::shown::DATA);
         say!("{}  {}", shown.name, shown.text)
     }
 
@@ -435,13 +437,15 @@ impl Prompt {
             .map(|p| (p.number, p.name.clone()))
             .collect();
         let position = self.debugger.position()?;
-        for (place, (number, name)) in (0u32..).zip(&all) {
+        for (number, name) in &all {
             let mark = if *number == at_hand { '*' } else { ' ' };
+            let place = self.debugger.place_of(*number)?;
             let (first, last) = self.debugger.history.span(place);
+            let (first, last) = (first.0, last.0);
             let event = if *number == at_hand {
                 position.event()
             } else {
-                cut.bound(place)
+                cut.bound(place).0
             };
             let state = if event <= first {
                 "not begun".to_string()
@@ -491,16 +495,14 @@ impl Prompt {
 
     fn process(&mut self, name: &str) -> Result<(), Failure> {
         let recording = Arc::clone(&self.debugger.recording);
-        let found = recording
-            .process_named(name)
-            .ok_or_else(|| causes::unknown_process(&recording, name))?;
+        let found = query::find::process(&recording, name)?;
         self.debugger.choose(found.number)?;
         self.say_where(&Why::Event)
     }
 
     pub(super) fn threads(&mut self) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = Arc::clone(&self.debugger.recording);
+        let names = self.debugger.names.clone();
         let chosen = self.debugger.thread;
         let running = self.debugger.session()?.thread();
         let rows = self.debugger.look(|inspector, stopped, _| {
@@ -524,7 +526,7 @@ impl Prompt {
             } else {
                 ' '
             };
-            let name = recording.thread_name(process, number);
+            let name = names.thread(process, number);
             let top = top.lines().next().unwrap_or("").to_string();
             say!("{mark} {number:<4} {name:<16} {doing:<28} {top}")?;
         }
@@ -533,11 +535,11 @@ impl Prompt {
 
     fn thread(&mut self, name: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = Arc::clone(&self.debugger.recording);
         let threads = self.debugger.session()?.threads();
-        let found = threads.iter().find(|t| {
-            name == t.number.to_string() || name == recording.thread_name(process, t.number)
-        });
+        let names = &self.debugger.names;
+        let found = threads
+            .iter()
+            .find(|t| name == t.number.to_string() || name == names.thread(process, t.number));
         let Some(found) = found else {
             return Err(Failure::new(format!("there is no thread `{name}` here"))
                 .hint("`threads` lists them"));
@@ -551,7 +553,7 @@ impl Prompt {
     /// outermost ones.
     pub(super) fn backtrace(&mut self, words: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let recording = Arc::clone(&self.debugger.recording);
+        let names = self.debugger.names.clone();
         let (mut all, mut full, mut count) = (false, false, None);
         for word in words.split_whitespace() {
             match word {
@@ -583,7 +585,7 @@ impl Prompt {
             }
             let mut text = String::new();
             for state in stopped.states() {
-                let name = recording.thread_name(process, state.number);
+                let name = names.thread(process, state.number);
                 text.push_str(&format!("\nThread {} ({name}):\n", state.number));
                 if let Ok(stack) = inspector.stack(inspect::ThreadId(state.number), 10_000) {
                     text.push_str(&show(inspector, &stack));
@@ -810,13 +812,13 @@ impl Prompt {
         if let Ok(event) = text.parse::<u64>() {
             return self.go(|d| d.go_to(process, event));
         }
-        let event = causes::event(&self.debugger.history, text)?;
+        let event = query::find::event(&self.debugger.history, &self.debugger.names, text)?;
         let number = self
             .debugger
             .history
             .process(event.process)
             .map_or(process, |p| p.number);
-        self.go(|d| d.go_to(number, event.number))
+        self.go(|d| d.go_to(number, event.number.0))
     }
 
     /// On to an event of the process at hand, or back to one.
@@ -864,11 +866,12 @@ impl Prompt {
         let position = self.debugger.position()?;
         let now = position.event();
         let recording = Arc::clone(&self.debugger.recording);
-        let place = self.debugger.history.place_of(process).unwrap_or(0);
+        let place = self.debugger.place_of(process)?;
         let (first, last) = self.debugger.history.span(place);
+        let (first, last) = (first.0, last.0);
         let history = &self.debugger.history;
         let is_message = |event: &u64| {
-            let used = history.uses(causality::EventId::new(place, *event));
+            let used = history.uses(EventId::new(place, EventNo(*event)));
             !used.is_empty()
                 || recording.log_at(process, *event).is_some_and(|log| {
                     log.event()
@@ -890,19 +893,16 @@ impl Prompt {
     /// Which events this one follows from.
     fn why(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
-        let place = self
-            .debugger
-            .history
-            .place_of(self.debugger.process)
-            .unwrap_or(0);
+        let place = self.debugger.place_of(self.debugger.process)?;
+        let event = EventNo(event);
         let history = &self.debugger.history;
         let mut found = false;
         for link in history.causes_before(place, event).take(5) {
             found = true;
             say!(
                 "{} <- {}",
-                causes::name(history, link.effect),
-                causes::name(history, link.cause)
+                query::names::event(history, link.effect),
+                query::names::event(history, link.cause)
             )?;
         }
         if !found {

@@ -20,6 +20,8 @@ use inspect::scope::Scope;
 use inspect::target::ThreadId;
 use inspect::value::Value;
 use inspect::{Inspector, Library, Options};
+use protocol::id::{EventNo, ProcessId, ProcessIx};
+use query::Names;
 use recording::Recording;
 
 use super::points::{Caught, FrameOf, Kind, Point, Watched};
@@ -68,6 +70,8 @@ pub type Place = (u32, Position);
 pub struct Debugger {
     pub recording: Arc<Recording>,
     pub history: History,
+    /// What its threads are called.
+    pub names: Names,
     pub library: Library,
     ground: Arc<Ground>,
     code: CodeFiles,
@@ -148,6 +152,7 @@ impl Debugger {
     pub fn open(
         recording: Arc<Recording>,
         history: History,
+        names: Names,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Debugger, Failure> {
         ::replay::check(&recording).map_err(explain)?;
@@ -161,6 +166,7 @@ impl Debugger {
             ground: Arc::new(Ground::new(&recording)),
             recording,
             history,
+            names,
             library: Library::new(Options::default()),
             code: CodeFiles::default(),
             sessions: HashMap::new(),
@@ -208,13 +214,19 @@ impl Debugger {
         Ok(self.session()?.position())
     }
 
+    /// Where the process with this number stands in the history.
+    pub fn place_of(&self, number: u32) -> Result<ProcessIx, Failure> {
+        let place = self.history.index_of(ProcessId::of_first(number));
+        place.ok_or_else(|| query::Error::no_process(&self.recording, &self.name(number)).into())
+    }
+
     /// The cut that belongs to where the process at hand stands.
     pub fn cut(&mut self) -> Result<Cut, Failure> {
         let event = self.position()?.event();
-        let place = self.history.place_of(self.process).unwrap_or(0);
+        let place = self.place_of(self.process)?;
         let (first, last) = self.history.span(place);
-        let done = event.min(last + 1).saturating_sub(1).max(first);
-        let event = EventId::new(place, done);
+        let done = event.min(last.0 + 1).saturating_sub(1).max(first.0);
+        let event = EventId::new(place, EventNo(done));
         Ok(match self.mode {
             Mode::Causal => self.history.past(event),
             Mode::Consistent => self.history.latest(event),
@@ -227,10 +239,10 @@ impl Debugger {
             return Ok(());
         }
         let cut = self.cut()?;
-        let place = self.history.place_of(number).unwrap_or(0);
+        let place = self.place_of(number)?;
         let (first, _) = self.history.span(place);
         let event = cut.bound(place).max(first);
-        self.session_of(number)?.go_to(event).map_err(explain)?;
+        self.session_of(number)?.go_to(event.0).map_err(explain)?;
         self.process = number;
         self.innermost();
         Ok(())
@@ -351,7 +363,7 @@ impl Debugger {
 
     /// Events that a pattern stands for.
     pub fn caught(&mut self, text: &str) -> Result<Caught, Failure> {
-        Caught::find(text, &self.history)
+        Caught::find(text, &self.history, &self.names)
     }
 
     /// Whether a point is one of the process at hand's.
@@ -1063,8 +1075,8 @@ impl Debugger {
     }
 
     fn first_event(&self) -> u64 {
-        let place = self.history.place_of(self.process).unwrap_or(0);
-        self.history.span(place).0
+        let process = self.recording.process(self.process);
+        process.map_or(0, |process| process.first_event)
     }
 
     pub fn go_to(&mut self, number: u32, event: u64) -> Result<Why, Failure> {

@@ -2,7 +2,6 @@
 
 use ::replay::Handler;
 use protocol::names::{signal_name, signal_number};
-use std::sync::Arc;
 
 use super::commands::Prompt;
 use super::screen::say;
@@ -227,7 +226,7 @@ impl Prompt {
             "" | "all" => None,
             name => Some(signal_of(name)?),
         };
-        let (process, recording) = (self.debugger.process, Arc::clone(&self.debugger.recording));
+        let (process, names) = (self.debugger.process, self.debugger.names.clone());
         let (handlers, threads) = {
             let session = self.debugger.session()?;
             (session.handlers(), session.threads())
@@ -237,7 +236,7 @@ impl Prompt {
             let blocked: Vec<String> = threads
                 .iter()
                 .filter(|thread| thread.blocked >> (number - 1) & 1 != 0)
-                .map(|thread| recording.thread_name(process, thread.number))
+                .map(|thread| names.thread(process, thread.number))
                 .collect();
             let is_shown = match wanted {
                 Some(wanted) => wanted == number,

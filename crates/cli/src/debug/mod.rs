@@ -40,9 +40,10 @@ const INTERRUPTED: u8 = 130;
 /// Runs the scripts, then asks for commands until the user has enough.
 pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(recording)?;
+    let names = crate::causes::names(&history);
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupt = Interrupts::catch_ctrl_c().shared_flag();
-    let debugger = Debugger::open(Arc::clone(recording), history, interrupt)?;
+    let debugger = Debugger::open(Arc::clone(recording), history, names, interrupt)?;
     let mut prompt = Prompt::new(debugger);
     let mut lines = Vec::new();
     for path in &script.files {

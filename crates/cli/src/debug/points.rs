@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use ::replay::Watch;
 use causality::History;
 use inspect::value::Value;
+use query::{Names, find};
 
-use crate::causes;
 use crate::failure::Failure;
 
 /// Something to stop at. All have one row of numbers.
@@ -109,10 +109,11 @@ impl Point {
 
 impl Caught {
     /// Finds the events that a pattern, or gdb's words, stand for.
-    pub fn find(text: &str, history: &History) -> Result<Caught, Failure> {
+    pub fn find(text: &str, history: &History, names: &Names) -> Result<Caught, Failure> {
         let (pattern, calls_only) = pattern_of(text)?;
         let mut events: HashMap<u32, Vec<u64>> = HashMap::new();
-        causes::each_match(history, causes::pattern(&pattern)?, |_, event, _| {
+        let pattern = find::pattern(&pattern)?;
+        find::each_match(history, names, pattern, |_, event, _| {
             if !calls_only || event.is_call() {
                 events.entry(event.process).or_default().push(event.number);
             }

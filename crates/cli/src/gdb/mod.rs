@@ -50,22 +50,18 @@ impl Place {
         &self,
         recording: &Recording,
         history: &causality::History,
+        names: &query::Names,
     ) -> Result<Beginning, Failure> {
         let process = match &self.process {
             None => None,
-            Some(name) => Some(
-                recording
-                    .process_named(name)
-                    .ok_or_else(|| causes::unknown_process(recording, name))?
-                    .number,
-            ),
+            Some(name) => Some(query::find::process(recording, name)?.number),
         };
         let at = match &self.at {
             None => None,
             Some(text) => {
-                let event = causes::event(history, text)?;
+                let event = query::find::event(history, names, text)?;
                 let of = history.process(event.process);
-                of.map(|process| (process.number, event.number))
+                of.map(|process| (process.number, event.number.0))
             }
         };
         Ok(Beginning {
@@ -189,8 +185,10 @@ impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let recording = self.recording.clone().open()?;
         let history = causes::open(&recording)?;
+        let names = causes::names(&history);
         // What is wrong is said now, not by gdb.
-        program::check(&recording, &self.place.resolve(&recording, &history)?)?;
+        let beginning = self.place.resolve(&recording, &history, &names)?;
+        program::check(&recording, &beginning)?;
         drop(history);
         ::replay::check(&recording).map_err(crate::verify::explain)?;
         let room = Room::new()?;
@@ -408,7 +406,8 @@ impl Serve {
         };
         let recording = self.recording.clone().open()?;
         let history = causes::open(&recording)?;
-        let beginning = self.place.resolve(&recording, &history)?;
+        let names = causes::names(&history);
+        let beginning = self.place.resolve(&recording, &history, &names)?;
         program::check(&recording, &beginning)?;
         ::replay::check(&recording).map_err(crate::verify::explain)?;
         if self.stdio {
@@ -416,6 +415,7 @@ impl Serve {
             let mut program = Program::open(
                 Arc::clone(&recording),
                 history,
+                names.clone(),
                 &beginning,
                 Arc::clone(&interrupt),
             )?;
@@ -453,6 +453,7 @@ impl Serve {
             let mut program = Program::open(
                 Arc::clone(&recording),
                 history,
+                names.clone(),
                 &beginning,
                 Arc::clone(&interrupt),
             )?;

@@ -2,9 +2,10 @@
 
 use ::gdb_remote::StopReason;
 use ::replay::Position;
+use causality::EventId;
+use protocol::id::EventNo;
 
 use super::program::{Program, stop};
-use crate::causes;
 use crate::failure::Failure;
 
 /// Name, arguments, and what it does.
@@ -82,7 +83,7 @@ fn describe(program: &Program, i: usize) -> String {
     let time = program
         .history
         .look(
-            causality::EventId::new(seat.place, event.min(seat.last)),
+            EventId::new(seat.place, EventNo(event.min(seat.last))),
             |event| program.recording.clock().since_start_ns(event.time),
         )
         .map(|ns| format!(", {}.{:06} s", ns / 1_000_000_000, ns / 1000 % 1_000_000));
@@ -134,15 +135,15 @@ fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
             }
         }
         text => {
-            let event = causes::event(&program.history, text)?;
+            let event = query::find::event(&program.history, &program.names, text)?;
             let process = program.history.process(event.process);
-            let number = process.map_or(0, |process| process.number);
-            if program.index_of(number).is_none() {
+            let number = process.map(|process| process.number);
+            let Some(number) = number.filter(|number| program.index_of(*number).is_some()) else {
                 return Err(Failure::new(format!(
                     "the process of `{text}` is not served"
                 )));
-            }
-            program.go(number, event.number);
+            };
+            program.go(number, event.number.0);
         }
     }
     Ok(())

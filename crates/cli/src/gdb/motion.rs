@@ -12,6 +12,7 @@
 use ::gdb_remote::{Direction, Interrupt, Motion, Stop, StopPoint, StopReason};
 use ::replay::{Arrival, Back, Inside, Position, Stops, Wanted};
 use causality::EventId;
+use protocol::id::EventNo;
 
 use super::program::{Program, stop};
 use super::seat::{Found, Known, Seat, breakpoint_here};
@@ -143,7 +144,7 @@ impl Program {
             .and_then(|seat| self.needed(seat, at.event()));
         for j in others {
             let seat = self.seat(*j)?;
-            let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place));
+            let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place).0);
             let bound = bound.min(seat.last + 1);
             if bound > seat.at.event() {
                 seat.put(Position::Event(bound));
@@ -182,7 +183,7 @@ impl Program {
             let others: Vec<usize> = crew.iter().copied().filter(|i| *i != found.seat).collect();
             for i in &others {
                 let seat = self.seat(*i)?;
-                let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place));
+                let bound = cut.as_ref().map_or(0, |cut| cut.bound(seat.place).0);
                 let bound = bound.min(seat.last + 1);
                 if bound <= seat.at.event() {
                     continue;
@@ -216,12 +217,16 @@ impl Program {
                 .seats
                 .get(found.seat)
                 .filter(|seat| event <= seat.last)
-                .map(|seat| self.history.future(EventId::new(seat.place, event)))
+                .map(|seat| {
+                    self.history
+                        .future(EventId::new(seat.place, EventNo(event)))
+                })
                 .unwrap_or_default();
             let mut leave = Vec::new();
             for i in crew.iter().filter(|i| **i != found.seat) {
                 let seat = self.seat(*i)?;
-                let saw = undone.get(seat.place as usize).copied().flatten();
+                let saw = undone.get(seat.place.index()).copied().flatten();
+                let saw = saw.map(|saw| saw.0);
                 let Some(saw) = saw.filter(|saw| *saw < seat.at.event()) else {
                     continue;
                 };

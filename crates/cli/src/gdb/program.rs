@@ -16,8 +16,10 @@ use ::gdb_remote::{
     ThreadId, ThreadInfo,
 };
 use ::replay::{Ground, Position, Region, Session, ThreadState};
-use causality::History;
+use causality::{EventId, History};
 use inspect::{Inspector, Library, Options};
+use protocol::id::EventNo;
+use query::Names;
 use recording::{ImageStart, Recording};
 
 use super::seat::{Seat, registers_of, tid};
@@ -28,6 +30,8 @@ use crate::verify::explain;
 pub struct Program {
     pub recording: Arc<Recording>,
     pub history: History,
+    /// What its threads are called.
+    pub names: Names,
     library: Library,
     pub seats: Vec<Seat>,
     /// The process at hand: the one that stopped last.
@@ -70,6 +74,7 @@ impl Program {
     pub fn open(
         recording: Arc<Recording>,
         history: History,
+        names: Names,
         beginning: &Beginning,
         interrupt: Arc<Interrupt>,
     ) -> Result<Program, Failure> {
@@ -77,7 +82,7 @@ impl Program {
         let ground = Arc::new(Ground::new(&recording));
         let mut seats: Vec<Seat> = Vec::new();
         let mut pids = HashSet::new();
-        for (place, process) in (0u32..).zip(recording.processes()) {
+        for (place, process) in history.processes() {
             let wanted = beginning
                 .process
                 .or(beginning.at.map(|(process, _)| process));
@@ -104,6 +109,7 @@ impl Program {
         let mut program = Program {
             recording,
             history,
+            names,
             library: Library::new(Options::default()),
             seats,
             lead: 0,
@@ -191,7 +197,7 @@ impl Program {
             .get(lead)
             .and_then(|seat| self.needed(seat, event));
         for (i, seat) in self.seats.iter_mut().enumerate() {
-            let bound = bounds.as_ref().map_or(0, |cut| cut.bound(seat.place));
+            let bound = bounds.as_ref().map_or(0, |cut| cut.bound(seat.place).0);
             let event = if i == lead { event } else { bound };
             seat.put(Position::Event(event.clamp(seat.first, seat.last + 1)));
         }
@@ -201,7 +207,8 @@ impl Program {
     /// What must have happened for a process to be about to do an event.
     pub fn needed(&self, seat: &Seat, event: u64) -> Option<causality::Cut> {
         let done = event.min(seat.last + 1).checked_sub(1)?;
-        (done >= seat.first).then(|| self.history.past(causality::EventId::new(seat.place, done)))
+        let done = (done >= seat.first).then_some(EventNo(done))?;
+        Some(self.history.past(EventId::new(seat.place, done)))
     }
 
     /// The process, brought to where it is said to be.
@@ -487,7 +494,7 @@ impl Target for Program {
             name: format!(
                 "{}/{}",
                 seat.name,
-                self.recording.thread_name(seat.number, state.number)
+                self.names.thread(seat.number, state.number)
             ),
             about: match (state.number == running, state.waits) {
                 (true, _) => format!("before {}:{}", seat.name, seat.at.event()),

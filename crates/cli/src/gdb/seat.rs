@@ -4,6 +4,7 @@
 use ::gdb_remote::{Registers, StopKind, StopPoint, StopReason};
 use ::replay::{Condition, Position, Region, Session, ThreadState, Watch};
 use protocol::condition;
+use protocol::id::{EventNo, ProcessIx};
 use recording::Recording;
 
 /// One of the programs that a process ran.
@@ -40,7 +41,7 @@ pub struct Seat {
     pub name: String,
     pub pid: u32,
     /// Its place in the history, and its first and last event there.
-    pub place: u32,
+    pub place: ProcessIx,
     pub first: u64,
     pub last: u64,
     pub session: Session,
@@ -68,8 +69,8 @@ pub struct Seat {
 impl Seat {
     pub fn new(
         recording: &Recording,
-        place: u32,
-        (first, last): (u64, u64),
+        place: ProcessIx,
+        (first, last): (EventNo, EventNo),
         pid: u32,
         session: Session,
     ) -> Seat {
@@ -82,8 +83,8 @@ impl Seat {
             name: name.unwrap_or_default(),
             pid,
             place,
-            first,
-            last,
+            first: first.0,
+            last: last.0,
             at: session.position(),
             images: spans(recording, &session),
             session,

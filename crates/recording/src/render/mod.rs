@@ -17,11 +17,13 @@ use std::collections::HashMap;
 use protocol::names::{errno_name, errno_text, signal_name};
 use protocol::record::{at, begin, clock, kind, tag};
 use protocol::syscall::{Ret, Type};
-use serde_json::{Map, json};
+use serde::Serialize;
+use serde_json::Map;
 
 use crate::calls;
 use crate::descriptors::{Births, Descriptors};
 use crate::event::{Child, Event, Phase};
+use crate::names::ThreadNames;
 use crate::recording::Recording;
 
 pub use value::{Limits, Value};
@@ -64,11 +66,54 @@ impl Context<'_> {
     }
 }
 
+/// An event, with all that is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Details {
+    /// Its name.
+    pub event: String,
+    /// Name of its process.
+    pub process: String,
+    /// Name of its thread.
+    pub thread: String,
+    /// When, since the recording began.
+    pub time_ns: u64,
+    /// Its type, as patterns have it.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The call, or what else it is.
+    pub call: String,
+    /// Arguments by name.
+    pub args: Map<String, serde_json::Value>,
+    /// What the call returned.
+    pub result: Option<i64>,
+    /// Which part of a call it is.
+    pub phase: &'static str,
+    /// Of a call that failed: the error, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Option<&'static str>>,
+    /// The process that it made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    /// The thread that it made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_thread: Option<String>,
+    /// The event at which the call that ends here began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// It came in the middle of computation.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub preempted: bool,
+    /// What its descriptors lead to, by name of the argument.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub files: Map<String, serde_json::Value>,
+}
+
 /// Shows events. Each event of a process must be passed through
 /// [`Renderer::before`] and [`Renderer::after`] in order, shown or not, for
 /// descriptors to be known by what they lead to.
 pub struct Renderer<'r> {
     recording: &'r Recording,
+    names: ThreadNames,
     limits: Limits,
     births: Births<'r>,
     now: HashMap<u32, Descriptors>,
@@ -76,9 +121,10 @@ pub struct Renderer<'r> {
 
 impl<'r> Renderer<'r> {
     /// Shows events of this recording.
-    pub fn new(recording: &'r Recording, limits: Limits) -> Renderer<'r> {
+    pub fn new(recording: &'r Recording, names: &ThreadNames, limits: Limits) -> Renderer<'r> {
         Renderer {
             recording,
+            names: names.clone(),
             limits,
             births: Births::new(recording),
             now: HashMap::new(),
@@ -130,7 +176,7 @@ impl<'r> Renderer<'r> {
 
     /// The name of a thread of the event's process.
     fn thread_name(&self, event: &Event<'_>, thread: u64) -> String {
-        self.recording.thread_name(event.process, thread as u32)
+        self.names.thread(event.process, thread as u32)
     }
 
     /// The name of an event.
@@ -257,71 +303,75 @@ impl<'r> Renderer<'r> {
             .find(|image| u64::from(image.image) == event.value(4))
     }
 
-    /// The event as an object. Data is cut after `limit` bytes.
-    pub fn json(&self, event: &Event<'_>, limit: usize) -> serde_json::Value {
-        let context = self.context(event);
-        let row = calls::row(event.nr);
-        let mut object = Map::new();
-        let mut put = |key: &str, value: serde_json::Value| {
-            object.insert(key.to_string(), value);
-        };
-        put("event", json!(self.event_name(event.process, event.number)));
-        put("process", json!(self.process_name(event.process)));
-        put(
-            "thread",
-            json!(self.thread_name(event, event.thread.into())),
-        );
-        put(
-            "time_ns",
-            json!(self.recording.clock().since_start_ns(event.time)),
-        );
-        put("type", json!(self.type_of(event).name()));
-        put("call", json!(event.name()));
-        let arguments = match (event.is_call(), row) {
-            (false, _) => self.other_arguments(event),
-            (true, _) if !event.args_known => Vec::new(),
-            (true, _) if event.kind == kind::CLOCK => clock_arguments(event),
-            (true, Some(row)) => arguments::arguments(event, row, &context),
-            (true, None) => UNNAMED
-                .into_iter()
-                .zip(event.args.map(Value::Hex))
-                .collect(),
-        };
+    /// All there is to tell of an event. Data is cut after `limit` bytes.
+    pub fn details(&self, event: &Event<'_>, limit: usize) -> Details {
+        let arguments = self.arguments(event);
         let mut files = Map::new();
         let mut args = Map::new();
         for (name, value) in &arguments {
             if let Value::Fd(_, Some(file)) = value {
-                files.insert(name.to_string(), json!(file));
+                files.insert(name.to_string(), file.as_str().into());
             }
             args.insert(name.to_string(), value.json(limit));
         }
-        put("args", args.into());
-        put("result", json!(event.result));
-        put("phase", json!(event.phase.name()));
-        if let Some(errno) = event.errno() {
-            put("error", json!(errno_name(errno)));
-        } else if event.is_call()
-            && let Value::Fd(_, Some(file)) = arguments::result(event, row, &context)
+        let error = event.errno().map(errno_name);
+        if error.is_none()
+            && event.is_call()
+            && let Value::Fd(_, Some(file)) =
+                arguments::result(event, calls::row(event.nr), &self.context(event))
         {
-            files.insert("result".to_string(), json!(file));
+            files.insert("result".to_string(), file.into());
         }
-        match event.child() {
-            Some(Child::Process(number)) => put("child", json!(self.process_name(number))),
-            Some(Child::Thread(number)) => {
-                put(
-                    "child_thread",
-                    json!(self.thread_name(event, number.into())),
-                );
-            }
-            None => {}
+        let (child, child_thread) = match event.child() {
+            Some(Child::Process(number)) => (Some(self.process_name(number)), None),
+            Some(Child::Thread(number)) => (None, Some(self.thread_name(event, number.into()))),
+            None => (None, None),
+        };
+        Details {
+            event: self.event_name(event.process, event.number),
+            process: self.process_name(event.process),
+            thread: self.thread_name(event, event.thread.into()),
+            time_ns: self.recording.clock().since_start_ns(event.time),
+            kind: self.type_of(event).name(),
+            call: event.name(),
+            args,
+            result: event.result,
+            phase: event.phase.name(),
+            error,
+            child,
+            child_thread,
+            started: event
+                .started
+                .map(|started| self.event_name(event.process, started)),
+            preempted: event.preempted(),
+            files,
         }
-        if let Some(started) = event.started {
-            put("started", json!(self.event_name(event.process, started)));
+    }
+
+    /// The argument of this name, for programs. Data is cut after `limit`
+    /// bytes.
+    pub fn argument(
+        &self,
+        event: &Event<'_>,
+        name: &str,
+        limit: usize,
+    ) -> Option<serde_json::Value> {
+        let all = self.arguments(event);
+        let (_, value) = all.iter().rfind(|(own, _)| *own == name)?;
+        Some(value.json(limit))
+    }
+
+    fn arguments(&self, event: &Event<'_>) -> Vec<(&'static str, Value)> {
+        match (event.is_call(), calls::row(event.nr)) {
+            (false, _) => self.other_arguments(event),
+            (true, _) if !event.args_known => Vec::new(),
+            (true, _) if event.kind == kind::CLOCK => clock_arguments(event),
+            (true, Some(row)) => arguments::arguments(event, row, &self.context(event)),
+            (true, None) => UNNAMED
+                .into_iter()
+                .zip(event.args.map(Value::Hex))
+                .collect(),
         }
-        if !files.is_empty() {
-            put("files", files.into());
-        }
-        object.into()
     }
 
     /// What is not a call has arguments too.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Map, json};
+use serde_json::Map;
 
 /// A decoded argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,27 +121,27 @@ impl Value {
     /// not, or of which only the beginning is known or wanted, is an object.
     pub fn json(&self, limit: usize) -> serde_json::Value {
         match self {
-            Value::Int(value) => json!(value),
-            Value::Uint(value) => json!(value),
+            Value::Int(value) => (*value).into(),
+            Value::Uint(value) => (*value).into(),
             // As text: they may be larger than what JSON numbers carry.
-            Value::Hex(value) => json!(format!("{value:#x}")),
-            Value::Octal(value) => json!(format!("0{value:o}")),
-            Value::Name(name) => json!(name),
-            Value::Path(bytes) => json!(String::from_utf8_lossy(bytes)),
+            Value::Hex(value) => format!("{value:#x}").into(),
+            Value::Octal(value) => format!("0{value:o}").into(),
+            Value::Name(name) => name.as_str().into(),
+            Value::Path(bytes) => String::from_utf8_lossy(bytes).into(),
             Value::Text(bytes, len) => {
                 let shown = bytes.get(..limit).unwrap_or(bytes);
                 match std::str::from_utf8(bytes) {
-                    Ok(text) if shown.len() as u64 >= *len => json!(text),
+                    Ok(text) if shown.len() as u64 >= *len => text.into(),
                     Ok(text) => {
                         let text = text.get(..text.floor_char_boundary(limit)).unwrap_or(text);
-                        json!({ "text": text, "length": len })
+                        part("text", text.into(), *len)
                     }
-                    Err(_) => json!({ "hex": hex(shown), "length": len }),
+                    Err(_) => part("hex", hex(shown).into(), *len),
                 }
             }
             Value::Null | Value::Unknown => serde_json::Value::Null,
-            Value::Fd(fd, _) => json!(fd),
-            Value::Pid(pid, _) => json!(pid),
+            Value::Fd(fd, _) => (*fd).into(),
+            Value::Pid(pid, _) => (*pid).into(),
             Value::Struct(fields, _) => {
                 let json = |(name, value): &(&str, Value)| (name.to_string(), value.json(limit));
                 serde_json::Value::Object(fields.iter().map(json).collect::<Map<_, _>>())
@@ -150,11 +150,18 @@ impl Value {
                 values.iter().map(|value| value.json(limit)).collect()
             }
             Value::Set(values, true) => {
-                let values = values.iter().map(|value| value.json(limit));
-                json!({ "not": values.collect::<Vec<_>>() })
+                let values = values.iter().map(|value| value.json(limit)).collect();
+                let not = ("not".to_string(), serde_json::Value::Array(values));
+                serde_json::Value::Object(Map::from_iter([not]))
             }
         }
     }
+}
+
+/// Data of which not all is there, or which is not text.
+fn part(key: &str, value: serde_json::Value, length: u64) -> serde_json::Value {
+    let length = ("length".to_string(), length.into());
+    serde_json::Value::Object(Map::from_iter([(key.to_string(), value), length]))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -227,6 +234,7 @@ fn escape_char(out: &mut String, c: char, digit_follows: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn show(value: &Value) -> String {
         let mut out = String::new();

@@ -3,18 +3,19 @@
 
 use std::io::{self, Write};
 
-use serde_json::Map;
+use protocol::id::{EventNo, ProcessIx};
+use serde_json::{Map, Value};
 
 use super::Export;
-use crate::causes;
+use crate::names;
 
+/// Writes it.
 pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     let items = export.linked();
-    let count = history.recording().processes().len();
-    let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); count];
+    let mut numbers: Vec<Vec<EventNo>> = vec![Vec::new(); history.process_count() as usize];
     for item in &items {
-        if let Some(list) = numbers.get_mut(item.event.process as usize) {
+        if let Some(list) = numbers.get_mut(item.event.process.index()) {
             list.push(item.event.number);
         }
     }
@@ -24,19 +25,19 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     for item in items {
         let past = history.past(item.event);
         let mut clock = Map::new();
-        for (list, place) in numbers.iter().zip(0u32..) {
+        for (list, place) in numbers.iter().zip((0..).map(ProcessIx)) {
             let known = list.partition_point(|number| *number < past.bound(place));
             if known > 0 {
-                clock.insert(causes::process_name(history, place), known.into());
+                clock.insert(names::process(history, place), known.into());
             }
         }
         let text = item.text.replace('\n', " ");
-        writeln!(out, "{text} ({})", causes::name(history, item.event))?;
+        writeln!(out, "{text} ({})", export.name(item.event))?;
         writeln!(
             out,
             "{} {}",
-            causes::process_name(history, item.event.process),
-            serde_json::Value::Object(clock)
+            names::process(history, item.event.process),
+            Value::Object(clock)
         )?;
     }
     Ok(())

@@ -4,13 +4,14 @@
 use std::io::{self, Write};
 
 use super::Export;
-use crate::causes;
+use crate::names;
 
 /// As it stands between quotes.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
+/// Writes it.
 pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
     writeln!(out, "digraph causes {{")?;
@@ -24,14 +25,14 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     items.sort_by_key(|item| item.event);
     for group in items.chunk_by(|a, b| a.event.process == b.event.process) {
         let Some(first) = group.first() else { continue };
-        let name = causes::process_name(history, first.event.process);
+        let name = names::process(history, first.event.process);
         writeln!(out, "  subgraph \"cluster_{}\" {{", quoted(&name))?;
         writeln!(out, "    label=\"{}\";", quoted(&name))?;
         for item in group {
             writeln!(
                 out,
                 "    \"{}\" [label=\"{}\\n{}\"];",
-                quoted(&causes::name(history, item.event)),
+                quoted(&export.name(item.event)),
                 item.event.number,
                 quoted(&item.text)
             )?;
@@ -41,8 +42,8 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
                 writeln!(
                     out,
                     "    \"{}\" -> \"{}\" [style=dotted, arrowhead=none];",
-                    quoted(&causes::name(history, a.event)),
-                    quoted(&causes::name(history, b.event))
+                    quoted(&export.name(a.event)),
+                    quoted(&export.name(b.event))
                 )?;
             }
         }
@@ -53,8 +54,8 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
             writeln!(
                 out,
                 "  \"{}\" -> \"{}\" [label=\"{}\"];",
-                quoted(&causes::name(history, link.cause)),
-                quoted(&causes::name(history, link.effect)),
+                quoted(&export.name(link.cause)),
+                quoted(&export.name(link.effect)),
                 link.kind
             )?;
         }

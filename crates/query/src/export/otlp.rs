@@ -1,17 +1,18 @@
 //! OpenTelemetry spans: a request and its answer on a channel are a span of
 //! who asked and, inside it, one of who answered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use causality::{Channel, EventId, History, Kind};
-use serde_json::{Value, json};
+use protocol::id::ProcessIx;
+use serde::Serialize;
 
 use super::Export;
-use crate::causes;
+use crate::{names, shown};
 
 struct Span {
-    place: u32,
+    place: ProcessIx,
     trace: u64,
     id: u64,
     parent: Option<u64>,
@@ -87,11 +88,11 @@ fn spans(export: &Export<'_>) -> Vec<Span> {
 }
 
 fn pair(history: &History, channel: &Channel, from: EventId, to: EventId, spans: &mut Vec<Span>) {
-    let key = [channel.number.into(), from.process.into(), from.number];
+    let key = [channel.number.into(), from.process.0.into(), from.number.0];
     let own = id(key);
     let trace = id([own, 1, 2]);
     let name = history
-        .look(from, |event| causes::data(event, 24))
+        .look(from, |event| shown::data(event, 24))
         .flatten()
         .unwrap_or_else(|| channel.kind.to_string());
     let words = format!("c{} {}", channel.number, channel.name);
@@ -132,55 +133,119 @@ fn pair(history: &History, channel: &Channel, from: EventId, to: EventId, spans:
     }
 }
 
+/// A trace as OTLP has it in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceSpans {
+    resource: Resource,
+    scope_spans: [ScopeSpans; 1],
+}
+
+#[derive(Serialize)]
+struct Resource {
+    attributes: [Attribute; 2],
+}
+
+#[derive(Serialize)]
+struct ScopeSpans {
+    scope: Scope,
+    spans: Vec<SpanRecord>,
+}
+
+#[derive(Serialize)]
+struct Scope {
+    name: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpanRecord {
+    trace_id: String,
+    span_id: String,
+    name: String,
+    kind: u8,
+    start_time_unix_nano: String,
+    end_time_unix_nano: String,
+    attributes: [Attribute; 3],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_span_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Attribute {
+    key: &'static str,
+    value: Text,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Text {
+    string_value: String,
+}
+
+impl Attribute {
+    fn new(key: &'static str, string_value: String) -> Attribute {
+        Attribute {
+            key,
+            value: Text { string_value },
+        }
+    }
+}
+
+/// Writes it.
 pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
+    /// What OTLP calls a span of who asks, and of who answers.
+    const CLIENT: u8 = 3;
+    const SERVER: u8 = 2;
     let history = export.history;
     let recording = history.recording();
     let start = recording.clock().realtime_ns;
-    let mut by_process: HashMap<u32, Vec<Value>> = HashMap::new();
+    let mut by_process: BTreeMap<ProcessIx, Vec<SpanRecord>> = BTreeMap::new();
     for span in spans(export) {
         let time = |event: EventId| {
             let since = export.item(event).map_or(0, |item| item.time_ns);
             (start + since).to_string()
         };
-        let text = |key: &str, value: String| json!({"key": key, "value": {"stringValue": value}});
-        let mut object = json!({
-            "traceId": format!("{:016x}{:016x}", span.trace, span.id | 1),
-            "spanId": format!("{:016x}", span.id),
-            "name": span.name,
-            "kind": if span.client { 3 } else { 2 },
-            "startTimeUnixNano": time(span.from),
-            "endTimeUnixNano": time(span.to),
-            "attributes": [
-                text("mw.channel", span.channel),
-                text("mw.begin", causes::name(history, span.from)),
-                text("mw.end", causes::name(history, span.to)),
+        let root = span.parent.unwrap_or(span.id);
+        let record = SpanRecord {
+            trace_id: format!("{:016x}{:016x}", span.trace, root | 1),
+            span_id: format!("{:016x}", span.id),
+            name: span.name,
+            kind: if span.client { CLIENT } else { SERVER },
+            start_time_unix_nano: time(span.from),
+            end_time_unix_nano: time(span.to),
+            attributes: [
+                Attribute::new("mw.channel", span.channel),
+                Attribute::new("mw.begin", export.name(span.from)),
+                Attribute::new("mw.end", export.name(span.to)),
             ],
-        });
-        if let (Some(parent), Some(map)) = (span.parent, object.as_object_mut()) {
-            map.insert("parentSpanId".to_string(), format!("{parent:016x}").into());
-            map.insert(
-                "traceId".to_string(),
-                format!("{:016x}{:016x}", span.trace, parent | 1).into(),
-            );
-        }
-        by_process.entry(span.place).or_default().push(object);
+            parent_span_id: span.parent.map(|parent| format!("{parent:016x}")),
+        };
+        by_process.entry(span.place).or_default().push(record);
     }
-    let mut places: Vec<u32> = by_process.keys().copied().collect();
-    places.sort_unstable();
-    let resources: Vec<Value> = places
-        .into_iter()
-        .filter_map(|place| {
-            let spans = by_process.remove(&place)?;
-            Some(json!({
-                "resource": {"attributes": [
-                    {"key": "service.name",
-                     "value": {"stringValue": causes::process_name(history, place)}},
-                    {"key": "host.name",
-                     "value": {"stringValue": recording.manifest().host}},
-                ]},
-                "scopeSpans": [{"scope": {"name": "meanwhile"}, "spans": spans}],
-            }))
-        })
-        .collect();
-    writeln!(out, "{}", json!({"resourceSpans": resources}))
+    let by_process = by_process.into_iter();
+    let document = Document {
+        resource_spans: by_process
+            .map(|(place, spans)| ResourceSpans {
+                resource: Resource {
+                    attributes: [
+                        Attribute::new("service.name", names::process(history, place)),
+                        Attribute::new("host.name", recording.manifest().host.clone()),
+                    ],
+                },
+                scope_spans: [ScopeSpans {
+                    scope: Scope { name: "meanwhile" },
+                    spans,
+                }],
+            })
+            .collect(),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    writeln!(out)
 }

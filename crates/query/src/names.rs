@@ -1,0 +1,113 @@
+//! What things are called, and how threads come by their names.
+//!
+//! People give names, and threads give themselves names; both are in the
+//! recording or its index. After which functions the others are called only
+//! replay can tell: that is asked for explicitly (see [`crate::source`]), and
+//! is part of no opening.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use causality::{EventId, History, Waiter};
+use protocol::id::{ProcessId, ProcessIx, ThreadNo};
+
+/// What the threads of a recording are called.
+pub use recording::ThreadNames as Names;
+
+/// The functions that threads run, by process and thread.
+pub type Functions = BTreeMap<(ProcessId, ThreadNo), String>;
+
+/// The names that are known without replay: those that people gave, and those
+/// that threads gave themselves.
+pub fn own(history: &History) -> Names {
+    after_functions(history, &Functions::new())
+}
+
+/// The names that people gave, those that threads gave themselves, and for the
+/// others names after the functions that they run.
+pub fn after_functions(history: &History, functions: &Functions) -> Names {
+    let own: Vec<(u32, u32, String)> = history
+        .thread_names()
+        .into_iter()
+        .filter_map(|(process, thread, name)| {
+            Some((history.process(process)?.number, thread.0, name))
+        })
+        .collect();
+    let taken: HashSet<(u32, String)> = own
+        .iter()
+        .map(|(process, _, name)| (*process, name.clone()))
+        .collect();
+    let named = numbered(functions, &taken);
+    Names::found(history.recording(), own.into_iter().chain(named))
+}
+
+/// Names after functions, numbered: `worker-3` is the fourth of its process
+/// that runs `worker`.
+fn numbered(functions: &Functions, taken: &HashSet<(u32, String)>) -> Vec<(u32, u32, String)> {
+    let mut counts: HashMap<(u32, &str), u32> = HashMap::new();
+    let mut names = Vec::new();
+    for ((process, thread), function) in functions {
+        let process = process.number;
+        // The first thread is main-0.
+        let first = u32::from(function == "main");
+        let count = counts.entry((process, function)).or_insert(first);
+        let mut name = format!("{function}-{count}");
+        while taken.contains(&(process, name.clone())) {
+            *count += 1;
+            name = format!("{function}-{count}");
+        }
+        *count += 1;
+        names.push((process, thread.0, name));
+    }
+    names
+}
+
+/// The name of a process.
+pub fn process(history: &History, process: ProcessIx) -> String {
+    match history.process(process) {
+        Some(process) => process.name.clone(),
+        None => format!("process {process}"),
+    }
+}
+
+/// The name of an event.
+pub fn event(history: &History, event: EventId) -> String {
+    format!("{}:{}", process(history, event.process), event.number)
+}
+
+/// Process and thread; the process alone, if that is its only thread.
+pub fn thread(history: &History, names: &Names, thread: Waiter) -> String {
+    match history.process(thread.process) {
+        Some(process) if history.thread_count(thread.process) > 1 => {
+            let own = names.thread(process.number, thread.thread.0);
+            format!("{}/{own}", process.name)
+        }
+        _ => process(history, thread.process),
+    }
+}
+
+/// The name of a channel.
+pub fn channel(number: u32) -> String {
+    format!("c{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_one_function_are_numbered_around_names_that_are_taken() {
+        let id = |thread| (ProcessId::of_first(7), ThreadNo(thread));
+        let functions = Functions::from([
+            (id(1), "worker".to_string()),
+            (id(2), "main".to_string()),
+            (id(3), "worker".to_string()),
+            (id(4), "worker".to_string()),
+        ]);
+        let taken = HashSet::from([(7, "worker-1".to_string()), (8, "worker-0".to_string())]);
+        let names: Vec<String> = numbered(&functions, &taken)
+            .into_iter()
+            .map(|(_, _, name)| name)
+            .collect();
+        assert_eq!(names, ["worker-0", "main-1", "worker-2", "worker-3"]);
+    }
+}

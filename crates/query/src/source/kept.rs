@@ -1,0 +1,109 @@
+//! What replay found, kept beside the recording so that it need not be found
+//! again.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+
+use protocol::id::{EventNo, ProcessId, ThreadNo};
+use recording::Recording;
+use serde::{Deserialize, Serialize};
+
+use super::Call;
+use crate::names::Functions;
+
+/// Name of the file.
+const KEPT: &str = "source.json";
+/// Raised whenever what is kept, or how it is found, changes.
+const VERSION: u64 = 2;
+
+/// What is kept.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Calls; `None` for what has no source.
+    pub lines: BTreeMap<(ProcessId, EventNo), Option<Call>>,
+    /// For how many milliseconds events of a process were looked for in vain.
+    pub tried: BTreeMap<ProcessId, u64>,
+    /// Functions that threads run, once that was looked for.
+    pub threads: Option<Functions>,
+}
+
+/// The file. It lies in a recording, so that processes are those of one.
+#[derive(Serialize, Deserialize)]
+struct File {
+    recording: Option<Stamp>,
+    lines: Vec<(u32, EventNo, Option<Call>)>,
+    tried: Vec<(u32, u64)>,
+    threads: Option<Vec<(u32, ThreadNo, String)>>,
+}
+
+/// What the recording was when something was found in it: our version, length
+/// and times of its journal.
+type Stamp = (u64, u64, i64, i64);
+
+fn stamp(recording: &Recording) -> Option<Stamp> {
+    let meta = std::fs::metadata(recording.dir().join(recording::JOURNAL)).ok()?;
+    Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec()))
+}
+
+impl Kept {
+    /// What was kept; nothing, if that is of another recording.
+    pub fn load(recording: &Recording) -> Kept {
+        Kept::read(recording).unwrap_or_default()
+    }
+
+    fn read(recording: &Recording) -> Option<Kept> {
+        let text = std::fs::read(recording.dir().join(KEPT)).ok()?;
+        let file: File = serde_json::from_slice(&text).ok()?;
+        if file.recording != stamp(recording) {
+            return None;
+        }
+        let id = ProcessId::of_first;
+        let lines = file.lines.into_iter();
+        let tried = file.tried.into_iter();
+        Some(Kept {
+            lines: lines
+                .map(|(process, event, call)| ((id(process), event), call))
+                .collect(),
+            tried: tried.map(|(process, ms)| (id(process), ms)).collect(),
+            threads: file.threads.map(|threads| {
+                let threads = threads.into_iter();
+                threads
+                    .map(|(process, thread, name)| ((id(process), thread), name))
+                    .collect()
+            }),
+        })
+    }
+
+    /// Where it cannot be written it is found again the next time.
+    pub fn save(&self, recording: &Recording) {
+        let lines = self.lines.iter();
+        let tried = self.tried.iter();
+        let file = File {
+            recording: stamp(recording),
+            lines: lines
+                .map(|((process, event), call)| (process.number, *event, call.clone()))
+                .collect(),
+            tried: tried.map(|(process, ms)| (process.number, *ms)).collect(),
+            threads: self.threads.as_ref().map(|threads| {
+                let threads = threads.iter();
+                threads
+                    .map(|((process, thread), name)| (process.number, *thread, name.clone()))
+                    .collect()
+            }),
+        };
+        let Ok(text) = serde_json::to_vec(&file) else {
+            return;
+        };
+        let path = recording.dir().join(KEPT);
+        let temporary = recording
+            .dir()
+            .join(format!("{KEPT}.{}", std::process::id()));
+        let written = std::fs::write(&temporary, text);
+        if written
+            .and_then(|()| std::fs::rename(&temporary, &path))
+            .is_err()
+        {
+            let _ = std::fs::remove_file(&temporary);
+        }
+    }
+}
