@@ -14,6 +14,8 @@
 //! | the stack of a thread | [`Inspector::stack`], as text [`print::backtrace`] |
 //! | the variables of a frame | [`scope::Scope`] |
 //! | a value as text | [`print::Printer`] |
+//! | what a value is made of, a page at a time | [`tree::Tree`] |
+//! | whether a value has changed | [`value::Value::snapshot`] |
 //! | an expression, once or as a condition many times | [`scope::Scope::evaluate`], [`expr::Expression`] |
 //! | `ptype` | [`types::describe`] |
 //! | `x/FMT`, `disassemble`, `info registers` | [`Inspector::examine`], [`Inspector::disassemble`], [`Inspector::register_lines`] |
@@ -72,11 +74,13 @@ pub mod module;
 pub mod print;
 pub mod registers;
 pub mod scope;
+pub mod snapshot;
 pub mod source;
 pub mod stepping;
 mod tailcalls;
 pub mod target;
 pub(crate) mod tls;
+pub mod tree;
 pub mod types;
 pub mod unwind;
 pub mod value;

@@ -6,7 +6,7 @@
 use crate::dwarf::die::Die;
 use crate::error::{Error, Result};
 use crate::target::{Process, read_exact};
-use crate::types::{Count, Kind, Member, MemberPlace, Ty};
+use crate::types::{Count, Kind, Member, MemberPlace, Ty, Variant, VariantPart};
 
 /// Where a value's bytes are.
 #[derive(Debug, Clone)]
@@ -277,6 +277,32 @@ impl Value {
             (Kind::Array { .. } | Kind::Function { .. }, Some(address)) => Ok(address),
             _ => self.pointer(process),
         }
+    }
+
+    /// The shape that the discriminant of an enumeration of Rust chooses.
+    pub(crate) fn chosen<'v>(
+        &self,
+        process: &dyn Process,
+        part: &'v VariantPart,
+    ) -> Option<&'v Variant> {
+        let number = match &part.discriminant {
+            Some(member) => self.member(process, member).ok()?.integer(process).ok(),
+            None => None,
+        };
+        let fits = |v: &&Variant| {
+            number.is_some_and(|n| v.values.iter().any(|&(low, high)| low <= n && n <= high))
+        };
+        part.variants
+            .iter()
+            .find(fits)
+            .or_else(|| part.variants.iter().find(|v| v.values.is_empty()))
+    }
+
+    /// What an enumeration of Rust has in the shape that it has now.
+    pub(crate) fn variant(&self, process: &dyn Process) -> Option<Self> {
+        let aggregate = self.ty.aggregate()?;
+        let variant = self.chosen(process, aggregate.variants.as_ref()?)?;
+        self.member(process, &variant.member).ok()
     }
 
     /// The member of this name, also in anonymous members and base classes.

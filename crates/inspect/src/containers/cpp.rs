@@ -1,9 +1,8 @@
 //! The containers of libstdc++.
 
-use super::{list, shown};
+use super::items::{Arrangement, Items, NodeLayout};
+use super::{Collection, Container, Holder, Part, Text};
 use crate::inspector::Inspector;
-use crate::print::{Printer, text};
-use crate::target::read_u64;
 use crate::types::{Kind, Ty};
 use crate::value::Value;
 
@@ -60,68 +59,58 @@ pub(super) fn sequence(
     None
 }
 
-pub(super) fn show(
-    printer: &Printer<'_>,
+/// What a value of a type of the library means.
+pub(super) fn container(
+    inspector: &Inspector<'_>,
     value: &Value,
     ty: &Ty,
     name: &str,
-    depth: usize,
-) -> Option<String> {
-    let inspector = printer.inspector;
+) -> Option<Container> {
     let process = inspector.process;
     let short = plain(name);
-    let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
     if is(&short, "std::basic_string") || is(&short, "std::basic_string_view") {
         let (element, start, length) = sequence(inspector, value, ty, name)?;
-        let width = text::width_of(&element)?;
-        let limit = (printer.options.elements as u64).min(length);
-        let mut bytes = vec![0; usize::try_from(limit.checked_mul(width)?).ok()?];
-        if process.read(start, &mut bytes) < bytes.len() {
-            return None;
-        }
-        return Some(text::string(
-            &bytes,
-            width,
-            text::prefix_of(&element),
-            printer.options.elements,
-            printer.options.repeats,
-            length > limit,
-        ));
+        return Some(Container::Text(Text {
+            element,
+            start,
+            length,
+        }));
     }
     if let Some((element, start, count)) = sequence(inspector, value, ty, name) {
         // An object that is not made yet has any bytes.
-        if count > 1 << 32 {
+        if count > MOST {
             return None;
         }
         let size = element.size_of()?;
-        let items = (0..count).map(|i| {
-            let item = Value::in_memory(element.clone(), start.wrapping_add(i.wrapping_mul(size)));
-            shown(printer, &item, depth)
-        });
-        let items = list(printer, items, count, '{', '}');
-        if is(&short, "std::array") {
-            return Some(items);
-        }
-        let end = word(value, "_M_end_of_storage")?;
-        let capacity = end.checked_sub(start)? / size.max(1);
-        return Some(format!(
-            "std::vector of length {count}, capacity {capacity} = {items}"
-        ));
+        let collection = if is(&short, "std::array") {
+            Collection::Array
+        } else {
+            let end = value.inside(process, "_M_end_of_storage")?;
+            let end = end.pointer(process).ok()?;
+            Collection::Vector {
+                capacity: end.checked_sub(start)? / size.max(1),
+            }
+        };
+        let arrangement = Arrangement::Row { element, start };
+        return Some(Container::Items(collection, Items { count, arrangement }));
     }
     if is(&short, "std::deque") {
-        return deque(printer, value, ty, depth);
+        let items = deque(inspector, value, ty)?;
+        return Some(Container::Items(Collection::Deque, items));
     }
     if is(&short, "std::list") {
-        return linked(printer, value, ty, depth);
+        let items = linked(inspector, value, ty)?;
+        return Some(Container::Items(Collection::List, items));
     }
-    for (path, word, set) in [
-        ("std::map", "std::map", false),
-        ("std::multimap", "std::multimap", false),
-        ("std::set", "std::set", true),
-        ("std::multiset", "std::multiset", true),
+    for (path, set) in [
+        ("std::map", false),
+        ("std::multimap", false),
+        ("std::set", true),
+        ("std::multiset", true),
     ] {
         if is(&short, path) {
-            return tree(printer, value, ty, word, set, depth);
+            let items = tree(inspector, value, ty, set)?;
+            return Some(Container::Items(Collection::Named(path), items));
         }
     }
     for (path, set) in [
@@ -131,32 +120,32 @@ pub(super) fn show(
         ("std::unordered_multiset", true),
     ] {
         if is(&short, path) {
-            return hash_table(printer, value, ty, path, set, depth);
+            let items = hash_table(inspector, value, ty, set)?;
+            return Some(Container::Items(Collection::Named(path), items));
         }
     }
-    if is(&short, "std::optional") {
+    holder(inspector, value, ty, &short)
+}
+
+/// No container has more elements.
+const MOST: u64 = 1 << 32;
+
+/// Smart pointers, pairs, tuples and what may be empty.
+fn holder(inspector: &Inspector<'_>, value: &Value, ty: &Ty, short: &str) -> Option<Container> {
+    let process = inspector.process;
+    let (holder, parts) = if is(short, "std::optional") {
         let engaged = value.inside(process, "_M_engaged")?.integer(process).ok()? != 0;
-        return Some(if engaged {
-            let inner = value.inside(process, "_M_value")?;
-            format!("std::optional = {{{}}}", shown(printer, &inner, depth))
+        let held = if engaged {
+            vec![Part::new("value", value.inside(process, "_M_value")?)]
         } else {
-            "std::optional [no contained value]".to_string()
-        });
-    }
-    if is(&short, "std::unique_ptr") {
-        let pointer = find_pointer(inspector, value, 8)?;
-        return Some(format!(
-            "std::unique_ptr = {{get() = {}}}",
-            shown(printer, &pointer, depth)
-        ));
-    }
-    if is(&short, "std::shared_ptr") || is(&short, "std::weak_ptr") {
-        let pointer = value.inside(process, "_M_ptr")?;
-        let word = if is(&short, "std::shared_ptr") {
-            "shared_ptr"
-        } else {
-            "weak_ptr"
+            Vec::new()
         };
+        (Holder::Optional, held)
+    } else if is(short, "std::unique_ptr") {
+        let pointer = find_pointer(inspector, value, 8)?;
+        (Holder::UniquePtr, vec![Part::new("get()", pointer)])
+    } else if is(short, "std::shared_ptr") || is(short, "std::weak_ptr") {
+        let pointer = value.inside(process, "_M_ptr")?;
         let block = value.inside(process, "_M_refcount")?;
         let counts = block
             .inside(process, "_M_pi")
@@ -165,40 +154,34 @@ pub(super) fn show(
             .and_then(|c| c.inside(process, "_M_use_count"))
             .and_then(|c| c.integer(process).ok())
             .unwrap_or(0);
-        return Some(format!(
-            "std::{word} (use count {uses}) = {{get() = {}}}",
-            shown(printer, &pointer, depth)
-        ));
-    }
-    if is(&short, "std::pair") {
-        let (first, second) = (
-            value.inside(process, "first")?,
-            value.inside(process, "second")?,
-        );
-        return Some(format!(
-            "{{first = {}, second = {}}}",
-            shown(printer, &first, depth),
-            shown(printer, &second, depth)
-        ));
-    }
-    if is(&short, "std::tuple") {
-        let mut parts = Vec::new();
-        heads(printer, value, depth, 16, &mut parts);
-        return Some(format!("std::tuple containing = {{{}}}", parts.join(", ")));
-    }
-    if is(&short, "std::variant") {
-        let index = value.inside(process, "_M_index")?.integer(process).ok()?;
-        let Some(inner) = usize::try_from(index).ok().and_then(|i| argument(ty, i)) else {
-            return Some("std::variant [no contained value]".to_string());
+        let holder = if is(short, "std::shared_ptr") {
+            Holder::SharedPtr(uses)
+        } else {
+            Holder::WeakPtr(uses)
         };
-        let storage = value.inside(process, "_M_u")?;
-        let held = storage.part(inner, 0);
-        return Some(format!(
-            "std::variant [index {index}] = {{{}}}",
-            shown(printer, &held, depth)
-        ));
-    }
-    None
+        (holder, vec![Part::new("get()", pointer)])
+    } else if is(short, "std::pair") {
+        let part = |name| Some(Part::new(name, value.inside(process, name)?));
+        (Holder::Pair, vec![part("first")?, part("second")?])
+    } else if is(short, "std::tuple") {
+        let mut parts = Vec::new();
+        heads(inspector, value, 16, &mut parts);
+        (Holder::Tuple, parts)
+    } else if is(short, "std::variant") {
+        let index = value.inside(process, "_M_index")?.integer(process).ok()?;
+        let held = usize::try_from(index).ok().and_then(|i| argument(ty, i));
+        let parts = match held {
+            Some(inner) => {
+                let storage = value.inside(process, "_M_u")?;
+                vec![Part::new("value", storage.part(inner, 0))]
+            }
+            None => Vec::new(),
+        };
+        (Holder::Variant(index), parts)
+    } else {
+        return None;
+    };
+    Some(Container::Holder(holder, parts))
 }
 
 fn find_pointer(inspector: &Inspector<'_>, value: &Value, depth: usize) -> Option<Value> {
@@ -213,14 +196,14 @@ fn find_pointer(inspector: &Inspector<'_>, value: &Value, depth: usize) -> Optio
 }
 
 /// The elements of a tuple, which are one base class inside of another.
-fn heads(printer: &Printer<'_>, value: &Value, depth: usize, left: usize, out: &mut Vec<String>) {
+fn heads(inspector: &Inspector<'_>, value: &Value, left: usize, out: &mut Vec<Part>) {
     let Some(left) = left.checked_sub(1) else {
         return;
     };
     let Some(aggregate) = value.ty.aggregate() else {
         return;
     };
-    let process = printer.inspector.process;
+    let process = inspector.process;
     let mut rest = None;
     for member in aggregate.members.iter().filter(|m| m.base) {
         let Ok(part) = value.member(process, member) else {
@@ -228,34 +211,28 @@ fn heads(printer: &Printer<'_>, value: &Value, depth: usize, left: usize, out: &
         };
         let name = part.ty.name.clone().unwrap_or_default();
         if name.contains("_Head_base<") {
-            match part.inside(process, "_M_head_impl") {
-                Some(head) => {
-                    out.push(format!(
-                        "[{}] = {}",
-                        out.len(),
-                        shown(printer, &head, depth)
-                    ));
-                }
-                None => out.push(format!("[{}] = {{}}", out.len())),
-            }
+            out.push(Part {
+                name: format!("[{}]", out.len()),
+                value: part.inside(process, "_M_head_impl"),
+            });
         } else {
             rest = Some(part);
         }
     }
     if let Some(rest) = rest {
-        heads(printer, &rest, depth, left, out);
+        heads(inspector, &rest, left, out);
     }
 }
 
-fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
-    let process = printer.inspector.process;
+fn deque(inspector: &Inspector<'_>, value: &Value, ty: &Ty) -> Option<Items> {
+    let process = inspector.process;
     let element = argument(ty, 0)?;
     let size = element.size_of().filter(|s| *s > 0)?;
     let per_block = if size < 512 { 512 / size } else { 1 };
     let start = value.inside(process, "_M_start")?;
     let finish = value.inside(process, "_M_finish")?;
     let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
-    let (first, cur, node) = (
+    let (first, cur, table) = (
         word(&start, "_M_first")?,
         word(&start, "_M_cur")?,
         word(&start, "_M_node")?,
@@ -266,130 +243,62 @@ fn deque(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<
         word(&finish, "_M_node")?,
     );
     let offset = cur.checked_sub(first)? / size;
-    let blocks = last_node.checked_sub(node)? / 8;
-    let count =
-        (blocks * per_block + last_cur.checked_sub(last_first)? / size).checked_sub(offset)?;
-    if count > 1 << 32 {
-        return None;
-    }
-    let items = (0..count).map(|i| {
-        let at = i + offset;
-        match read_u64(process, node.wrapping_add(at / per_block * 8)) {
-            Ok(block) => {
-                let place = block.wrapping_add(at % per_block * size);
-                shown(printer, &Value::in_memory(element.clone(), place), depth)
-            }
-            Err(e) => format!("<error: {e}>"),
-        }
-    });
-    Some(format!(
-        "std::deque with {count} elements = {}",
-        list(printer, items, count, '{', '}')
-    ))
+    let blocks = last_node.checked_sub(table)? / 8;
+    let last = last_cur.checked_sub(last_first)? / size;
+    let count = blocks.checked_mul(per_block)?.checked_add(last)?;
+    let count = count.checked_sub(offset).filter(|count| *count <= MOST)?;
+    let arrangement = Arrangement::Blocks {
+        element,
+        table,
+        offset,
+        per_block,
+    };
+    Some(Items { count, arrangement })
 }
 
-fn linked(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
-    let process = printer.inspector.process;
-    let element = argument(ty, 0)?;
+fn linked(inspector: &Inspector<'_>, value: &Value, ty: &Ty) -> Option<Items> {
+    let process = inspector.process;
     let head = value.inside(process, "_M_node")?;
-    // The bytes may be here only; the list's end is its own address.
-    let mut at = head.inside(process, "_M_next")?.pointer(process).ok()?;
-    let size = head
-        .inside(process, "_M_size")
-        .and_then(|v| v.integer(process).ok());
-    let count = u64::try_from(size?).ok()?;
-    let mut items = Vec::new();
-    for _ in 0..count.min(printer.options.elements as u64) {
-        // A node is two links and the element.
-        let place = at.wrapping_add(16u64.next_multiple_of(8));
-        items.push(shown(
-            printer,
-            &Value::in_memory(element.clone(), place),
-            depth,
-        ));
-        at = read_u64(process, at).ok()?;
-    }
-    Some(format!(
-        "std::list = {}",
-        list(printer, items.into_iter(), count, '{', '}')
-    ))
+    let first = head.inside(process, "_M_next")?.pointer(process).ok()?;
+    let size = head.inside(process, "_M_size")?.integer(process).ok()?;
+    // A node is two links and the element.
+    let node = NodeLayout {
+        skip: 16,
+        element: argument(ty, 0)?,
+        mapped: None,
+    };
+    Some(Items {
+        count: u64::try_from(size).ok()?,
+        arrangement: Arrangement::Linked { node, first },
+    })
 }
 
-/// In the order of a search tree: left, the node, right.
-fn tree(
-    printer: &Printer<'_>,
-    value: &Value,
-    ty: &Ty,
-    word: &str,
-    set: bool,
-    depth: usize,
-) -> Option<String> {
-    let process = printer.inspector.process;
-    let count = u64::try_from(
-        value
-            .inside(process, "_M_node_count")?
-            .integer(process)
-            .ok()?,
-    )
-    .ok()?;
+/// What the nodes of a map or set hold behind `skip` bytes.
+fn node_layout(ty: &Ty, skip: u64, set: bool) -> Option<NodeLayout> {
+    let element = argument(ty, 0)?;
+    let size = element.size_of()?;
+    let mapped = if set { None } else { argument(ty, 1) };
+    let mapped = mapped.map(|ty| {
+        let offset = size.next_multiple_of(alignment(&ty, 8));
+        (ty, offset)
+    });
+    Some(NodeLayout {
+        skip,
+        element,
+        mapped,
+    })
+}
+
+fn tree(inspector: &Inspector<'_>, value: &Value, ty: &Ty, set: bool) -> Option<Items> {
+    let process = inspector.process;
+    let count = value.inside(process, "_M_node_count")?;
+    let count = u64::try_from(count.integer(process).ok()?).ok()?;
     let header = value.inside(process, "_M_header")?;
-    let mut at = header.inside(process, "_M_left")?.pointer(process).ok()?;
-    let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
-    let key_size = key.size_of()?;
-    let mut items = Vec::new();
-    for _ in 0..count.min(printer.options.elements as u64) {
-        // Colour, parent, left, right; then the element.
-        let place = at.wrapping_add(32);
-        let k = Value::in_memory(key.clone(), place);
-        items.push(match mapped.as_ref().filter(|_| !set) {
-            Some(mapped) => {
-                let align = alignment(mapped, 8);
-                let v = Value::in_memory(
-                    mapped.clone(),
-                    place.wrapping_add(key_size.next_multiple_of(align)),
-                );
-                format!(
-                    "[{}] = {}",
-                    shown(printer, &k, depth),
-                    shown(printer, &v, depth)
-                )
-            }
-            None => shown(printer, &k, depth),
-        });
-        at = successor(process, at)?;
-    }
-    let noun = if count == 1 { "element" } else { "elements" };
-    Some(format!(
-        "{word} with {count} {noun} = {}",
-        list(printer, items.into_iter(), count, '{', '}')
-    ))
-}
-
-fn successor(process: &dyn crate::target::Process, node: u64) -> Option<u64> {
-    let read = |at: u64, offset: u64| read_u64(process, at.wrapping_add(offset)).ok();
-    let (parent, left, right) = (8, 16, 24);
-    let mut at = node;
-    let down = read(at, right)?;
-    // Trees are no deeper than twice the logarithm of their size.
-    if down != 0 {
-        at = down;
-        for _ in 0..128 {
-            match read(at, left)? {
-                0 => break,
-                next => at = next,
-            }
-        }
-        return Some(at);
-    }
-    let mut up = read(at, parent)?;
-    for _ in 0..128 {
-        if read(up, right)? != at {
-            break;
-        }
-        at = up;
-        up = read(at, parent)?;
-    }
-    Some(up)
+    let root = header.inside(process, "_M_parent")?.pointer(process).ok()?;
+    // Colour, parent, left, right; then the element.
+    let node = node_layout(ty, 32, set)?;
+    let arrangement = Arrangement::SearchTree { node, root };
+    Some(Items { count, arrangement })
 }
 
 /// The alignment of a type, which debug information does not say.
@@ -411,57 +320,26 @@ fn alignment(ty: &Ty, depth: usize) -> u64 {
     }
 }
 
-fn hash_table(
-    printer: &Printer<'_>,
-    value: &Value,
-    ty: &Ty,
-    word: &str,
-    set: bool,
-    depth: usize,
-) -> Option<String> {
-    let process = printer.inspector.process;
+fn hash_table(inspector: &Inspector<'_>, value: &Value, ty: &Ty, set: bool) -> Option<Items> {
+    let process = inspector.process;
     let table = value.inside(process, "_M_h")?;
-    let count = u64::try_from(
-        table
-            .inside(process, "_M_element_count")?
-            .integer(process)
-            .ok()?,
-    )
-    .ok()?;
+    let count = table.inside(process, "_M_element_count")?;
+    let count = u64::try_from(count.integer(process).ok()?).ok()?;
     let before = table.inside(process, "_M_before_begin")?;
-    let mut at = before.inside(process, "_M_nxt")?.pointer(process).ok()?;
-    let (key, mapped) = (argument(ty, 0)?, argument(ty, 1));
-    let key_size = key.size_of()?;
-    let mut items = Vec::new();
-    for _ in 0..count.min(printer.options.elements as u64) {
-        if at == 0 {
-            break;
-        }
-        let pair_align = mapped
-            .as_ref()
-            .filter(|_| !set)
-            .map_or(1, |m| alignment(m, 8))
-            .max(alignment(&key, 8));
-        // A link, then the element.
-        let place = at.wrapping_add(8u64.next_multiple_of(pair_align));
-        let k = Value::in_memory(key.clone(), place);
-        items.push(match mapped.as_ref().filter(|_| !set) {
-            Some(mapped) => {
-                let offset = key_size.next_multiple_of(alignment(mapped, 8));
-                let v = Value::in_memory(mapped.clone(), place.wrapping_add(offset));
-                format!(
-                    "[{}] = {}",
-                    shown(printer, &k, depth),
-                    shown(printer, &v, depth)
-                )
-            }
-            None => shown(printer, &k, depth),
-        });
-        at = read_u64(process, at).ok()?;
-    }
-    let noun = if count == 1 { "element" } else { "elements" };
-    Some(format!(
-        "{word} with {count} {noun} = {}",
-        list(printer, items.into_iter(), count, '{', '}')
-    ))
+    let first = before.inside(process, "_M_nxt")?.pointer(process).ok()?;
+    // A link, then the element.
+    let node = node_layout(ty, 8, set)?;
+    let aligned = node
+        .mapped
+        .as_ref()
+        .map_or(1, |(mapped, _)| alignment(mapped, 8))
+        .max(alignment(&node.element, 8));
+    let node = NodeLayout {
+        skip: 8u64.next_multiple_of(aligned),
+        ..node
+    };
+    Some(Items {
+        count,
+        arrangement: Arrangement::Linked { node, first },
+    })
 }

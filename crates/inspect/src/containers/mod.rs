@@ -1,31 +1,130 @@
-//! Containers of the standard libraries, shown as what they hold.
+//! Containers of the standard libraries, read as what they hold.
 //!
 //! A container is known by the name of its type and by having the members
 //! that its reader expects; one whose members are others (another version of
-//! a library) is shown as the plain structure it is. Nothing is believed: a
-//! length is cut at the number of elements that are shown anyway, and links
-//! are followed only so far.
+//! a library) is the plain structure it is. Nothing is believed: a length is
+//! no more than what is asked for, and links are followed only so far.
+//!
+//! This is data. [`crate::print`] makes text of it, [`crate::tree`] children.
 
 mod cpp;
+pub(crate) mod items;
 mod rust;
 
 use crate::dwarf::Language;
 use crate::inspector::Inspector;
-use crate::print::Printer;
 use crate::types::{Kind, Ty};
 use crate::value::Value;
 
-/// How a container is shown, if it is one that is known.
-pub(crate) fn show(printer: &Printer<'_>, value: &Value, ty: &Ty, depth: usize) -> Option<String> {
+pub(crate) use items::{Entry, Items};
+
+/// A value of a library's type, as what it means.
+pub(crate) enum Container {
+    /// Characters.
+    Text(Text),
+    /// Any number of elements.
+    Items(Collection, Items),
+    /// One value, or a few.
+    Holder(Holder, Vec<Part>),
+    /// Nothing but the value in it.
+    Wrapper(Value),
+}
+
+/// Characters in memory.
+pub(crate) struct Text {
+    /// The type of one.
+    pub element: Ty,
+    /// The first one's address.
+    pub start: u64,
+    /// How many.
+    pub length: u64,
+}
+
+/// A part of a [`Holder`].
+pub(crate) struct Part {
+    /// What it is called.
+    pub name: String,
+    /// The value; some are empty.
+    pub value: Option<Value>,
+}
+
+impl Part {
+    fn new(name: &str, value: Value) -> Self {
+        Self {
+            name: name.to_string(),
+            value: Some(value),
+        }
+    }
+}
+
+/// What kind of container elements are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collection {
+    /// `Vec`.
+    Vec,
+    /// A slice of Rust, borrowed or boxed.
+    Slice,
+    /// `VecDeque`.
+    VecDeque,
+    /// `HashMap`, `BTreeMap` and the sets.
+    RustMap,
+    /// `std::array`.
+    Array,
+    /// `std::vector`.
+    Vector {
+        /// Elements that fit without growing.
+        capacity: u64,
+    },
+    /// `std::deque`.
+    Deque,
+    /// `std::list`.
+    List,
+    /// A map or set of C++, by its name.
+    Named(&'static str),
+}
+
+/// What kind of value holds others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// `std::optional`.
+    Optional,
+    /// `std::unique_ptr`.
+    UniquePtr,
+    /// `std::shared_ptr`, with the number of its owners.
+    SharedPtr(i128),
+    /// `std::weak_ptr`, with the number of owners.
+    WeakPtr(i128),
+    /// `std::pair`.
+    Pair,
+    /// `std::tuple`.
+    Tuple,
+    /// `std::variant`, with the number of the alternative it holds.
+    Variant(i128),
+    /// `Rc`, with the numbers of strong and weak references.
+    Rc(i128, i128),
+    /// `Arc`, with the numbers of strong and weak references.
+    Arc(i128, i128),
+    /// `Cell`.
+    Cell,
+    /// `UnsafeCell`.
+    UnsafeCell,
+    /// `RefCell`: how often it is borrowed, below 0 for writing.
+    RefCell(i128),
+    /// `Mutex`, and whether it is locked.
+    Mutex(bool),
+}
+
+/// What a value of a library's type means, if it is one that is known.
+pub(crate) fn container(inspector: &Inspector<'_>, value: &Value) -> Option<Container> {
+    let ty = value.ty.peeled().complete();
     let name = ty.name.as_deref()?;
     // Of unions, one is known: memory that may not hold its value yet.
-    let is_known = matches!(ty.kind, Kind::Struct(_)) || rust::is_wrapper(name);
-    if depth >= printer.options.depth || !is_known {
+    if !matches!(ty.kind, Kind::Struct(_)) && !rust::is_wrapper(name) {
         return None;
     }
     match ty.language {
-        Language::Rust => rust::show(printer, value, ty, name, depth),
-        Language::Cpp => cpp::show(printer, value, ty, name, depth),
+        Language::Rust => rust::container(inspector, value, &ty, name),
+        Language::Cpp => cpp::container(inspector, value, &ty, name),
         _ => None,
     }
 }
@@ -67,49 +166,4 @@ pub(crate) fn text_of(inspector: &Inspector<'_>, value: &Value, limit: usize) ->
             Some(bytes)
         }
     }
-}
-
-/// `{a, b, ...}` of at most as many elements as are shown, with runs of equal
-/// ones counted.
-fn list(
-    printer: &Printer<'_>,
-    elements: impl Iterator<Item = String>,
-    count: u64,
-    open: char,
-    close: char,
-) -> String {
-    // Counting a gigabyte of zeros is of no use.
-    const LONGEST: usize = 1 << 14;
-    let (limit, repeats) = (printer.options.elements, printer.options.repeats);
-    let mut elements = elements.take(LONGEST).peekable();
-    let mut parts: Vec<String> = Vec::new();
-    let (mut seen, mut room) = (0u64, limit);
-    while room > 0
-        && let Some(element) = elements.next()
-    {
-        let mut run = 1usize;
-        while elements.next_if_eq(&element).is_some() {
-            run += 1;
-        }
-        if run > repeats {
-            parts.push(format!("{element} <repeats {run} times>"));
-            seen += run as u64;
-            room = room.saturating_sub(repeats);
-        } else {
-            let shown = run.min(room);
-            parts.extend(std::iter::repeat_n(element, shown));
-            seen += shown as u64;
-            room -= shown;
-        }
-    }
-    if count > seen {
-        parts.push("...".to_string());
-    }
-    format!("{open}{}{close}", parts.join(", "))
-}
-
-fn shown(printer: &Printer<'_>, value: &Value, depth: usize) -> String {
-    let mut text = String::new();
-    printer.print(&mut text, value, depth + 1);
-    text
 }

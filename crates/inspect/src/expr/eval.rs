@@ -875,8 +875,7 @@ fn member(scope: &Scope<'_>, value: Value, name: &str, node: &Node) -> Result<Va
     };
     // A field of the shape that an enumeration of Rust has now.
     if let Some(part) = &aggregate.variants {
-        let printer = crate::print::Printer::in_scope(*scope, Default::default());
-        if let Some(variant) = crate::print::chosen(&printer, &value, part)
+        if let Some(variant) = value.chosen(process, part)
             && let Ok(shape) = value.member(process, &variant.member)
         {
             if variant.member.name == Some(name) {

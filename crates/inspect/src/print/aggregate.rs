@@ -1,6 +1,6 @@
 //! Structures and arrays in C's manner.
 
-use super::{MAX_OUTPUT, Printer, text};
+use super::{Printer, text};
 use crate::dwarf::names::NameKind;
 use crate::error::Error;
 use crate::types::{Aggregate, Kind, Member, Ty, name_of};
@@ -54,7 +54,7 @@ impl Printer<'_> {
         let fields = aggregate.members.iter().filter(|m| !m.base);
         let mut any = false;
         for member in fields {
-            if out.len() > MAX_OUTPUT {
+            if self.is_full(out) {
                 break;
             }
             any = true;
@@ -151,13 +151,18 @@ impl Printer<'_> {
         }
         let limit = self.options.elements as u64;
         // One read for all that is shown, if it can be had.
+        let ahead = if self.options.glance {
+            limit
+        } else {
+            limit * 8
+        };
         let window = value
-            .part(element.clone().array(count.min(limit * 8)), 0)
+            .part(element.clone().array(count.min(ahead)), 0)
             .fetched(self.inspector.process);
         let _ = size;
         out.push('{');
         self.elements(out, count, depth, |index| {
-            if index < limit * 8 {
+            if index < ahead {
                 window.element(index)
             } else {
                 value.element(index)
@@ -176,6 +181,11 @@ impl Printer<'_> {
     ) {
         let limit = self.options.elements;
         let repeats = self.options.repeats as u64;
+        let longest = if self.options.glance {
+            limit as u64
+        } else {
+            1 << 16
+        };
         let mut at = 0u64;
         let mut shown = 0usize;
         let mut texts: std::collections::VecDeque<String> = std::collections::VecDeque::new();
@@ -188,7 +198,7 @@ impl Printer<'_> {
             text
         };
         while at < count && shown < limit {
-            if out.len() > MAX_OUTPUT {
+            if self.is_full(out) {
                 break;
             }
             if at > 0 {
@@ -207,7 +217,7 @@ impl Printer<'_> {
                     break;
                 }
                 // Counting a gigabyte of zeros is of no use.
-                if run > 1 << 16 {
+                if run > longest {
                     break;
                 }
             }
@@ -244,7 +254,8 @@ impl Printer<'_> {
             return false;
         }
         // Enough to see how long a run is.
-        let wanted = count.min((limit + 1) * 64);
+        let run = if self.options.glance { 1 } else { 64 };
+        let wanted = count.min((limit + 1) * run);
         let element = match value.element(0) {
             Some(first) => first.ty,
             None => return false,

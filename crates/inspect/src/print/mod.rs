@@ -2,12 +2,12 @@
 
 mod aggregate;
 pub mod backtrace;
+mod container;
 pub(crate) mod float;
 mod rust;
 mod scalar;
 pub(crate) mod text;
 
-pub(crate) use rust::chosen;
 pub(crate) use scalar::is_float;
 
 use crate::dwarf::Language;
@@ -34,6 +34,9 @@ pub struct PrintOptions {
     pub format: Option<char>,
     /// Whether addresses of symbols are named.
     pub symbols: bool,
+    /// Whether it is only a glance: no more is read than is shown, so that
+    /// runs of equal elements are not counted beyond that.
+    pub glance: bool,
 }
 
 impl Default for PrintOptions {
@@ -46,6 +49,7 @@ impl Default for PrintOptions {
             containers: true,
             format: None,
             symbols: true,
+            glance: false,
         }
     }
 }
@@ -60,7 +64,10 @@ pub struct Printer<'a> {
 
 /// A text of this length is enough for anybody; damaged types could make it
 /// endless.
-pub(crate) const MAX_OUTPUT: usize = 1 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
+
+/// A text of this length is more than a line.
+const MAX_GLANCE: usize = 400;
 
 impl<'a> Printer<'a> {
     /// Shows values as `options` says.
@@ -134,8 +141,18 @@ impl<'a> Printer<'a> {
         out
     }
 
+    /// Whether a text is so long that nothing is added.
+    pub(crate) fn is_full(&self, out: &str) -> bool {
+        let most = if self.options.glance {
+            MAX_GLANCE
+        } else {
+            MAX_OUTPUT
+        };
+        out.len() > most
+    }
+
     pub(crate) fn print(&self, out: &mut String, value: &Value, depth: usize) {
-        if out.len() > MAX_OUTPUT {
+        if self.is_full(out) {
             return;
         }
         let ty = value.ty.peeled().complete();
@@ -160,7 +177,7 @@ impl<'a> Printer<'a> {
         }
         if self.options.containers
             && self.options.format.is_none()
-            && let Some(shown) = crate::containers::show(self, value, &ty, depth)
+            && let Some(shown) = self.container(value, depth)
         {
             out.push_str(&shown);
             return;

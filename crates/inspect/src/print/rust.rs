@@ -1,6 +1,6 @@
 //! Structures, enumerations and arrays in Rust's manner, as gdb has it.
 
-use super::{MAX_OUTPUT, Printer, text};
+use super::{Printer, text};
 use crate::types::{Aggregate, Kind, Ty, VariantPart};
 use crate::value::Value;
 
@@ -44,13 +44,17 @@ impl Printer<'_> {
                 let bytes = element.name.as_deref() == Some("u8");
                 if bytes
                     && self.options.format.is_none()
-                    && let Ok(found) = value.bytes(self.inspector.process)
+                    && let count = value.count().unwrap_or(0)
+                    && let run = if self.options.glance { 1 } else { 64 }
+                    // Enough to see how long a run is.
+                    && let wanted = count.min((self.options.elements as u64 + 1) * run)
+                    && let window = value.part(element.clone().array(wanted), 0)
+                    && let Ok(found) = window.bytes(self.inspector.process)
                 {
-                    let more = found.len() > (self.options.elements + 1) * 64;
-                    let shown = found.get(..(self.options.elements + 1) * 64);
+                    let more = count > wanted;
                     out.push('b');
                     out.push_str(&text::string(
-                        shown.unwrap_or(&found),
+                        &found,
                         1,
                         "",
                         self.options.elements,
@@ -143,7 +147,7 @@ impl Printer<'_> {
         });
         let mut first = true;
         for member in aggregate.members.iter().filter(|m| m.fixed.is_none()) {
-            if out.len() > MAX_OUTPUT {
+            if self.is_full(out) {
                 break;
             }
             if !first {
@@ -169,7 +173,7 @@ impl Printer<'_> {
         ty: &Ty,
         depth: usize,
     ) {
-        let Some(variant) = chosen(self, value, part) else {
+        let Some(variant) = value.chosen(self.inspector.process, part) else {
             out.push_str(&format!(
                 "{}{{<the discriminant is not one of the type's>}}",
                 ty.name.as_deref().unwrap_or("")
@@ -216,24 +220,4 @@ impl Printer<'_> {
             length > limit,
         ))
     }
-}
-
-/// The shape that a value's discriminant chooses.
-pub(crate) fn chosen<'v>(
-    printer: &Printer<'_>,
-    value: &Value,
-    part: &'v VariantPart,
-) -> Option<&'v crate::types::Variant> {
-    let process = printer.inspector.process;
-    let number = match &part.discriminant {
-        Some(member) => value.member(process, member).ok()?.integer(process).ok(),
-        None => None,
-    };
-    let fits = |v: &&crate::types::Variant| {
-        number.is_some_and(|n| v.values.iter().any(|&(low, high)| low <= n && n <= high))
-    };
-    part.variants
-        .iter()
-        .find(fits)
-        .or_else(|| part.variants.iter().find(|v| v.values.is_empty()))
 }
