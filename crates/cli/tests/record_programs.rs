@@ -349,6 +349,11 @@ programs! {
     odd_ioctls: |r| {
         r.calls(&["ioctl"]);
     },
+    seccomp: |r| {
+        r.has("a filter", |e| e.call() == "seccomp" && e.succeeded());
+        r.has("a call that was not made", |e| e.failed("getppid", "EDOM"));
+        assert!(r.processes().iter().any(|p| p.signal() == Some("SIGSYS")));
+    },
     odd_calls: |r| {
         let all = r.find("GETALL", |e| e.call() == "semctl" && e.word("cmd") == "GETALL");
         assert!(all.json().to_string().contains("\\u0003"), "{}", all.json());

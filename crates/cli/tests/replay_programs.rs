@@ -89,6 +89,7 @@ programs! {
     memory_use,
     memory_advice,
     odd_calls,
+    seccomp,
     odd_ioctls,
     poked_memory,
     vfork_fail,

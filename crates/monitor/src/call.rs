@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use protocol::record::at;
+use protocol::record::{at, tag};
 use protocol::syscall::{How, Syscall};
 use protocol::table;
 
@@ -16,8 +16,8 @@ use crate::scratch::Redirected;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    clock, counter, descriptors, ioctl, lock, log, mem, memory, motion, needs, patcher, poke,
-    process, replay, signal, stretch, turn,
+    clock, counter, descriptors, filter, int80, ioctl, lock, log, mem, memory, motion, needs,
+    patcher, poke, process, replay, signal, stretch, turn,
 };
 
 /// The instruction of a 32-bit call.
@@ -58,9 +58,17 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
         }
     }
     if regs.slow != 0 && mem::read::<[u8; 2]>(site) == Some(INT80) {
-        refuse_int80(thread, regs);
+        int80::perform(thread, regs, site);
     } else {
-        perform(thread, regs, site);
+        let (number, args) = (regs.rax, regs.args());
+        if (thread.filter.get() != 0 || replay::is_on())
+            && let Some(answer) = filtered(thread, number, &args, site)
+        {
+            let count = table::syscall(number).map_or(6, |row| row.args.len());
+            do_not_make(thread, regs, (number, &args, count), answer, site);
+        } else {
+            perform(thread, regs, site, number, args);
+        }
     }
     signal::deliver(thread, regs, at::CALL_EXIT);
     if regs.rip == site || regs.slow != 0 {
@@ -135,9 +143,40 @@ fn deliver_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
     true
 }
 
-fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
-    let number = regs.rax;
-    let args = regs.args();
+/// What the program's own filters say about a call, if it is not to be made.
+#[cold]
+#[inline(never)]
+fn filtered(thread: &Thread, number: u64, args: &[u64; 6], site: u64) -> Option<u32> {
+    if replay::is_on() {
+        replay::filtered(thread, number)
+    } else if filter::judges(thread, site) {
+        filter::verdict(thread, number, args, site, false)
+    } else {
+        None
+    }
+}
+
+/// A call that a filter of the program's own forbids: number, arguments and how
+/// many count.
+#[cold]
+#[inline(never)]
+pub fn do_not_make(
+    thread: &Thread,
+    regs: &mut Regs,
+    (number, args, count): (u64, &[u64; 6], usize),
+    answer: u32,
+    site: u64,
+) {
+    let result = filter::result_of(answer);
+    let mut blobs = Blobs::new();
+    blobs.words(tag::FILTERED, &[u64::from(answer)]);
+    if let Some(entry) = log::call(thread, number, args, count, result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+    filter::enforce(thread, regs, number, answer, site);
+}
+
+pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [u64; 6]) {
     let Some(row) = table::syscall(number) else {
         log::done(log::call(thread, number, &args, 6, -sys::ENOSYS, 0));
         let mut text = *b"system call number      has no rule: the program got ENOSYS";
@@ -169,27 +208,6 @@ fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
     } else {
         regs.rax = result as u64;
     }
-}
-
-/// A 32-bit call in 64-bit code: its numbers and structures are others, and the
-/// table has none of them. It is refused, as by a kernel that has no such call.
-#[cold]
-fn refuse_int80(thread: &Thread, regs: &mut Regs) {
-    let number = protocol::syscall::INT80 | regs.rax & 0xffff_ffff;
-    let args = [
-        regs.rbx,
-        thread.saved_rcx.get(),
-        regs.rdx,
-        regs.rsi,
-        regs.rdi,
-        regs.rbp,
-    ];
-    log::done(log::call(thread, number, &args, 6, -sys::ENOSYS, 0));
-    let text = b"a 32-bit system call (int 0x80) was made: the program got ENOSYS";
-    recorder::note(thread, topic::INT80, 1, text);
-    regs.rax = -sys::ENOSYS as u64;
-    // Unlike `syscall`, the instruction changes nothing else.
-    regs.rcx = thread.saved_rcx.get();
 }
 
 /// Calls that make or end threads and processes, and those about signals.
@@ -249,6 +267,11 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
             result
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
+        nr::SECCOMP if !replay::is_on() => filter::seccomp(thread, &args),
+        nr::PRCTL if filter::is_prctl(args[0]) && replay::is_on() => {
+            return Some(replay::plain(thread, row, &args));
+        }
+        nr::PRCTL if let Some(result) = filter::prctl(thread, &args) => result,
         nr::PRCTL if is_refused_prctl(thread, args[0]) => -sys::EINVAL,
         nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
@@ -260,10 +283,8 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
 }
 
 /// What would turn the monitor's own ways against it, or could not be
-/// replayed: seccomp, the layout of memory, syscall user dispatch, the
-/// auxiliary vector.
-const REFUSED_PRCTLS: [(u32, &[u8]); 4] = [
-    (22, b"prctl(PR_SET_SECCOMP)"),
+/// replayed: the layout of memory, syscall user dispatch, the auxiliary vector.
+const REFUSED_PRCTLS: [(u32, &[u8]); 3] = [
     (35, b"prctl(PR_SET_MM)"),
     (59, b"prctl(PR_SET_SYSCALL_USER_DISPATCH)"),
     (0x4155_5856, b"prctl(PR_GET_AUXV)"),

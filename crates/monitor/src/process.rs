@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use protocol::layout::{
-    ARENA_BASE, IMAGE_BASE, PREEMPT_SIGNAL, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE,
+    ARENA_BASE, IMAGE_BASE, PREEMPT_SIGNAL, SIGSYS, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE,
 };
 use protocol::record::{at, begin, kind, tag};
 use protocol::replay::REPLAY_BIT;
@@ -102,6 +102,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         exec.next_event.load(Relaxed),
     );
     thread.mask.set(exec.sigmask.load(Relaxed));
+    thread.filter.set(exec.filter.load(Relaxed));
     settle(thread);
     signal::init(exec.ignored.load(Relaxed));
 
@@ -453,6 +454,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     };
     prepare(child, home, slot, number);
     child.mask.set(thread.mask.get());
+    child.filter.set(thread.filter.get());
     child.counter_faults.set(thread.counter_faults.get());
     child.maker.set(thread.number.get());
     child.start.set(regs.rip);
@@ -855,6 +857,7 @@ fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
             slot.chunk_seq.store(process.log.seq.get(), Relaxed);
             slot.next_event.store(process.log.next_event.get(), Relaxed);
             slot.sigmask.store(thread.mask.get(), Relaxed);
+            slot.filter.store(thread.filter.get(), Relaxed);
             slot.namespace.store(process.namespace.get(), Relaxed);
             let next = process.next_namespace.get();
             slot.next_namespace.store(next, Relaxed);
@@ -904,6 +907,14 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     turn::give(thread);
     loop {
         sys::call(nr::EXIT, args[0], 0, 0, 0, 0, 0);
+    }
+}
+
+/// The thread ends without having asked for it.
+pub fn vanish(thread: &Thread) -> ! {
+    match protocol::table::syscall(nr::EXIT) {
+        Some(row) => exit(thread, row, [SIGSYS as u64, 0, 0, 0, 0, 0]),
+        None => sys::die(b"there is no exit"),
     }
 }
 

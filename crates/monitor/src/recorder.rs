@@ -162,6 +162,7 @@ pub mod topic {
     pub const ZEROCOPY: u64 = 484;
     pub const FILTER: u64 = 485;
     pub const MEMORY: u64 = 486;
+    pub const LISTENER: u64 = 487;
     /// And those after it, one for each option.
     pub const PRCTL: u64 = 490;
 }

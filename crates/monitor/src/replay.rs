@@ -650,6 +650,18 @@ pub fn arrived(thread: &Thread, regs: &Regs) {
     });
 }
 
+/// Whether the call that the thread makes was forbidden by a filter of the
+/// program's own, and what that said.
+pub fn filtered(thread: &Thread, number: u64) -> Option<u32> {
+    peek(thread.process())?;
+    let record = next_unseen_for(thread);
+    if record.kind != kind::CALL || record.nr != number {
+        return None;
+    }
+    let answer = record.blob(tag::FILTERED)?.as_u64()?;
+    Some(answer as u32)
+}
+
 /// A call that is one event.
 pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let record = next_for(thread);

@@ -722,36 +722,58 @@ fn after_delivery(thread: &Thread, signal: i32, action: &Action) {
     }
 }
 
-/// A signal had no room for its frame, or a frame was none: SIGSEGV comes in its
-/// place, to its handler if it has one that can take it. Returns what comes
-/// with it.
-fn force_segv(thread: &Thread, signal: i32) -> [u64; 16] {
-    let place = &thread.process().actions[SIGSEGV as usize];
+/// A signal comes that nothing can hold off: to its handler, if it has one that
+/// can take it now, else it ends the process; `is_fatal`: in any case.
+fn force(thread: &Thread, signal: i32, is_fatal: bool) {
+    let place = &thread.process().actions[signal as usize];
     let action = place.get();
-    let is_blocked = thread.mask.get() & bit(SIGSEGV) != 0;
-    if signal == SIGSEGV || is_blocked || action.handler == SIG_IGN {
+    let is_blocked = thread.mask.get() & bit(signal) != 0;
+    if is_fatal || is_blocked || action.handler == SIG_IGN {
         place.set(Action {
             handler: SIG_DFL,
             ..action
         });
-        thread.mask.set(thread.mask.get() & !bit(SIGSEGV));
+        thread.mask.set(thread.mask.get() & !bit(signal));
     }
+}
+
+/// The same at the edge of a call, where it then is the next signal. (One of
+/// those that may be held.)
+pub fn force_here(thread: &Thread, signal: i32, is_fatal: bool, info: &[u64; 16]) {
+    force(thread, signal, is_fatal);
+    if let Some(place) = held_place(signal).filter(|_| !replay::is_on()) {
+        sys::signal_mask(kernel_mask(u64::MAX));
+        thread.held.set(thread.held.get() | bit(signal));
+        for (to, word) in thread.held_info[place].iter().zip(info) {
+            to.set(*word);
+        }
+    }
+}
+
+/// A signal had no room for its frame, or a frame was none: what comes with the
+/// SIGSEGV that comes in its place.
+fn segv_info() -> [u64; 16] {
     let mut info = [0; 16];
     info[0] = SIGSEGV as u64;
     info[1] = SI_KERNEL;
     info
 }
 
-/// The same at the edge of a call, where it then is the next signal.
 fn force_segv_here(thread: &Thread, signal: i32) {
-    let info = force_segv(thread, signal);
-    if let Some(place) = held_place(SIGSEGV).filter(|_| !replay::is_on()) {
-        sys::signal_mask(kernel_mask(u64::MAX));
-        thread.held.set(thread.held.get() | bit(SIGSEGV));
-        for (to, word) in thread.held_info[place].iter().zip(info) {
-            to.set(word);
-        }
+    force_here(thread, SIGSEGV, signal == SIGSEGV, &segv_info());
+}
+
+/// Ends the process at a call, as by a signal, which the log then has.
+pub fn end_by(thread: &Thread, signal: i32) -> ! {
+    let mut info = [0; 16];
+    info[0] = signal as u64;
+    info[1] = SI_KERNEL;
+    if replay::is_on() {
+        replay::signal_here(thread, at::CALL_EXIT);
+    } else {
+        write_signal(thread, signal, at::CALL_EXIT, &info, None);
     }
+    die_of(thread, signal)
 }
 
 /// Sends an interrupted thread into the program's handler, or into that of
@@ -760,7 +782,8 @@ fn enter(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext,
     if into_handler(thread, signal, info, context, place == at::FAULT) {
         return;
     }
-    let info = force_segv(thread, signal);
+    force(thread, SIGSEGV, signal == SIGSEGV);
+    let info = segv_info();
     if !replay::is_on() {
         write_signal(thread, SIGSEGV, place, &info, Some(context));
     } else if replay::signal_here(thread, place).is_none() {

@@ -260,6 +260,8 @@ pub struct Thread {
     /// Number of the call that the thread is in.
     pub scratch_mapped: Cell<u32>,
     pub alt: Cell<AltStack>,
+    /// The program's filter on this thread's calls (see `filter`); 0 = none.
+    pub filter: Cell<u32>,
     /// The program's clear_child_tid.
     pub child_tid: Cell<u64>,
     /// The program's list of robust locks.

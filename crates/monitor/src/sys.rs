@@ -14,6 +14,7 @@ pub const ESRCH: i64 = 3;
 pub const ENOTTY: i64 = 25;
 pub const ENOSYS: i64 = 38;
 pub const ENOPROTOOPT: i64 = 92;
+pub const EOPNOTSUPP: i64 = 95;
 /// What a call that is to be made again returns (never seen by the program).
 pub const ERESTARTSYS: i64 = 512;
 

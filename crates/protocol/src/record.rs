@@ -184,6 +184,8 @@ pub mod tag {
     /// Process that is at the other end of an accepted unix socket: the
     /// kernel's id of it (u64).
     pub const CREDENTIALS: u8 = 0x1f;
+    /// The call was not made: what a filter of the program's own said (u64).
+    pub const FILTERED: u8 = 0x2f;
 }
 
 pub const VALUES_MAX: usize = 8;

@@ -114,7 +114,8 @@ pub struct ExecSlot {
     pub image_len: AtomicU64,
     /// Descriptor that leads to the arena.
     pub arena_fd: AtomicU32,
-    pub arena_fd_pad: AtomicU32,
+    /// The filter on its calls, by its place in [`Control::filters`]; 0 = none.
+    pub filter: AtomicU32,
     /// The thread's signal mask, and ignored signals, as inherited.
     pub sigmask: AtomicU64,
     pub ignored: AtomicU64,
@@ -278,8 +279,14 @@ pub struct Control {
     /// Instructions that read the time-stamp counter, by offset in their file
     /// ([`crate::record::counter_site`]).
     pub counter_sites: [AtomicU64; COUNTER_SITES_MAX],
+    /// Filters on system calls that the program has installed, one behind the
+    /// other from 1 on, and how many words they take.
+    pub filters_used: AtomicU32,
+    pub filters_pad: AtomicU32,
+    pub filters: [AtomicU64; FILTERS_MAX],
 }
 
+pub const FILTERS_MAX: usize = 131_072;
 pub const COUNTER_SITES_MAX: usize = 65536;
 
 impl Control {

@@ -341,8 +341,7 @@ table! {
         "Gone from the kernel. The program sees ENOSYS.";
     157 prctl(option: Named(&names::PRCTL), arg2: InOut(Bytes, Len::By(0, PRCTL_BYTES)), arg3: Hex,
         arg4: Hex, arg5: Hex) -> Int: Process, Control,
-        "PR_SET_SECCOMP, PR_SET_TSC, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM and PR_GET_AUXV get \
-         EINVAL.";
+        "PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM and PR_GET_AUXV get EINVAL.";
     158 arch_prctl(code: Named(&names::ARCH_PRCTL),
         addr: InOut(Uint64, Len::By(0, ARCH_PRCTL_BYTES))) -> Int: Thread, Control,
         "The gs base is the monitor's: ARCH_SET_GS gets EPERM, ARCH_GET_GS says 0. Shadow stacks, \
@@ -626,9 +625,10 @@ table! {
         Thread, Plain;
     316 renameat2(olddirfd: DirFd, oldpath: Path, newdirfd: DirFd, newpath: Path,
         flags: Named(&names::RENAME)) -> Int: File, Plain;
-    317 seccomp(operation: Int, flags: Hex, args: Addr) -> Int: Refused, Refuse(ENOSYS),
-        "A filter would judge the monitor's calls too. The program sees ENOSYS, as from a kernel \
-         without CONFIG_SECCOMP.";
+    317 seccomp(operation: Named(&names::SECCOMP), flags: Named(&names::SECCOMP_FLAGS),
+        args: Addr) -> Int: Process, Control,
+        "The monitor asks the program's filters itself, at each call. A filter with a listener \
+         gets EINVAL.";
     318 getrandom(buf: Out(Bytes, Len::Ret), count: Size, flags: Named(&names::GETRANDOM)) -> Int:
         Random, Plain;
     319 memfd_create(name: Str, flags: Named(&names::MEMFD)) -> Fd: Open, Plain;
