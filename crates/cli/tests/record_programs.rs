@@ -158,6 +158,11 @@ programs! {
         assert!(r.processes().iter().any(|p| p.signal() == Some("SIGTERM")));
         assert!(r.processes().iter().any(|p| p.signal() == Some("SIGSEGV")));
     },
+    futexes: |r| {
+        r.has_many(10, "waits for a lock that lends priority", |e| {
+            e.call() == "futex" && e.word("op").contains("LOCK_PI")
+        });
+    },
     threads_mutex: |r| {
         r.has_many(30, "threads", |e| e.child_thread().is_some());
         r.has_many(30, "first events of threads", |e| e.call() == "thread-start");
@@ -353,6 +358,9 @@ programs! {
         r.has("a filter", |e| e.call() == "seccomp" && e.succeeded());
         r.has("a call that was not made", |e| e.failed("getppid", "EDOM"));
         assert!(r.processes().iter().any(|p| p.signal() == Some("SIGSYS")));
+    },
+    rights: |r| {
+        r.calls(&["keyctl", "name_to_handle_at", "quotactl", "landlock_create_ruleset"]);
     },
     odd_calls: |r| {
         let all = r.find("GETALL", |e| e.call() == "semctl" && e.word("cmd") == "GETALL");

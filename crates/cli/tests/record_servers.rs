@@ -415,3 +415,64 @@ fn postgresql_under_pgbench() {
     assert!(received(&r, "create table t as") > 0);
     r.replays();
 }
+
+/// Its unprivileged half installs a filter on its own system calls.
+#[test]
+fn sshd_with_a_login() {
+    let (server, client, keys) = (tool!("sshd"), tool!("ssh"), tool!("ssh-keygen"));
+    if !harness::is_root() {
+        skip!("only root has the sandbox of sshd");
+    }
+    let scratch = Scratch::new("sshd");
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_string();
+    for name in ["host", "user"] {
+        run(&keys, &["-q", "-t", "ed25519", "-N", "", "-f", &path(name)]);
+    }
+    std::fs::create_dir_all("/run/sshd").unwrap();
+    let command = |port: u16, dir: &Path| {
+        let config = dir.join("config");
+        let lines = [
+            format!("Port {port}"),
+            "ListenAddress 127.0.0.1".to_string(),
+            format!("HostKey {}", path("host")),
+            format!("AuthorizedKeysFile {}", path("user.pub")),
+            "PidFile none".to_string(),
+            "StrictModes no".to_string(),
+            "PermitRootLogin yes".to_string(),
+            "UsePAM no".to_string(),
+        ];
+        std::fs::write(&config, lines.join("\n") + "\n").unwrap();
+        words([&server, "-D", "-e", "-f", config.to_str().unwrap()])
+    };
+    let r = record(&scratch, command, |port| {
+        let port = port.to_string();
+        let key = path("user");
+        let said = run(
+            &client,
+            &[
+                "-F",
+                "none",
+                "-p",
+                &port,
+                "-i",
+                &key,
+                "-o",
+                "StrictHostKeyChecking=no",
+                "-o",
+                "UserKnownHostsFile=/dev/null",
+                "-o",
+                "LogLevel=ERROR",
+                "root@127.0.0.1",
+                "echo through the sandbox",
+            ],
+        );
+        assert_eq!(said, "through the sandbox\n");
+    });
+    r.has("a filter", |e| {
+        e.succeeded() && (e.call() == "seccomp" || e.word("option") == "PR_SET_SECCOMP")
+    });
+    r.has("the command", |e| {
+        e.call() == "write" && e.word("buf") == "through the sandbox\n"
+    });
+    r.replays();
+}

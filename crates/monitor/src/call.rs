@@ -17,7 +17,7 @@ use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
     clock, counter, descriptors, filter, int80, ioctl, lock, log, mem, memory, motion, needs,
-    patcher, poke, process, replay, signal, stretch, turn,
+    patcher, pi, poke, process, replay, signal, stretch, turn,
 };
 
 /// The instruction of a 32-bit call.
@@ -267,12 +267,16 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
             result
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
+        nr::KEYCTL => match table::keyctl(args[0]) {
+            row if matches!(row.how, How::Block) => return Some(blocking(thread, row, &args)),
+            _ => -sys::EOPNOTSUPP,
+        },
         nr::SECCOMP if !replay::is_on() => filter::seccomp(thread, &args),
         nr::PRCTL if filter::is_prctl(args[0]) && replay::is_on() => {
             return Some(replay::plain(thread, row, &args));
         }
         nr::PRCTL if let Some(result) = filter::prctl(thread, &args) => result,
-        nr::PRCTL if is_refused_prctl(thread, args[0]) => -sys::EINVAL,
+        nr::PRCTL if is_refused_prctl(thread, &args) => -sys::EINVAL,
         nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
         _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
@@ -285,14 +289,17 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
 /// What would turn the monitor's own ways against it, or could not be
 /// replayed: the layout of memory, syscall user dispatch, the auxiliary vector.
 const REFUSED_PRCTLS: [(u32, &[u8]); 3] = [
-    (35, b"prctl(PR_SET_MM)"),
+    (35, b"prctl(PR_SET_MM) of the heap"),
     (59, b"prctl(PR_SET_SYSCALL_USER_DISPATCH)"),
     (0x4155_5856, b"prctl(PR_GET_AUXV)"),
 ];
 
-fn is_refused_prctl(thread: &Thread, option: u64) -> bool {
+fn is_refused_prctl(thread: &Thread, args: &[u64; 6]) -> bool {
+    const PR_SET_MM: u32 = 35;
+    // What concerns the heap, and all of it at once; and what writes a size.
+    let harms = |option: u32| option != PR_SET_MM || matches!(args[1], 6 | 7 | 14 | 15);
     for (topic, (refused, name)) in (topic::PRCTL..).zip(REFUSED_PRCTLS) {
-        if option as u32 == refused {
+        if args[0] as u32 == refused && harms(refused) {
             recorder::note(thread, topic, 0, name);
             return true;
         }
@@ -518,6 +525,9 @@ fn blocking_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i6
         row
     };
     replay::start(thread, row, args);
+    if u64::from(row.nr) == nr::FUTEX && pi::waits(args[1]) {
+        pi::begun_again(thread, args);
+    }
     let result = replay::finish(thread, row, args);
     if result == -sys::EINTR
         && let Some(mask) = capture::wait_mask(u64::from(row.nr), args)
@@ -541,18 +551,15 @@ fn at_once(number: u64, args: [u64; 6]) -> Option<i64> {
     (result != 0).then_some(result)
 }
 
-/// Futex operations that do not wait are one event; those that the kernel
-/// answers by writing into the word on its own are refused as by a kernel
-/// without them.
+/// Futex operations that do not wait are one event; those for which the kernel
+/// would write into the word at moments of its own are done by the monitor.
 fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
     const WAIT: u64 = 0;
     const WAIT_BITSET: u64 = 9;
     let result = match args[1] & 0x7f {
         WAIT | WAIT_BITSET => return None,
-        6 | 7 | 8 | 11 | 12 | 13 => {
-            recorder::note(thread, topic::FUTEX, 0, b"futex with priority inheritance");
-            -sys::ENOSYS
-        }
+        _ if pi::waits(args[1]) => return Some(pi::lock(thread, row, args)),
+        _ if pi::is_at_once(args[1]) => pi::at_once(thread, args),
         // SAFETY: as in `plain`; wakes never block.
         _ => unsafe { arch::syscall(nr::FUTEX, args) },
     };
@@ -560,6 +567,8 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
     if args[1] & 0x7f == 5 {
         // FUTEX_WAKE_OP changes the second word.
         blobs.memory(4, args[4], 4);
+    } else if pi::is_at_once(args[1]) && result == 0 {
+        blobs.memory(0, args[0], 4);
     }
     if let Some(entry) = log::call(
         thread,

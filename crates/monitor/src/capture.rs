@@ -328,6 +328,12 @@ fn length(len: Len, args: &[u64; 6], result: i64, before: &[u64; 6]) -> u64 {
         Len::ArgPlus(i, n) => arg(i).saturating_add(u64::from(n)),
         Len::ArgPages(i) => arg(i).div_ceil(4096),
         Len::NodeBits(i) => (arg(i).saturating_sub(1)).div_ceil(64) * 8,
+        Len::HeadPlus(i, n) => {
+            /// Longer ones do not exist.
+            const MOST: u32 = 4096;
+            let more = mem::read::<u32>(arg(i)).unwrap_or(0).min(MOST);
+            u64::from(n) + u64::from(more)
+        }
         Len::By(i, list) => by_command(arg(i), list),
     };
     value.min(LEN_MAX)

@@ -31,6 +31,7 @@ mod memory;
 mod motion;
 mod needs;
 mod patcher;
+mod pi;
 mod place;
 mod player;
 mod poke;

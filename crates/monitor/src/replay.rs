@@ -564,6 +564,10 @@ fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
                 }
             }
             (Some(Arg::MmsgOut(_)), _) => messages(args[index % 6], blob.bytes),
+            // Words that it changed.
+            (Some(Arg::Addr), 0 | 4) if u64::from(row.nr) == nr::FUTEX => {
+                copy(args[index % 6], blob.bytes);
+            }
             // The new thread's number, or a descriptor of it.
             (Some(Arg::Addr), 2) if u64::from(row.nr) == nr::CLONE => {
                 copy(args[2], blob.bytes);
@@ -677,11 +681,6 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         {
             mem::copy(buffer, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
         }
-    }
-    if number == nr::FUTEX
-        && let Some(blob) = record.blob(4)
-    {
-        mem::copy(args[4], blob.bytes.as_ptr() as u64, 4);
     }
     if number == nr::SETSOCKOPT
         && let (Some(blob), Some((to, _))) = (record.blob(tag::PIECE), capture::old_counters(args))

@@ -642,38 +642,133 @@ fn keep(key: u64, offset: u64, page: u64) {
     }
     mem::copy(place, (&raw const key) as u64, 8);
     mem::copy(place + 8, (&raw const offset) as u64, 8);
+    Kept { place }.set_idle(0);
     mem::copy(place + PAGE, page, PAGE);
     sharing().kept.set(kept + 1);
 }
 
+/// A kept page: which it is, in how many turns it was not changed, and where it
+/// is as it was.
+struct Kept {
+    place: u64,
+}
+
+impl Kept {
+    fn at(index: u64) -> Kept {
+        Kept {
+            place: KEPT_BASE + index * KEPT_SIZE,
+        }
+    }
+    fn word(&self, index: u64) -> u64 {
+        mem::read_at(self.place, 8 * index)
+    }
+    fn key(&self) -> u64 {
+        self.word(0)
+    }
+    fn offset(&self) -> u64 {
+        self.word(1)
+    }
+    fn idle(&self) -> u64 {
+        self.word(2)
+    }
+    fn set_idle(&self, turns: u64) {
+        mem::copy(self.place + 16, (&raw const turns) as u64, 8);
+    }
+    fn before(&self) -> u64 {
+        self.place + PAGE
+    }
+}
+
 /// Appends what was changed since the turn began; the pages are clean again.
 fn collect() {
-    let word = |address: u64| {
-        // SAFETY: kept pages and pages of regions, whole and readable; aligned.
-        unsafe { *(address as *const u64) }
-    };
     for i in 0..sharing().kept.replace(0) {
-        let place = KEPT_BASE + i * KEPT_SIZE;
-        let (key, offset, before) = (word(place), word(place + 8), place + PAGE);
-        let Some((region, page)) = holder_of(key, offset) else {
+        let kept = Kept::at(i);
+        if let Some((region, page)) = holder_of(kept.key(), kept.offset()) {
+            append_changes(&kept, &region, page);
+            set_state(region.state(page), CLEAN);
+            settle(&region, page);
+        }
+    }
+}
+
+/// The same at the end of a turn, when most pages that were written will be
+/// written again in the next: those stay open, and are compared again then.
+/// That is much less than to protect a page, to fault and to open it.
+fn harvest() {
+    const MOST: u64 = 32;
+    const IDLE_MAX: u64 = 16;
+    const MANY: u64 = 4096;
+    let count = sharing().kept.get();
+    let mut open = 0;
+    for i in 0..count {
+        let kept = Kept::at(i);
+        let Some((region, page)) = holder_of(kept.key(), kept.offset()) else {
             continue;
         };
+        let idle = match append_changes(&kept, &region, page) {
+            true => 0,
+            false => kept.idle() + 1,
+        };
+        if open < MOST && idle < IDLE_MAX && region.prot & 3 == 3 {
+            kept.set_idle(idle);
+            if open != i {
+                mem::copy(Kept::at(open).place, kept.place, 24);
+                mem::copy(Kept::at(open).before(), kept.before(), PAGE);
+            }
+            open += 1;
+        } else {
+            set_state(region.state(page), CLEAN);
+            settle(&region, page);
+        }
+    }
+    sharing().kept.set(open);
+    if count > MANY {
+        const MADV_DONTNEED: u64 = 4;
+        let (from, len) = (Kept::at(open).place, (count - open) * KEPT_SIZE);
+        sys::call(nr::MADVISE, from, len, MADV_DONTNEED, 0, 0, 0);
+    }
+}
+
+/// Appends what of a kept page was changed, and keeps it as it is now. False:
+/// nothing was.
+fn append_changes(kept: &Kept, region: &Region, page: u64) -> bool {
+    const WORDS: usize = PAGE as usize / 8;
+    const STEP: usize = 16;
+    if region.prot & 1 == 0 {
         protect(page, 1);
-        let mut at = 0;
-        while at < PAGE {
-            if word(before + at) == word(page + at) {
-                at += 8;
+    }
+    // SAFETY: a kept page and a page of a region, whole, readable and aligned;
+    // nobody writes to them now.
+    let (before, now) = unsafe {
+        let before = &*(kept.before() as *const [u64; WORDS]);
+        (before, &*(page as *const [u64; WORDS]))
+    };
+    let (key, offset) = (kept.key(), kept.offset());
+    let mut changed = false;
+    let mut at = 0;
+    while at < WORDS {
+        // Most are equal: many at once.
+        if at % STEP == 0 {
+            let pairs = before[at..at + STEP].iter().zip(&now[at..at + STEP]);
+            if pairs.fold(0, |all, (a, b)| all | (a ^ b)) == 0 {
+                at += STEP;
                 continue;
             }
-            let from = at;
-            while at < PAGE && word(before + at) != word(page + at) {
-                at += 8;
-            }
-            append(entry::BYTES, key, offset + from, page + from, at - from);
         }
-        set_state(region.state(page), CLEAN);
-        settle(&region, page);
+        if before[at] == now[at] {
+            at += 1;
+            continue;
+        }
+        let from = at;
+        while at < WORDS && before[at] != now[at] {
+            at += 1;
+        }
+        let (from, len) = (8 * from as u64, 8 * (at - from) as u64);
+        append(entry::BYTES, key, offset + from, page + from, len);
+        mem::copy(kept.before() + from, page + from, len);
+        changed = true;
     }
+    changed
 }
 
 /// Writes an entry of the journal.
@@ -712,7 +807,7 @@ fn entry_at(at: u64) -> ([u64; 4], u64) {
 /// contents, what has been written since belongs to them.
 fn catch_up(key: u64, id: u64, end: u64) {
     let (mut at, mut is_known) = (0, false);
-    let mut open = OpenPage(None);
+    let mut open = OpenPage(None, None);
     while at < end {
         let (head, next) = entry_at(at);
         is_known |= head[..3] == [entry::MAP, key, id];
@@ -725,8 +820,9 @@ fn catch_up(key: u64, id: u64, end: u64) {
 }
 
 /// A page that what others wrote is put into. There may be hundreds of entries
-/// for one page in a row: its protection is changed once for all of them.
-struct OpenPage(Option<(Region, u64)>);
+/// for one page in a row: its protection is changed once for all of them. If this
+/// process has it open, with it goes what is kept of it.
+struct OpenPage(Option<(Region, u64)>, Option<Kept>);
 
 impl OpenPage {
     /// Writes what another wrote.
@@ -739,18 +835,32 @@ impl OpenPage {
         if !is_open {
             self.close();
             self.0 = holder_of(key, offset_of_page);
-            let Some((_, page)) = self.0 else {
+            self.1 = None;
+            let Some((region, page)) = self.0 else {
                 return;
             };
-            protect(page, 3);
+            if state(region.state(page)) == DIRTY {
+                let mut kept = (0..sharing().kept.get()).map(Kept::at);
+                self.1 = kept.find(|kept| kept.key() == key && kept.offset() == offset_of_page);
+            }
+            if wanted(&region, page) & 3 != 3 {
+                protect(page, 3);
+            }
         }
+        let (within, from) = (offset & (PAGE - 1), journal_at(at) + 32);
         if let Some((_, page)) = self.0 {
-            mem::copy(page + (offset & (PAGE - 1)), journal_at(at) + 32, len);
+            mem::copy(page + within, from, len);
+        }
+        // It is not this process that wrote it.
+        if let Some(kept) = &self.1 {
+            mem::copy(kept.before() + within, from, len);
         }
     }
 
     fn close(&mut self) {
-        if let Some((region, page)) = self.0.take() {
+        if let Some((region, page)) = self.0.take()
+            && wanted(&region, page) & 3 != 3
+        {
             settle(&region, page);
         }
     }
@@ -856,7 +966,7 @@ pub fn turn(thread: &Thread, domain: u64, sequence: u64, before: u64) {
 fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
     let journal = journal();
     let mut waits = false;
-    let mut open = OpenPage(None);
+    let mut open = OpenPage(None, None);
     loop {
         let changes = journal.changes.load(Acquire);
         let mut at = sharing().seen.get();
@@ -904,7 +1014,7 @@ pub fn publish() {
     if domain == 0 || journal().is_complete.load(Acquire) != 0 || sharing.sequence.get() == 0 {
         return;
     }
-    collect();
+    harvest();
     append(entry::TURN, domain - 1, sharing.sequence.get(), 0, 0);
     // What it wrote itself it need not read.
     sharing.sequence.set(0);
@@ -930,10 +1040,8 @@ pub fn forked() {
     }
     sharing.sequence.set(0);
     for i in 0..sharing.kept.replace(0) {
-        let place = KEPT_BASE + i * KEPT_SIZE;
-        let mut head = [0u64; 2];
-        mem::copy(head.as_mut_ptr() as u64, place, 16);
-        if let Some((region, page)) = holder_of(head[0], head[1]) {
+        let kept = Kept::at(i);
+        if let Some((region, page)) = holder_of(kept.key(), kept.offset()) {
             set_state(region.state(page), CLEAN);
             settle(&region, page);
         }

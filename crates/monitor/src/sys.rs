@@ -12,9 +12,11 @@ pub const EACCES: i64 = 13;
 pub const EPERM: i64 = 1;
 pub const ESRCH: i64 = 3;
 pub const ENOTTY: i64 = 25;
+pub const EDEADLK: i64 = 35;
 pub const ENOSYS: i64 = 38;
 pub const ENOPROTOOPT: i64 = 92;
 pub const EOPNOTSUPP: i64 = 95;
+pub const ETIMEDOUT: i64 = 110;
 /// What a call that is to be made again returns (never seen by the program).
 pub const ERESTARTSYS: i64 = 512;
 
@@ -104,6 +106,7 @@ pub mod nr {
     pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
     pub const SETNS: u64 = 308;
+    pub const KEYCTL: u64 = 250;
     pub const PROCESS_VM_WRITEV: u64 = 311;
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;

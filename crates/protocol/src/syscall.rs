@@ -159,6 +159,9 @@ pub enum Len {
     /// A set of one bit less than argument `i` says, rounded up to 8 bytes:
     /// how the calls on memory policies count. (`get_mempolicy`)
     NodeBits(u8),
+    /// A fixed number of bytes, and as many as the `u32` says that argument `i`
+    /// points to. (`name_to_handle_at`)
+    HeadPlus(u8, u32),
     /// By the value of argument `i` (a command): the listed number of bytes,
     /// none for a command that is not listed. With no bytes the argument is
     /// not a pointer and is printed as a number.
@@ -180,6 +183,7 @@ impl Len {
             | Len::ArgPlus(i, _)
             | Len::ArgPages(i)
             | Len::NodeBits(i)
+            | Len::HeadPlus(i, _)
             | Len::By(i, _) => Some(i),
         }
     }

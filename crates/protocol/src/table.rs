@@ -112,6 +112,60 @@ const SEMCTL_BYTES: &[(u32, u32)] = &[
     (20, 104), // SEM_STAT_ANY
 ];
 
+/// Bytes behind the fourth argument of `name_to_handle_at`: with
+/// AT_HANDLE_MNT_ID_UNIQUE, eight.
+const MOUNT_ID_BYTES: &[(u32, u32)] = &[
+    (0, 4),
+    (0x200, 4),
+    (0x400, 4),
+    (0x1000, 4),
+    (0x1200, 4),
+    (0x1400, 4),
+    (1, 8),
+    (0x201, 8),
+    (0x401, 8),
+    (0x1001, 8),
+    (0x1201, 8),
+    (0x1401, 8),
+];
+
+/// Bytes behind the last argument of `quotactl`: of users, groups, projects.
+const QUOTA_BYTES: &[(u32, u32)] = &[
+    (0x8000_0400, 4), // Q_GETFMT
+    (0x8000_0401, 4),
+    (0x8000_0402, 4),
+    (0x8000_0500, 24), // Q_GETINFO
+    (0x8000_0501, 24),
+    (0x8000_0502, 24),
+    (0x8000_0600, 24), // Q_SETINFO
+    (0x8000_0601, 24),
+    (0x8000_0602, 24),
+    (0x8000_0700, 72), // Q_GETQUOTA
+    (0x8000_0701, 72),
+    (0x8000_0702, 72),
+    (0x8000_0800, 72), // Q_SETQUOTA
+    (0x8000_0801, 72),
+    (0x8000_0802, 72),
+    (0x8000_0900, 72), // Q_GETNEXTQUOTA
+    (0x8000_0901, 72),
+    (0x8000_0902, 72),
+    (0x58_0300, 112), // Q_XGETQUOTA
+    (0x58_0301, 112),
+    (0x58_0302, 112),
+    (0x58_0400, 112), // Q_XSETQLIM
+    (0x58_0401, 112),
+    (0x58_0402, 112),
+    (0x58_0500, 80), // Q_XGETQSTAT
+    (0x58_0501, 80),
+    (0x58_0502, 80),
+    (0x58_0800, 160), // Q_XGETQSTATV
+    (0x58_0801, 160),
+    (0x58_0802, 160),
+    (0x58_0900, 112), // Q_XGETNEXTQUOTA
+    (0x58_0901, 112),
+    (0x58_0902, 112),
+];
+
 const MSGCTL_BYTES: &[(u32, u32)] = &[
     (1, 120),  // IPC_SET
     (2, 120),  // IPC_STAT
@@ -341,7 +395,8 @@ table! {
         "Gone from the kernel. The program sees ENOSYS.";
     157 prctl(option: Named(&names::PRCTL), arg2: InOut(Bytes, Len::By(0, PRCTL_BYTES)), arg3: Hex,
         arg4: Hex, arg5: Hex) -> Int: Process, Control,
-        "PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM and PR_GET_AUXV get EINVAL.";
+        "PR_SET_SYSCALL_USER_DISPATCH, PR_SET_MM of the heap or of all at once, and PR_GET_AUXV \
+         get EINVAL.";
     158 arch_prctl(code: Named(&names::ARCH_PRCTL),
         addr: InOut(Uint64, Len::By(0, ARCH_PRCTL_BYTES))) -> Int: Thread, Control,
         "The gs base is the monitor's: ARCH_SET_GS gets EPERM, ARCH_GET_GS says 0. Shadow stacks, \
@@ -380,9 +435,8 @@ table! {
         "Gone from the kernel. The program sees ENOSYS.";
     178 query_module(name: Str, which: Int, buf: Addr, size: Size, ret: Addr) -> Int:
         Refused, Refuse(ENOSYS), "Gone from the kernel. The program sees ENOSYS.";
-    179 quotactl(cmd: Hex, special: Path, id: Int, addr: Addr) -> Int: Refused, Refuse(ENOSYS),
-        "What it writes depends on the file system. The program sees ENOSYS, as from a kernel \
-         without quotas.";
+    179 quotactl(cmd: Named(&names::QUOTA), special: Path, id: Int,
+        addr: InOut(Bytes, Len::By(0, QUOTA_BYTES))) -> Int: System, Plain;
     180 nfsservctl(cmd: Int, arg: Addr, res: Addr) -> Int: Refused, Refuse(ENOSYS),
         "Gone from the kernel. The program sees ENOSYS.";
     181 getpmsg() -> Int: Refused, Refuse(ENOSYS), "Never existed. The program sees ENOSYS.";
@@ -415,8 +469,9 @@ table! {
     202 futex(uaddr: Addr, op: Named(&names::FUTEX), val: Uint, timeout: TIMESPEC, uaddr2: Addr,
         val3: Hex) -> Int: Lock, Block,
         "The fourth argument is a number, not a timeout, for the REQUEUE operations and WAKE_OP. \
-         The kernel writes *uaddr2 for WAKE_OP. The PI operations, for which it writes *uaddr at \
-         any time, get ENOSYS.";
+         The kernel writes *uaddr2 for WAKE_OP. The PI operations, for which it would write *uaddr \
+         at any time, are done by the monitor, without lending priorities; those that requeue get \
+         ENOSYS.";
     203 sched_setaffinity(pid: Pid, size: Uint, mask: In(CpuSet, Len::Arg(1))) -> Int:
         Thread, Plain;
     204 sched_getaffinity(pid: Pid, size: Uint, mask: Out(CpuSet, Len::Ret)) -> Int: Thread, Plain;
@@ -497,14 +552,13 @@ table! {
     247 waitid(idtype: Named(&names::IDTYPE), id: Pid, info: InOut(Siginfo, Len::Fixed(128)),
         options: Named(&names::WAIT), rusage: InOut(Rusage, Len::Fixed(144))) -> Int: Wait, Block,
         "The kernel writes single fields of info.";
-    248 add_key(type: Str, description: Str, payload: Addr, length: Size, keyring: Int) -> Int:
-        Refused, Refuse(ENOSYS), "See keyctl. The program sees ENOSYS.";
+    248 add_key(type: Str, description: Str, payload: In(Bytes, Len::Arg(3)), length: Size,
+        keyring: Int) -> Int: System, Plain;
     249 request_key(type: Str, description: Str, callout: Str, keyring: Int) -> Int:
-        Refused, Refuse(ENOSYS), "See keyctl. The program sees ENOSYS.";
-    250 keyctl(operation: Int, arg2: Hex, arg3: Hex, arg4: Hex, arg5: Hex) -> Int:
-        Refused, Refuse(ENOSYS),
-        "What it writes differs by operation and key type. The program sees ENOSYS, as from a \
-         kernel without CONFIG_KEYS.";
+        System, Block;
+    250 keyctl(operation: Named(&names::KEYCTL), arg2: Hex, arg3: Hex, arg4: Hex, arg5: Hex) -> Int:
+        System, Control,
+        "Operations with public keys get EOPNOTSUPP, as from a kernel without such keys.";
     251 ioprio_set(which: Int, who: Int, priority: Hex) -> Int: Process, Plain;
     252 ioprio_get(which: Int, who: Int) -> Int: Info, Plain;
     253 inotify_init() -> Fd: File, Plain;
@@ -594,13 +648,11 @@ table! {
     302 prlimit64(pid: Pid, resource: Named(&names::RLIMIT), new: In(Rlimit, Len::Fixed(16)),
         old: Out(Rlimit, Len::Fixed(16))) -> Int: Process, Plain,
         "RLIMIT_AS also binds the monitor's memory.";
-    303 name_to_handle_at(dirfd: DirFd, path: Path, handle: Addr, mount_id: Addr,
-        flags: Named(&names::AT)) -> Int: Refused, Refuse(EOPNOTSUPP),
-        "What it writes is as long as the file system likes. The program sees EOPNOTSUPP, as on a \
-         file system without handles.";
-    304 open_by_handle_at(mount_fd: Fd, handle: Addr, flags: Named(&names::OPEN)) -> Fd:
-        Refused, Refuse(EOPNOTSUPP),
-        "See name_to_handle_at. The program sees EOPNOTSUPP.";
+    303 name_to_handle_at(dirfd: DirFd, path: Path, handle: InOut(Bytes, Len::HeadPlus(2, 8)),
+        mount_id: InOut(Int32, Len::By(4, MOUNT_ID_BYTES)), flags: Named(&names::AT)) -> Int:
+        File, Plain;
+    304 open_by_handle_at(mount_fd: Fd, handle: In(Bytes, Len::HeadPlus(1, 8)),
+        flags: Named(&names::OPEN)) -> Fd: Open, Block;
     305 clock_adjtime(clock: Named(&names::CLOCK), buf: InOut(Bytes, Len::Fixed(208))) -> Int:
         Time, Plain;
     306 syncfs(fd: Fd) -> Int: File, Block;
@@ -708,23 +760,20 @@ table! {
         "The mask is virtual.";
     442 mount_setattr(dirfd: DirFd, path: Path, flags: Named(&names::AT),
         attr: In(Bytes, Len::Arg(4)), size: Size) -> Int: System, Plain;
-    443 quotactl_fd(fd: Fd, cmd: Hex, id: Int, addr: Addr) -> Int: Refused, Refuse(ENOSYS),
-        "See quotactl. The program sees ENOSYS.";
-    444 landlock_create_ruleset(attr: Addr, size: Size, flags: Hex) -> Fd:
-        Refused, Refuse(EOPNOTSUPP),
-        "The rules would bind the monitor's log too. The program sees EOPNOTSUPP, as from a kernel \
-         that started with Landlock off.";
-    445 landlock_add_rule(fd: Fd, type: Int, attr: Addr, flags: Hex) -> Int:
-        Refused, Refuse(EOPNOTSUPP), "See landlock_create_ruleset. The program sees EOPNOTSUPP.";
-    446 landlock_restrict_self(fd: Fd, flags: Hex) -> Int: Refused, Refuse(EOPNOTSUPP),
-        "See landlock_create_ruleset. The program sees EOPNOTSUPP.";
+    443 quotactl_fd(fd: Fd, cmd: Named(&names::QUOTA), id: Int,
+        addr: InOut(Bytes, Len::By(1, QUOTA_BYTES))) -> Int: System, Plain;
+    444 landlock_create_ruleset(attr: In(Bytes, Len::Arg(1)), size: Size, flags: Hex) -> Fd:
+        Process, Plain;
+    445 landlock_add_rule(fd: Fd, type: Int, attr: In(Bytes, Len::Fixed(12)), flags: Hex) -> Int:
+        Process, Plain;
+    446 landlock_restrict_self(fd: Fd, flags: Hex) -> Int: Process, Plain,
+        "Binds the monitor too, which needs only what is open already.";
     447 memfd_secret(flags: Hex) -> Fd: Refused, Refuse(ENOSYS),
         "Not even the kernel can read such memory. The program sees ENOSYS, as from a kernel \
          without CONFIG_SECRETMEM.";
     448 process_mrelease(pidfd: Fd, flags: Hex) -> Int: Process, Plain;
-    449 futex_waitv(waiters: Addr, count: Uint, flags: Hex, timeout: TIMESPEC, clock: Int) -> Int:
-        Refused, Refuse(ENOSYS),
-        "futex does what programs need. The program sees ENOSYS, as from a kernel before 5.16.";
+    449 futex_waitv(waiters: In(Bytes, Len::ArgTimes(1, 24)), count: Uint, flags: Hex,
+        timeout: TIMESPEC, clock: Int) -> Int: Lock, Block;
     450 set_mempolicy_home_node(addr: Addr, length: Size, node: Size, flags: Hex) -> Int:
         Memory, Plain;
     451 cachestat(fd: Fd, range: In(Bytes, Len::Fixed(16)), stat: Out(Bytes, Len::Fixed(40)),
@@ -734,14 +783,11 @@ table! {
     453 map_shadow_stack(addr: Addr, size: Size, flags: Hex) -> Hex: Refused, Refuse(ENOSYS),
         "The monitor's stubs do not keep shadow stacks. The program sees ENOSYS, as from a kernel \
          without them.";
-    454 futex_wake(uaddr: Addr, mask: Hex, count: Int, flags: Hex) -> Int: Refused, Refuse(ENOSYS),
-        "futex does what programs need. The program sees ENOSYS, as from a kernel before 6.7.";
+    454 futex_wake(uaddr: Addr, mask: Hex, count: Int, flags: Hex) -> Int: Wake, Plain;
     455 futex_wait(uaddr: Addr, val: Size, mask: Hex, flags: Hex, timeout: TIMESPEC, clock: Int)
-        -> Int: Refused, Refuse(ENOSYS),
-        "futex does what programs need. The program sees ENOSYS, as from a kernel before 6.7.";
-    456 futex_requeue(waiters: Addr, flags: Hex, wake: Int, requeue: Int) -> Int:
-        Refused, Refuse(ENOSYS),
-        "futex does what programs need. The program sees ENOSYS, as from a kernel before 6.7.";
+        -> Int: Lock, Block;
+    456 futex_requeue(waiters: In(Bytes, Len::Fixed(48)), flags: Hex, wake: Int, requeue: Int)
+        -> Int: Wake, Plain;
     457 statmount(request: In(Bytes, Len::Fixed(24)), buf: Out(Bytes, Len::Arg(2)), size: Size,
         flags: Hex) -> Int: Info, Plain, "Writes as much as its first field says.";
     458 listmount(request: In(Bytes, Len::Fixed(24)), ids: Out(Bytes, Len::RetTimes(8)),
@@ -791,6 +837,41 @@ pub static VMSPLICE_READS: Syscall = Syscall {
     ret: Ret::Int,
     note: "",
 };
+
+/// The row for an operation of `keyctl`: what it writes differs.
+pub fn keyctl(operation: u64) -> &'static Syscall {
+    match operation as u32 {
+        6 | 11 | 17 | 23 => &KEYCTL_READS,
+        31 => &KEYCTL_CAPABILITIES,
+        24..=28 => &KEYCTL_PUBLIC,
+        _ => &KEYCTL,
+    }
+}
+
+macro_rules! keyctl {
+    ($name:ident, $how:expr, $arg2:expr, $arg3:expr) => {
+        static $name: Syscall = Syscall {
+            nr: 250,
+            name: "keyctl",
+            kind: Type::System,
+            how: $how,
+            args: &[
+                ("operation", Named(&names::KEYCTL)),
+                ("arg2", $arg2),
+                ("arg3", $arg3),
+                ("arg4", Size),
+                ("arg5", Hex),
+            ],
+            ret: Ret::Int,
+            note: "",
+        };
+    };
+}
+
+keyctl!(KEYCTL, Block, Hex, Hex);
+keyctl!(KEYCTL_READS, Block, Hex, Out(Bytes, Len::RetMax(3)));
+keyctl!(KEYCTL_CAPABILITIES, Block, Out(Bytes, Len::RetMax(2)), Size);
+keyctl!(KEYCTL_PUBLIC, Refuse(EOPNOTSUPP), Hex, Hex);
 
 /// In `INDEX`: no row.
 const NO_ROW: u16 = u16::MAX;
@@ -900,6 +981,7 @@ mod tests {
                         let fits = match len {
                             Len::Pointee(_) => matches!(at(i), InOut(Uint32, Len::Fixed(4))),
                             Len::Pointee64(_) => matches!(at(i), InOut(Uint64, Len::Fixed(8))),
+                            Len::HeadPlus(..) => matches!(at(i), In(..) | InOut(..)),
                             Len::By(..) => matches!(at(i), Named(_)),
                             _ => matches!(at(i), Int | Uint | Size),
                         };
