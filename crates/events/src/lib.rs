@@ -19,13 +19,15 @@
     clippy::unreachable
 )]
 
+mod compiled;
 mod lexer;
 mod matcher;
 mod nearest;
 mod parser;
 mod pattern;
 
-pub use matcher::Matcher;
+pub use compiled::{Captured, Compiled};
+pub use matcher::{Matcher, glob};
 pub use nearest::nearest;
 pub use parser::parse;
 pub use pattern::{CLASSES, Condition, FIELDS, Field, Operator, Pattern, Value};
