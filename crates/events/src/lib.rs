@@ -29,7 +29,7 @@ mod pattern;
 pub use compiled::{Captured, Compiled};
 pub use matcher::{Matcher, glob};
 pub use nearest::nearest;
-pub use parser::parse;
+pub use parser::{duration, parse};
 pub use pattern::{CLASSES, Condition, FIELDS, Field, Operator, Pattern, Value};
 
 /// A pattern that is none: what is wrong with it, and where.

@@ -51,7 +51,10 @@ impl<'h> Matcher<'h> {
     /// Where the capture of this name stands among the pattern's.
     pub(crate) fn slot(&self, name: &str) -> usize {
         let names = self.pattern.captures();
-        names.iter().position(|own| own == name).unwrap_or(usize::MAX)
+        names
+            .iter()
+            .position(|own| own == name)
+            .unwrap_or(usize::MAX)
     }
 
     /// Whether the name of the process at a place, or of its program, compares

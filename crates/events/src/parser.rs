@@ -361,8 +361,8 @@ fn number(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// `1.5s`, `20ms`, `30us`, `7ns`, `2m`, in nanoseconds.
-fn duration(text: &str) -> Option<i64> {
+/// A time, in nanoseconds: `1.5s`, `20ms`, `30us`, `7ns`, `2m`.
+pub fn duration(text: &str) -> Option<i64> {
     let at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (digits, unit) = text.split_at(at);
     let scale = match unit {
@@ -469,8 +469,14 @@ mod tests {
     #[test]
     fn captures_are_named_in_order() {
         let names = |text: &str| parse(text).unwrap().captures();
-        assert_eq!(names("bytes ~ /(?<b>x)(?<a>y)/ and fd as f"), ["b", "a", "f"]);
-        assert_eq!(names("send and bytes ~ /(?<a>x)/ or recv and fd as a"), ["a"]);
+        assert_eq!(
+            names("bytes ~ /(?<b>x)(?<a>y)/ and fd as f"),
+            ["b", "a", "f"]
+        );
+        assert_eq!(
+            names("send and bytes ~ /(?<a>x)/ or recv and fd as a"),
+            ["a"]
+        );
         assert_eq!(names("not bytes ~ /(?<a>x)/"), [""; 0]);
         assert_eq!(error("fd as 3").column, 7);
         assert_eq!(error("process as").column, 11);

@@ -120,7 +120,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("error", "the error it returned: EAGAIN, ..."),
     ("number", "its number in its process"),
     ("time", "when, since the start: 1.5s, 20ms"),
-    ("phase", "part of a call: call (all of it), start, end; none of what is no call"),
+    (
+        "phase",
+        "part of a call: call (all of it), start, end; none of what is no call",
+    ),
 ];
 
 /// Words that stand for several types, or for something else that an event is.
