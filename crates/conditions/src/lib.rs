@@ -10,7 +10,13 @@
 //!
 //! The language is described in docs/conditions.md.
 
+pub mod check;
 pub mod engine;
 pub mod history;
+pub mod rules;
+pub mod source;
+pub mod states;
 pub mod stream;
 pub mod syntax;
+pub mod truth;
+pub mod verdict;
