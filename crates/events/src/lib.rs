@@ -19,15 +19,17 @@
     clippy::unreachable
 )]
 
+mod compiled;
 mod lexer;
 mod matcher;
 mod nearest;
 mod parser;
 mod pattern;
 
-pub use matcher::Matcher;
+pub use compiled::{Captured, Compiled};
+pub use matcher::{Matcher, glob};
 pub use nearest::nearest;
-pub use parser::parse;
+pub use parser::{duration, parse};
 pub use pattern::{CLASSES, Condition, FIELDS, Field, Operator, Pattern, Value};
 
 /// A pattern that is none: what is wrong with it, and where.

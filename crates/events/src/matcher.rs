@@ -31,22 +31,58 @@ impl<'h> Matcher<'h> {
     /// Whether an event fits. The renderer must have been shown the events
     /// before it (see [`Renderer::before`]).
     pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
-        let Some(id) = self.history.event_id(event) else {
-            return false;
-        };
-        let subject = Subject {
+        self.subject(event, renderer)
+            .is_some_and(|subject| subject.fits(&self.pattern))
+    }
+
+    pub(crate) fn subject<'s>(
+        &'s self,
+        event: &'s Event<'s>,
+        renderer: &'s Renderer<'s>,
+    ) -> Option<Subject<'s, 'h>> {
+        Some(Subject {
             matcher: self,
             event,
             renderer,
-            id,
+            id: self.history.event_id(event)?,
+        })
+    }
+
+    /// Where the capture of this name stands among the pattern's.
+    pub(crate) fn slot(&self, name: &str) -> usize {
+        let names = self.pattern.captures();
+        names
+            .iter()
+            .position(|own| own == name)
+            .unwrap_or(usize::MAX)
+    }
+
+    /// Whether the name of the process at a place, or of its program, compares
+    /// like this.
+    pub(crate) fn process_fits(&self, place: ProcessIx, operator: Operator, value: &Value) -> bool {
+        let Some(process) = self.history.process(place) else {
+            return false;
         };
-        subject.fits(&self.pattern)
+        let texts = [process.name.as_bytes(), process.program.as_bytes()];
+        let fits = |operator| {
+            texts.iter().any(|own| match (operator, value) {
+                (Operator::Equal, Value::Text(wanted)) => glob(wanted, own),
+                (_, Value::Text(wanted)) => memchr::memmem::find(own, wanted).is_some(),
+                (_, Value::Regex(regex)) => regex.is_match(own),
+                (_, Value::Number(_)) => false,
+            })
+        };
+        match operator {
+            Operator::Unequal => !fits(Operator::Equal),
+            Operator::Unlike => !fits(Operator::Like),
+            operator => fits(operator),
+        }
     }
 }
 
-struct Subject<'s, 'h> {
-    matcher: &'s Matcher<'h>,
-    event: &'s Event<'s>,
+pub(crate) struct Subject<'s, 'h> {
+    pub(crate) matcher: &'s Matcher<'h>,
+    pub(crate) event: &'s Event<'s>,
     renderer: &'s Renderer<'s>,
     id: EventId,
 }
@@ -65,7 +101,7 @@ impl Subject<'_, '_> {
         self.renderer.type_of(self.event)
     }
 
-    fn is(&self, condition: &Condition) -> bool {
+    pub(crate) fn is(&self, condition: &Condition) -> bool {
         let history = self.matcher.history;
         match condition {
             Condition::Types(types) => types.contains(&self.kind()),
@@ -82,6 +118,7 @@ impl Subject<'_, '_> {
             }),
             Condition::Linked => self.peers().iter().any(|peer| *peer != self.id.process),
             Condition::Field(field, operator, value) => self.compare(field, *operator, value),
+            Condition::Capture(field, _) => !self.texts(field).is_empty(),
         }
     }
 
@@ -184,7 +221,7 @@ impl Subject<'_, '_> {
         }
     }
 
-    fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
+    pub(crate) fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
         let event = self.event;
         let history = self.matcher.history;
         match field {
@@ -229,6 +266,7 @@ impl Subject<'_, '_> {
                     .collect()
             }
             Field::Bytes => self.data(),
+            Field::Phase => vec![event.phase.name().as_bytes().to_vec()],
             Field::Error => {
                 let name = event.errno().and_then(errno_name);
                 name.map(|name| name.as_bytes().to_vec())
@@ -262,7 +300,7 @@ fn in_order(own: i64, operator: Operator, wanted: i64) -> bool {
 
 /// Whether a text fits a name in which `*` stands for anything and `?` for one
 /// letter.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {

@@ -146,7 +146,27 @@ impl Parser {
             let value = self.value(&field, operator)?;
             return Ok(Condition::Field(field, operator, value));
         }
+        if self.is_word("as") {
+            let field = self.field(&word, name)?;
+            self.at += 1;
+            return Ok(Condition::Capture(field, self.capture_name()?));
+        }
         self.alone(&word, name)
+    }
+
+    /// The name behind `as`.
+    fn capture_name(&mut self) -> Result<String, PatternError> {
+        let word = self.next();
+        let is_start = |c: char| c.is_alphabetic() || c == '_';
+        match &word.token {
+            Token::Word(name)
+                if name.starts_with(is_start)
+                    && name.chars().all(|c| c.is_alphanumeric() || c == '_') =>
+            {
+                Ok(name.clone())
+            }
+            _ => Err(self.error_at(&word, "a name for what is captured, like `fd as f`", None)),
+        }
     }
 
     /// A word that is a condition by itself.
@@ -167,7 +187,7 @@ impl Parser {
             return Ok(Condition::Call(name.to_string()));
         }
         if FIELDS.iter().any(|(field, _)| *field == name) {
-            return Err(self.error("a comparison like `=`, `~` or `<`", None));
+            return Err(self.error("a comparison like `=`, `~` or `<`, or `as NAME`", None));
         }
         let near = nearest(name, known_words());
         Err(self.error_at(
@@ -192,6 +212,7 @@ impl Parser {
             "error" => Field::Error,
             "number" => Field::Number,
             "time" => Field::Time,
+            "phase" => Field::Phase,
             name => {
                 let argument = name.strip_prefix("arg.").unwrap_or(name);
                 if !is_argument(argument) {
@@ -281,6 +302,9 @@ impl Parser {
             Field::Error if !errors().any(|name| name == text) => {
                 Err(self.error_at(word, "the name of an error", nearest(&text, errors())))
             }
+            Field::Phase if !["call", "start", "end", "none"].contains(&&*text) => {
+                Err(self.error_at(word, "`call`, `start`, `end` or `none`", None))
+            }
             Field::Link if link_kind(&text).is_none() => {
                 let kinds = causality::Kind::ALL.iter().map(|kind| kind.name());
                 Err(self.error_at(word, "a kind of link", nearest(&text, kinds)))
@@ -337,8 +361,8 @@ fn number(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// `1.5s`, `20ms`, `30us`, `7ns`, `2m`, in nanoseconds.
-fn duration(text: &str) -> Option<i64> {
+/// A time, in nanoseconds: `1.5s`, `20ms`, `30us`, `7ns`, `2m`.
+pub fn duration(text: &str) -> Option<i64> {
     let at = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (digits, unit) = text.split_at(at);
     let scale = match unit {
@@ -403,7 +427,7 @@ mod tests {
         assert_eq!(error("length > many").expected, "a number");
         assert_eq!(
             error("channel").expected,
-            "a comparison like `=`, `~` or `<`"
+            "a comparison like `=`, `~` or `<`, or `as NAME`"
         );
         assert_eq!(error("bytes ~ \"\\xzz\"").column, 10);
         let e = error("link = mesage");
@@ -435,9 +459,27 @@ mod tests {
             "call = recvfrom or recvfrom",
             "type = send",
             "outside and linked",
+            "lock and uaddr as m and process as p",
+            "bytes ~ /^set (?<a>\\d+)/",
         ] {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good).err());
         }
+    }
+
+    #[test]
+    fn captures_are_named_in_order() {
+        let names = |text: &str| parse(text).unwrap().captures();
+        assert_eq!(
+            names("bytes ~ /(?<b>x)(?<a>y)/ and fd as f"),
+            ["b", "a", "f"]
+        );
+        assert_eq!(
+            names("send and bytes ~ /(?<a>x)/ or recv and fd as a"),
+            ["a"]
+        );
+        assert_eq!(names("not bytes ~ /(?<a>x)/"), [""; 0]);
+        assert_eq!(error("fd as 3").column, 7);
+        assert_eq!(error("process as").column, 11);
     }
 
     proptest! {

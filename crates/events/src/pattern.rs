@@ -32,6 +32,39 @@ pub enum Condition {
     Linked,
     /// A field compares like this.
     Field(Field, Operator, Value),
+    /// The field has a value, which is captured under this name.
+    Capture(Field, String),
+}
+
+impl Pattern {
+    /// The names under which it captures something, in the order in which
+    /// they stand in it.
+    pub fn captures(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.add_captures(&mut names);
+        names
+    }
+
+    fn add_captures(&self, names: &mut Vec<String>) {
+        let mut add = |name: &str| {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_string());
+            }
+        };
+        match self {
+            Pattern::And(a, b) | Pattern::Or(a, b) => {
+                a.add_captures(names);
+                b.add_captures(names);
+            }
+            // What is not there has nothing to capture.
+            Pattern::Not(_) => {}
+            Pattern::Is(Condition::Field(_, Operator::Like, Value::Regex(regex))) => {
+                regex.capture_names().flatten().for_each(add);
+            }
+            Pattern::Is(Condition::Capture(_, name)) => add(name),
+            Pattern::Is(_) => {}
+        }
+    }
 }
 
 /// What a condition looks at.
@@ -63,6 +96,8 @@ pub enum Field {
     Number,
     /// Time since the start of the recording.
     Time,
+    /// Which part of a call it is: `call`, `start`, `end` or `none`.
+    Phase,
     /// An argument, by its name.
     Argument(String),
 }
@@ -85,6 +120,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("error", "the error it returned: EAGAIN, ..."),
     ("number", "its number in its process"),
     ("time", "when, since the start: 1.5s, 20ms"),
+    (
+        "phase",
+        "part of a call: call (all of it), start, end; none of what is no call",
+    ),
 ];
 
 /// Words that stand for several types, or for something else that an event is.

@@ -1,0 +1,118 @@
+//! A value over the run of one process, and the stretches at which it is true.
+
+use crate::history::At;
+
+/// What something is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Val {
+    /// The process is not there, or nothing is known of it yet because there
+    /// is nothing to know.
+    Absent,
+    /// This. What is only true or false is 1 or 0.
+    Int(i64),
+    /// It is something, and cannot be told.
+    Unknown,
+}
+
+/// From here on it is this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub at: At,
+    /// When that was recorded, in nanoseconds.
+    pub time: u64,
+    /// What it is from here on.
+    pub value: Val,
+}
+
+/// A value over the run of one process. It is absent before the first change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// The process.
+    pub process: usize,
+    /// In order, no two at one place.
+    pub changes: Vec<Change>,
+}
+
+impl Track {
+    /// The value at a place.
+    pub fn at(&self, at: At) -> Val {
+        let count = self.changes.partition_point(|change| change.at <= at);
+        let last = count.checked_sub(1).and_then(|last| self.changes.get(last));
+        last.map_or(Val::Absent, |change| change.value)
+    }
+
+    /// Adds a change, if it is one. Later ones come later.
+    pub fn push(&mut self, change: Change) {
+        match self.changes.last_mut() {
+            Some(last) if last.at == change.at => last.value = change.value,
+            Some(last) if last.value == change.value => {}
+            None if change.value == Val::Absent => {}
+            _ => self.changes.push(change),
+        }
+    }
+}
+
+/// A stretch of a process's run: from a place, to a place that is not part of
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first place.
+    pub from: At,
+    /// The first behind it; [`At::END`] if it never ends.
+    pub to: At,
+    /// When it ends.
+    pub until: u64,
+}
+
+/// The stretches at which a value fits.
+pub fn spans(track: &Track, fits: impl Fn(Val) -> bool) -> Vec<Span> {
+    let mut list = Vec::new();
+    let mut open = fits(Val::Absent).then_some(At::default());
+    for change in &track.changes {
+        match (open, fits(change.value)) {
+            (None, true) => open = Some(change.at),
+            (Some(from), false) => {
+                // One that begins where it ends is none.
+                if from < change.at {
+                    list.push(Span {
+                        from,
+                        to: change.at,
+                        until: change.time,
+                    });
+                }
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(from) = open {
+        list.push(Span {
+            from,
+            to: At::END,
+            until: u64::MAX,
+        });
+    }
+    list
+}
+
+/// The stretches that are in both.
+pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
+    let mut list = Vec::new();
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        let from = x.from.max(y.from);
+        let (to, until) = match x.to <= y.to {
+            true => (x.to, x.until),
+            false => (y.to, y.until),
+        };
+        if from < to {
+            list.push(Span { from, to, until });
+        }
+        match x.to <= y.to {
+            true => _ = a.next(),
+            false => _ = b.next(),
+        }
+    }
+    list
+}

@@ -1,0 +1,22 @@
+//! Conditions over several processes: what must never be, what must always be,
+//! what leads to what; and the first instant at which something was.
+//!
+//! Rules are read ([`syntax`]), their names are found and their parts checked
+//! ([`rules`]), and they are judged against a history ([`check`]). Everything that
+//! decides ([`engine`]) works on moments and their causal order alone: a
+//! recording is one kind of [`history::History`], a random one in a test
+//! another. What variables hold is asked of a [`truth::Truth`], once; after that
+//! it is a matter of order, too.
+//!
+//! The language is described in docs/conditions.md.
+
+pub mod check;
+pub mod engine;
+pub mod history;
+pub mod rules;
+pub mod source;
+pub mod states;
+pub mod stream;
+pub mod syntax;
+pub mod truth;
+pub mod verdict;

@@ -1,0 +1,99 @@
+//! Where events come from: a recording, or whatever stands for one.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use events::Pattern;
+
+use crate::engine::{Happening, Sym};
+use crate::history::{At, History};
+
+/// Texts that were captured, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    by_text: RefCell<HashMap<Rc<[u8]>, Sym>>,
+    texts: RefCell<Vec<Rc<[u8]>>>,
+}
+
+impl Symbols {
+    /// The number of a text.
+    pub fn number(&self, text: &[u8]) -> Sym {
+        let mut by_text = self.by_text.borrow_mut();
+        if let Some(known) = by_text.get(text) {
+            return *known;
+        }
+        let mut texts = self.texts.borrow_mut();
+        let sym = Sym(texts.len() as u32);
+        let text: Rc<[u8]> = text.into();
+        texts.push(text.clone());
+        by_text.insert(text, sym);
+        sym
+    }
+
+    /// The text of a number, as people read it.
+    pub fn text(&self, sym: Sym) -> String {
+        match self.texts.borrow().get(sym.0 as usize) {
+            Some(text) => String::from_utf8_lossy(text).into_owned(),
+            None => String::new(),
+        }
+    }
+
+    /// The text as a number.
+    pub fn integer(&self, sym: Sym) -> Option<i64> {
+        let texts = self.texts.borrow();
+        let text = texts.get(sym.0 as usize)?;
+        std::str::from_utf8(text).ok()?.trim().parse().ok()
+    }
+}
+
+/// An event at which something happened that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'s> {
+    /// Where.
+    pub at: At,
+    /// When, in nanoseconds since the recording began.
+    pub time: u64,
+    /// Number of the thread.
+    pub thread: u32,
+    /// What.
+    pub set: &'s [Happening],
+}
+
+/// A name in a rule that nothing here has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuch {
+    /// What there is none of.
+    pub what: String,
+    /// What was perhaps meant.
+    pub near: Option<String>,
+}
+
+/// A history with events in it.
+pub trait Events: History {
+    /// Goes over the events of a process, in order, and calls `take` for each
+    /// that fits at least one of these patterns; each is given with the number
+    /// of its kind.
+    fn scan(
+        &self,
+        process: usize,
+        wanted: &[(u32, &Pattern)],
+        symbols: &Symbols,
+        take: &mut dyn FnMut(Seen<'_>),
+    );
+
+    /// The name of a thread.
+    fn thread_name(&self, process: usize, thread: u32) -> String;
+
+    /// The event at which the last of what an event sent was received.
+    fn received(&self, process: usize, number: u32) -> Option<(usize, u32)>;
+
+    /// When these events happened.
+    fn times(&self, events: &[(usize, u32)]) -> Vec<u64>;
+
+    /// When the last event happened.
+    fn last_time(&self) -> u64;
+
+    /// Whether all that a pattern names is there.
+    fn check(&self, pattern: &Pattern) -> Result<(), NoSuch>;
+}

@@ -1,0 +1,374 @@
+//! States as they come out of events: stretches of the runs of processes.
+#![allow(clippy::indexing_slicing)] // Tables with a row for each state.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::engine::track::{Change, Track, Val};
+use crate::engine::{Happening, Sym, merge};
+use crate::history::{At, History};
+use crate::rules::{Rules, State, StateBody};
+use crate::source::{Events, Symbols};
+use crate::syntax::ast::Selector;
+use crate::truth::{Question, Truth};
+
+/// Of one state: which values, which process, and what it is over its run.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// What it is about.
+    pub key: Box<[Sym]>,
+    /// The value over the run.
+    pub track: Track,
+}
+
+/// Why nothing can be said of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// No process is meant.
+    Nobody(String),
+    /// Nothing that it is made of ever happened.
+    NoEvents,
+    /// It could not be found out.
+    Trouble(String),
+}
+
+/// All states, as they are filled.
+pub struct States<'r> {
+    rules: &'r Rules,
+    /// Of each state, the processes that are meant.
+    members: Vec<Vec<bool>>,
+    /// Of each state, by process and key.
+    building: Vec<BTreeMap<(usize, Box<[Sym]>), Track>>,
+    /// Of each state that counts messages: who sent what when.
+    sent: Vec<Vec<(usize, u32, u64)>>,
+    /// States by letter.
+    by_letter: HashMap<u32, Vec<usize>>,
+    touched: Vec<bool>,
+    threads: HashMap<(usize, u32), String>,
+    /// What could not be found out.
+    pub trouble: Vec<Option<Empty>>,
+}
+
+/// Whether a process is meant.
+pub fn is_member(history: &(impl History + ?Sized), selector: &Selector, process: usize) -> bool {
+    let wanted = selector.process.as_bytes();
+    events::glob(wanted, history.name(process).as_bytes())
+        || events::glob(wanted, history.program(process).as_bytes())
+}
+
+impl<'r> States<'r> {
+    /// None of them filled yet.
+    pub fn new(rules: &'r Rules, history: &(impl History + ?Sized)) -> States<'r> {
+        let count = rules.states.len();
+        let mut by_letter: HashMap<u32, Vec<usize>> = HashMap::new();
+        let mut members = Vec::new();
+        for (number, state) in rules.states.iter().enumerate() {
+            for letter in letters(state) {
+                let list = by_letter.entry(letter).or_default();
+                if !list.contains(&number) {
+                    list.push(number);
+                }
+            }
+            let meant = (0..history.processes()).map(|process| match &state.selector {
+                Some(selector) => is_member(history, selector, process),
+                None => true,
+            });
+            members.push(meant.collect());
+        }
+        let trouble =
+            rules
+                .states
+                .iter()
+                .zip(&members)
+                .map(|(state, members): (&State, &Vec<bool>)| {
+                    let nobody = !members.iter().any(|meant| *meant);
+                    let name = state
+                        .selector
+                        .as_ref()
+                        .map_or("", |selector| &selector.process);
+                    nobody.then(|| Empty::Nobody(name.to_string()))
+                });
+        States {
+            trouble: trouble.collect(),
+            rules,
+            members,
+            building: vec![BTreeMap::new(); count],
+            sent: vec![Vec::new(); count],
+            by_letter,
+            touched: vec![false; count],
+            threads: HashMap::new(),
+        }
+    }
+
+    /// The kinds of events that states are made of.
+    pub fn letters(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_letter.keys().copied()
+    }
+
+    /// Something happened in a process.
+    pub fn take(
+        &mut self,
+        events: &(impl Events + ?Sized),
+        (process, thread, at, time): (usize, Option<u32>, At, u64),
+        set: &[Happening],
+        symbols: &Symbols,
+    ) {
+        for happening in set {
+            let Some(states) = self.by_letter.get(&happening.letter) else {
+                continue;
+            };
+            for number in states.clone() {
+                let state = &self.rules.states[number];
+                if !self.members[number][process] {
+                    continue;
+                }
+                if let (Some(wanted), Some(thread)) = (
+                    state
+                        .selector
+                        .as_ref()
+                        .and_then(|selector| selector.thread.as_ref()),
+                    thread,
+                ) {
+                    let name = self
+                        .threads
+                        .entry((process, thread))
+                        .or_insert_with(|| events.thread_name(process, thread));
+                    if !events::glob(wanted.as_bytes(), name.as_bytes()) {
+                        continue;
+                    }
+                }
+                self.touched[number] = true;
+                self.change(number, process, at, time, happening, symbols);
+            }
+        }
+    }
+
+    fn change(
+        &mut self,
+        number: usize,
+        process: usize,
+        at: At,
+        time: u64,
+        happening: &Happening,
+        symbols: &Symbols,
+    ) {
+        let state = &self.rules.states[number];
+        let building = &mut self.building[number];
+        let mut set = |key: Box<[Sym]>, value: Val| {
+            let track = building.entry((process, key)).or_insert_with(|| Track {
+                process,
+                changes: Vec::new(),
+            });
+            track.push(Change { at, time, value });
+        };
+        match &state.body {
+            StateBody::Between(from, until) => {
+                for atom in until {
+                    let Some(binding) = atom.bind(happening, state.parameters) else {
+                        continue;
+                    };
+                    let bound = (0..state.parameters).all(|p| atom.bound().any(|n| n == p));
+                    if bound {
+                        // What never began does not end.
+                        let key: Box<[Sym]> = binding.into();
+                        if building.contains_key(&(process, key.clone()))
+                            && let Some(track) = building.get_mut(&(process, key))
+                        {
+                            let value = Val::Int(0);
+                            track.push(Change { at, time, value });
+                        }
+                        continue;
+                    }
+                    for ((owner, key), track) in building.iter_mut() {
+                        if *owner == process && merge(key, &binding).is_some() {
+                            let value = Val::Int(0);
+                            track.push(Change { at, time, value });
+                        }
+                    }
+                }
+                for atom in from {
+                    if let Some(binding) = atom.bind(happening, state.parameters) {
+                        let track =
+                            building
+                                .entry((process, binding.into()))
+                                .or_insert_with(|| Track {
+                                    process,
+                                    changes: Vec::new(),
+                                });
+                        let value = Val::Int(1);
+                        track.push(Change { at, time, value });
+                    }
+                }
+            }
+            StateBody::Last(atoms, position) => {
+                if atoms.iter().any(|atom| atom.letter == happening.letter) {
+                    let value = happening.values.get(*position).copied();
+                    let value = value.and_then(|sym| symbols.integer(sym));
+                    set(Box::default(), value.map_or(Val::Unknown, Val::Int));
+                }
+            }
+            StateBody::Happened(_) => set(Box::default(), Val::Int(1)),
+            StateBody::InFlight(_) => {
+                if let Some(event) = at.event() {
+                    self.sent[number].push((process, event, time));
+                }
+            }
+            StateBody::Source(..) | StateBody::Running => {}
+        }
+    }
+
+    /// Fills what is not made of events, and what is known only at the end.
+    pub fn finish(
+        mut self,
+        events: &(impl Events + ?Sized),
+        truth: &mut dyn Truth,
+        used: &[bool],
+    ) -> (Vec<Vec<Instance>>, Vec<Option<Empty>>) {
+        let mut all = Vec::new();
+        for (number, state) in self.rules.states.iter().enumerate() {
+            let mut instances: Vec<Instance> = Vec::new();
+            let members = self.members[number].clone();
+            let processes = (0..members.len()).filter(|process| members[*process]);
+            match &state.body {
+                StateBody::Running => {
+                    for process in processes {
+                        let first = At::after(events.first(process));
+                        if events.end(process) > events.first(process) {
+                            let change = Change {
+                                at: first,
+                                time: 0,
+                                value: Val::Int(1),
+                            };
+                            instances.push(Instance {
+                                key: Box::default(),
+                                track: Track {
+                                    process,
+                                    changes: vec![change],
+                                },
+                            });
+                        }
+                    }
+                }
+                StateBody::Source(source, place) if used[number] => {
+                    for process in processes {
+                        let question = Question {
+                            process,
+                            thread: state.selector.as_ref().and_then(|s| s.thread.as_deref()),
+                            expression: Some(&source.text),
+                            place: place
+                                .as_ref()
+                                .map(|place| (crate::syntax::ast::Deed::At, place.text.as_str())),
+                        };
+                        match truth.values(&question) {
+                            Ok(changes) => instances.push(Instance {
+                                key: Box::default(),
+                                track: Track { process, changes },
+                            }),
+                            Err(trouble) => {
+                                let name = events.name(process);
+                                let near = match trouble.near {
+                                    Some(near) => format!(" (did you mean `{near}`?)"),
+                                    None => String::new(),
+                                };
+                                self.trouble[number] = Some(Empty::Trouble(format!(
+                                    "`{}` in {name}: {}{near}",
+                                    source.text, trouble.why
+                                )));
+                                break;
+                            }
+                        }
+                    }
+                }
+                StateBody::InFlight(_) => {
+                    instances = flights(events, &self.sent[number]);
+                }
+                _ => {
+                    let built = std::mem::take(&mut self.building[number]);
+                    for ((_, key), track) in built {
+                        instances.push(Instance { key, track });
+                    }
+                }
+            }
+            // That something has not happened is a state like any other.
+            let made_of_events = !matches!(
+                state.body,
+                StateBody::Running | StateBody::Source(..) | StateBody::Happened(_)
+            );
+            if made_of_events && !self.touched[number] && self.trouble[number].is_none() {
+                self.trouble[number] = Some(Empty::NoEvents);
+            }
+            let lasts = matches!(state.body, StateBody::Happened(_) | StateBody::InFlight(_));
+            for instance in &mut instances {
+                if !lasts {
+                    end(events, &mut instance.track);
+                }
+            }
+            all.push(instances);
+        }
+        (all, self.trouble)
+    }
+}
+
+/// What has ended is in no state.
+fn end(history: &(impl History + ?Sized), track: &mut Track) {
+    if !history.ended(track.process) {
+        return;
+    }
+    let at = At::bound(history.end(track.process));
+    track.changes.retain(|change| change.at < at);
+    let time = track.changes.last().map_or(0, |last| last.time);
+    let value = Val::Absent;
+    track.push(Change { at, time, value });
+}
+
+/// Messages on their way, by process: one more where it was sent, one less
+/// where it was received.
+fn flights(events: &(impl Events + ?Sized), sent: &[(usize, u32, u64)]) -> Vec<Instance> {
+    let mut deltas: BTreeMap<usize, Vec<(u32, u64, i64)>> = BTreeMap::new();
+    let mut received = Vec::new();
+    for (process, number, time) in sent {
+        deltas
+            .entry(*process)
+            .or_default()
+            .push((*number, *time, 1));
+        received.extend(events.received(*process, *number));
+    }
+    let times = events.times(&received);
+    for ((process, number), time) in received.into_iter().zip(times) {
+        deltas.entry(process).or_default().push((number, time, -1));
+    }
+    deltas
+        .into_iter()
+        .map(|(process, mut list)| {
+            list.sort_unstable();
+            let mut track = Track {
+                process,
+                changes: Vec::new(),
+            };
+            let mut sum = 0;
+            for (number, time, delta) in list {
+                sum += delta;
+                track.push(Change {
+                    at: At::after(number),
+                    time,
+                    value: Val::Int(sum),
+                });
+            }
+            Instance {
+                key: Box::default(),
+                track,
+            }
+        })
+        .collect()
+}
+
+/// The kinds of events that a state is made of.
+fn letters(state: &State) -> Vec<u32> {
+    match &state.body {
+        StateBody::Between(from, until) => from.iter().chain(until).map(|a| a.letter).collect(),
+        StateBody::Last(atoms, _) | StateBody::Happened(atoms) => {
+            atoms.iter().map(|atom| atom.letter).collect()
+        }
+        StateBody::InFlight(letter) => vec![*letter],
+        StateBody::Source(..) | StateBody::Running => Vec::new(),
+    }
+}

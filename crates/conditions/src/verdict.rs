@@ -1,0 +1,73 @@
+//! What came of a rule.
+
+use crate::history::At;
+use crate::syntax::ast::Kind;
+
+/// What a rule came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It holds; of what is looked for: it is nowhere.
+    Holds,
+    /// It does not.
+    Violated,
+    /// What was looked for is there.
+    Matched,
+    /// Nothing that it is about ever happened.
+    Vacuous,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl Outcome {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Holds => "holds",
+            Outcome::Violated => "violated",
+            Outcome::Matched => "matched",
+            Outcome::Vacuous => "vacuous",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
+/// An instant that shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    /// The consistent state: of every process, how many of its first events
+    /// are behind it.
+    pub cut: Vec<u32>,
+    /// The events, or where the processes are that it is about.
+    pub events: Vec<(usize, At)>,
+    /// What states were there: whose, which, what.
+    pub values: Vec<(usize, String, String)>,
+    /// What names were bound to.
+    pub captures: Vec<(String, String)>,
+    /// It is the one first state of all in which this is so.
+    pub first: bool,
+    /// What is to be said besides.
+    pub note: Option<String>,
+}
+
+/// What came of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The rule's name.
+    pub rule: String,
+    /// What kind of rule it is.
+    pub kind: Kind,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// How often it was found, where that was counted.
+    pub count: u64,
+    /// Why, where that is not plain.
+    pub reason: Option<String>,
+    /// The first instants that show it.
+    pub witnesses: Vec<Witness>,
+    /// What the debugger would have been told to do.
+    pub commands: Vec<String>,
+    /// The file it is in.
+    pub file: String,
+    /// The line it is in.
+    pub line: usize,
+}

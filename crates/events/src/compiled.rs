@@ -1,0 +1,314 @@
+//! A pattern made ready for the events of one process, and for many of them.
+//!
+//! What is known of the process beforehand is decided beforehand; what is left
+//! looks at the event's own bytes without copying them. [`Compiled::may_fit`]
+//! tells from the number of a call alone which events need not be looked at.
+
+use memchr::memmem;
+use protocol::id::ProcessIx;
+use protocol::syscall::Type;
+use recording::render::Renderer;
+use recording::{Event, Phase};
+use regex::bytes::Regex;
+
+use crate::matcher::{Matcher, Subject};
+use crate::pattern::*;
+
+/// What a pattern captured, in the order of [`Pattern::captures`].
+pub type Captured = Vec<Option<Vec<u8>>>;
+
+/// A pattern for the events of one process.
+pub struct Compiled {
+    node: Node,
+    names: Vec<String>,
+    /// It asks what only the end of a call knows.
+    needs_end: bool,
+    /// It says itself which part of a call is meant.
+    has_phase: bool,
+}
+
+enum Node {
+    Const(bool),
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Types(u64),
+    Contains(memmem::Finder<'static>),
+    /// With groups and where their captures go.
+    Fits(Regex, Vec<(usize, usize)>),
+    Capture(Field, usize),
+    Call(u64),
+    Slow(Condition),
+}
+
+fn bit(kind: Type) -> u64 {
+    1 << (kind as u32 % 64)
+}
+
+/// All types that events with this number of a call can have.
+fn types_of_call(nr: u64) -> u64 {
+    const CLONE: u64 = 56;
+    const FUTEX: u64 = 202;
+    let own = protocol::table::TABLE
+        .iter()
+        .filter(|row| u64::from(row.nr) == nr)
+        .fold(0, |mask, row| mask | bit(row.kind));
+    let own = match own {
+        0 => bit(Type::System),
+        own => own,
+    };
+    match nr {
+        CLONE => own | bit(Type::Thread),
+        FUTEX => own | bit(Type::Lock) | bit(Type::Wake),
+        // What leads to a file reads and writes it.
+        _ if own & (bit(Type::Send) | bit(Type::Recv)) != 0 => own | bit(Type::File),
+        _ => own,
+    }
+}
+
+/// What others can see of a call before it returns: such a call has happened
+/// when it starts. All others have when they end.
+fn acts_at_start(kind: Type) -> bool {
+    matches!(
+        kind,
+        Type::Send | Type::Connect | Type::Wake | Type::Fork | Type::Exec | Type::Exit
+    )
+}
+
+impl Compiled {
+    /// For the events of the process at this place.
+    pub fn new(pattern: &Pattern, matcher: &Matcher<'_>, place: ProcessIx) -> Compiled {
+        let names = pattern.captures();
+        let mut compiled = Compiled {
+            node: Node::Const(false),
+            needs_end: false,
+            has_phase: false,
+            names,
+        };
+        compiled.node = compiled.compile(pattern, matcher, place);
+        compiled
+    }
+
+    fn slot(&self, name: &str) -> usize {
+        self.names.iter().position(|own| own == name).unwrap_or(0)
+    }
+
+    fn compile(&mut self, pattern: &Pattern, matcher: &Matcher<'_>, place: ProcessIx) -> Node {
+        match pattern {
+            Pattern::And(a, b) => {
+                let parts = [a, b].map(|part| self.compile(part, matcher, place));
+                if parts.iter().any(|part| matches!(part, Node::Const(false))) {
+                    return Node::Const(false);
+                }
+                let mut list = Vec::new();
+                for part in parts {
+                    match part {
+                        Node::Const(_) => {}
+                        Node::All(more) => list.extend(more),
+                        part => list.push(part),
+                    }
+                }
+                match list.len() {
+                    0 => Node::Const(true),
+                    _ => Node::All(list),
+                }
+            }
+            Pattern::Or(a, b) => {
+                let parts = [a, b].map(|part| self.compile(part, matcher, place));
+                let mut list = Vec::new();
+                for part in parts {
+                    match part {
+                        Node::Const(false) => {}
+                        Node::Any(more) => list.extend(more),
+                        part => list.push(part),
+                    }
+                }
+                match list.len() {
+                    0 => Node::Const(false),
+                    _ => Node::Any(list),
+                }
+            }
+            Pattern::Not(inner) => match self.compile(inner, matcher, place) {
+                Node::Const(value) => Node::Const(!value),
+                node => Node::Not(Box::new(node)),
+            },
+            Pattern::Is(condition) => self.condition(condition, matcher, place),
+        }
+    }
+
+    fn condition(
+        &mut self,
+        condition: &Condition,
+        matcher: &Matcher<'_>,
+        place: ProcessIx,
+    ) -> Node {
+        match condition {
+            Condition::Types(types) => {
+                Node::Types(types.iter().fold(0, |mask, kind| mask | bit(*kind)))
+            }
+            Condition::Call(name) => match protocol::table::by_name(name) {
+                Some(row) => Node::Call(row.nr.into()),
+                None => Node::Slow(condition.clone()),
+            },
+            Condition::Failed => {
+                self.needs_end = true;
+                Node::Slow(condition.clone())
+            }
+            Condition::Field(Field::Process, operator, value) => {
+                Node::Const(matcher.process_fits(place, *operator, value))
+            }
+            Condition::Field(Field::Bytes, Operator::Like, Value::Text(text)) => {
+                Node::Contains(memmem::Finder::new(text).into_owned())
+            }
+            Condition::Field(Field::Bytes, Operator::Like, Value::Regex(regex)) => {
+                let names = regex.capture_names().enumerate();
+                let groups = names
+                    .filter_map(|(group, name)| Some((group, self.slot(name?))))
+                    .collect();
+                Node::Fits(regex.clone(), groups)
+            }
+            Condition::Field(field, ..) => {
+                self.needs_end |= matches!(field, Field::Result | Field::Error);
+                self.has_phase |= matches!(field, Field::Phase);
+                Node::Slow(condition.clone())
+            }
+            Condition::Capture(field, name) => {
+                self.needs_end |= matches!(field, Field::Result | Field::Error);
+                Node::Capture(field.clone(), self.slot(name))
+            }
+            Condition::Outside | Condition::Linked => Node::Slow(condition.clone()),
+        }
+    }
+
+    /// Whether no event of the process fits, whatever it is.
+    pub fn is_never(&self) -> bool {
+        matches!(self.node, Node::Const(false))
+    }
+
+    /// Whether some event of this call may fit; without a number, some event
+    /// that is not a call.
+    pub fn may_fit(&self, nr: Option<u64>) -> bool {
+        fn may(node: &Node, nr: Option<u64>, types: u64) -> bool {
+            match node {
+                Node::Const(value) => *value,
+                Node::All(list) => list.iter().all(|node| may(node, nr, types)),
+                Node::Any(list) => list.iter().any(|node| may(node, nr, types)),
+                Node::Types(own) => own & types != 0,
+                Node::Call(own) => nr == Some(*own),
+                Node::Contains(_) | Node::Fits(..) => {
+                    let data = bit(Type::Send) | bit(Type::Recv) | bit(Type::File);
+                    types & data != 0
+                }
+                Node::Not(_) | Node::Capture(..) | Node::Slow(_) => true,
+            }
+        }
+        may(&self.node, nr, nr.map_or(u64::MAX, types_of_call))
+    }
+
+    /// Whether an event fits, as one that happened: of a call that is two
+    /// events, the one at which it did. What was captured is put into
+    /// `captured`, which has room for all names.
+    pub fn happens(
+        &self,
+        matcher: &Matcher<'_>,
+        event: &Event<'_>,
+        renderer: &Renderer<'_>,
+        captured: &mut Captured,
+    ) -> bool {
+        let kind = renderer.type_of(event);
+        let at_start = acts_at_start(kind) && !self.needs_end;
+        let counts = match event.phase {
+            Phase::Start => at_start,
+            Phase::End => !at_start,
+            Phase::Call | Phase::None => true,
+        };
+        if !counts && !self.has_phase {
+            return false;
+        }
+        captured.clear();
+        captured.resize(self.names.len(), None);
+        matcher.subject(event, renderer).is_some_and(|subject| {
+            let looked = Looked { subject, kind };
+            looked.fits(&self.node, captured)
+        })
+    }
+}
+
+struct Looked<'s, 'h> {
+    subject: Subject<'s, 'h>,
+    kind: Type,
+}
+
+impl Looked<'_, '_> {
+    fn data(&self) -> Option<&[u8]> {
+        let event = self.subject.event;
+        let carries = matches!(self.kind, Type::Send | Type::Recv | Type::File);
+        (carries && event.is_call() && event.args_known)
+            .then(|| event.argument(1).map(|data| data.bytes))?
+    }
+
+    fn fits(&self, node: &Node, captured: &mut Captured) -> bool {
+        match node {
+            Node::Const(value) => *value,
+            Node::All(list) => list.iter().all(|node| self.fits(node, captured)),
+            Node::Any(list) => list.iter().any(|node| self.fits(node, captured)),
+            Node::Not(node) => {
+                // What is not there has nothing to capture.
+                let mut nothing = vec![None; captured.len()];
+                !self.fits(node, &mut nothing)
+            }
+            Node::Types(types) => types & bit(self.kind) != 0,
+            Node::Contains(text) => self.data().is_some_and(|data| text.find(data).is_some()),
+            Node::Fits(regex, groups) if groups.is_empty() => {
+                self.data().is_some_and(|data| regex.is_match(data))
+            }
+            Node::Fits(regex, groups) => {
+                let Some(found) = self.data().and_then(|data| regex.captures(data)) else {
+                    return false;
+                };
+                for (group, slot) in groups {
+                    if let (Some(text), Some(place)) = (found.get(*group), captured.get_mut(*slot))
+                    {
+                        *place = Some(text.as_bytes().to_vec());
+                    }
+                }
+                true
+            }
+            Node::Capture(field, slot) => match self.subject.texts(field).into_iter().next() {
+                Some(text) => {
+                    if let Some(place) = captured.get_mut(*slot) {
+                        *place = Some(text);
+                    }
+                    true
+                }
+                None => false,
+            },
+            Node::Call(nr) => self.subject.event.is_call() && self.subject.event.nr == *nr,
+            Node::Slow(Condition::Field(_, Operator::Like, Value::Regex(regex)))
+                if regex.capture_names().flatten().next().is_some() =>
+            {
+                self.slow_groups(node, regex, captured)
+            }
+            Node::Slow(condition) => self.subject.is(condition),
+        }
+    }
+
+    /// A regular expression with groups, of a field other than the data.
+    fn slow_groups(&self, node: &Node, regex: &Regex, captured: &mut Captured) -> bool {
+        let Node::Slow(Condition::Field(field, ..)) = node else {
+            return false;
+        };
+        let texts = self.subject.texts(field);
+        let Some(found) = texts.iter().find_map(|text| regex.captures(text)) else {
+            return false;
+        };
+        // Few patterns have them: names are looked up as they come.
+        for name in regex.capture_names().flatten() {
+            let slot = self.subject.matcher.slot(name);
+            if let (Some(text), Some(place)) = (found.name(name), captured.get_mut(slot)) {
+                *place = Some(text.as_bytes().to_vec());
+            }
+        }
+        true
+    }
+}
