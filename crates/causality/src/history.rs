@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
+use protocol::syscall::Type;
+use recording::descriptors::decides_type;
 use recording::{Event, Phase, Process, Recording, Set};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
@@ -858,6 +860,28 @@ impl History {
                 (ThreadNo(thread.thread.get()), used)
             })
             .collect()
+    }
+
+    /// The type of an event, which was found by reading its log: reading a file
+    /// is not receiving, so that it depends on what its descriptor led to then.
+    pub fn type_of(&self, event: EventId, found: &Event<'_>) -> Type {
+        match decides_type(found) {
+            Some(fd) if self.leads_to_file(event, fd) => Type::File,
+            _ => found.type_(),
+        }
+    }
+
+    /// Whether a descriptor led to a file, as an event sees it.
+    fn leads_to_file(&self, event: EventId, fd: i32) -> bool {
+        let fd = fd.cast_unsigned();
+        let range = self.record(event.process).files;
+        let (from, count) = (range.from.get() as usize, range.count.get() as usize);
+        let all = self.index.records::<FileRec>(Section::Files, from, count);
+        let at = clamp(event.number);
+        // Those of a descriptor do not overlap: the last that has begun.
+        let end = all.partition_point(|span| (span.fd.get(), span.from.get()) <= (fd, at));
+        let last = end.checked_sub(1).and_then(|i| all.get(i));
+        last.is_some_and(|span| span.fd.get() == fd && at < span.to.get())
     }
 
     /// Events themselves, each given to `look`, those of one process in order.

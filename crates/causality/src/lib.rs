@@ -32,6 +32,7 @@
 mod channel;
 mod clock;
 mod explain;
+mod files;
 mod history;
 mod index;
 mod link;

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use protocol::record::{begin, kind};
 use recording::{Log, Recording};
 
+use crate::files::{FileSpan, Files};
 use crate::world::{World, calls};
 
 /// Tells how far the work has come: events read, and how many there are about.
@@ -30,6 +31,7 @@ struct Sweep<'r, 'w> {
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     /// Processes whose log is at its end, and when they died.
     deaths: BinaryHeap<Reverse<(u64, u32)>>,
+    files: Files<'r>,
     read: u64,
 }
 
@@ -39,12 +41,13 @@ const UNKNOWN: u64 = u64::MAX - 1;
 /// What is told at once, in events.
 const STEP: u64 = 100_000;
 
-/// Reads everything. Returns how many events there were.
+/// Reads everything. Returns how many events there were, and which descriptors
+/// led to files when.
 pub(crate) fn sweep<'r>(
     recording: &'r Recording,
     world: &mut World<'r>,
     progress: Progress<'_>,
-) -> u64 {
+) -> (u64, Vec<FileSpan>) {
     let processes = recording.processes();
     let mut sweep = Sweep {
         recording,
@@ -52,6 +55,7 @@ pub(crate) fn sweep<'r>(
         cursors: Vec::new(),
         heap: BinaryHeap::new(),
         deaths: BinaryHeap::new(),
+        files: Files::new(recording),
         read: 0,
     };
     sweep.cursors.resize_with(processes.len(), || None);
@@ -101,7 +105,7 @@ pub(crate) fn sweep<'r>(
         sweep.world.log_ends(place, time);
     }
     sweep.world.finish();
-    sweep.read
+    (sweep.read, sweep.files.finish())
 }
 
 impl<'r> Sweep<'r, '_> {
@@ -154,6 +158,7 @@ impl<'r> Sweep<'r, '_> {
                 break false;
             };
             read += 1;
+            self.files.pass(place, &cursor.log);
             let interesting = match kind {
                 kind::CALL | kind::START | kind::END => calls::is_followed(nr),
                 kind::BEGIN | kind::SIGNAL | kind::THREAD_START => true,
@@ -174,6 +179,7 @@ impl<'r> Sweep<'r, '_> {
             self.heap.push(Reverse((time, place)));
         } else {
             cursor.open = false;
+            self.files.ended(place);
             self.world.saw(place, last_number, last);
             let death = self
                 .recording

@@ -12,9 +12,13 @@
 
 mod harness;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
+use causality::History;
 use harness::{Event, Recorded, Scratch, programs};
+use recording::render::{Limits, Renderer};
+use recording::{Recording, ThreadNames, Timeline};
 use serde_json::Value;
 
 type Links = BTreeSet<(String, String)>;
@@ -44,6 +48,40 @@ fn all_links_are_found_and_no_others() {
                 truth.waits();
             }
         }
+    }
+}
+
+/// Asking about one event gives what walking to it gives, whatever its process
+/// inherited, redirected, copied and executed before.
+#[test]
+fn types_are_known_without_what_came_before() {
+    let script = "exec 3< /etc/passwd; read x <&3; echo $x > f; \
+        while read y; do echo $y; done < f | cat > g; \
+        (exec 4>&1 > h; echo one; exec 1>&4; echo two; cat f g <&3) | wc -c; exec cat f - < g";
+    let scratch = Scratch::new("types");
+    let truth = programs::program("ground_truth_waits");
+    for command in [vec!["sh", "-c", script], vec![truth.as_str(), "1"]] {
+        let recorded = scratch.record(&command);
+        let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
+        let history = History::open(&recording, &|_| {}).unwrap();
+        let names = ThreadNames::given(&recording);
+        let mut renderer = Renderer::new(&recording, &names, Limits::default());
+        let all = recording.processes().iter().map(|process| process.number);
+        let mut timeline = Timeline::new(&recording, all);
+        let mut types = BTreeMap::new();
+        while timeline.advance() {
+            let event = timeline.event().unwrap();
+            renderer.before(&event);
+            let id = history.event_id(&event).unwrap();
+            let walked = renderer.type_of(&event);
+            assert_eq!(history.type_of(id, &event), walked, "{command:?} {id:?}");
+            *types.entry(walked.name()).or_insert(0) += 1;
+            renderer.after(&event);
+        }
+        assert!(
+            types["file"] > 0 && types["recv"] > 0 && types["send"] > 0,
+            "{types:?}"
+        );
     }
 }
 

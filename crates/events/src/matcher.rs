@@ -1,10 +1,13 @@
 //! Which events of a recording a pattern fits.
+//!
+//! An event can be asked about by itself: what a pattern looks at is in the
+//! event or in the index, so that nothing has to be read before it.
 
 use causality::{EventId, History};
 use protocol::id::ProcessIx;
 use protocol::names::errno_name;
 use protocol::syscall::Type;
-use recording::render::Renderer;
+use recording::render::{Limits, Renderer};
 use recording::{Event, Recording, ThreadNames};
 
 use crate::pattern::*;
@@ -15,6 +18,8 @@ pub struct Matcher<'h> {
     history: &'h History,
     recording: &'h Recording,
     names: ThreadNames,
+    /// Decodes arguments.
+    renderer: Renderer<'h>,
 }
 
 impl<'h> Matcher<'h> {
@@ -25,25 +30,33 @@ impl<'h> Matcher<'h> {
             history,
             recording: history.recording(),
             names: names.clone(),
+            renderer: Renderer::new(history.recording(), names, Limits::default()),
         }
     }
 
-    /// Whether an event fits. The renderer must have been shown the events
-    /// before it (see [`Renderer::before`]).
-    pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
-        self.subject(event, renderer)
+    /// Whether an event fits that was read from its log.
+    pub fn fits(&self, event: &Event<'_>) -> bool {
+        self.subject(event)
             .is_some_and(|subject| subject.fits(&self.pattern))
     }
 
-    pub(crate) fn subject<'s>(
-        &'s self,
-        event: &'s Event<'s>,
-        renderer: &'s Renderer<'s>,
-    ) -> Option<Subject<'s, 'h>> {
+    /// Whether an event fits, which is read from its log; `None` if there is no
+    /// such event.
+    pub fn fits_at(&self, id: EventId) -> Option<bool> {
+        self.history.look(id, |event| {
+            let subject = Subject {
+                matcher: self,
+                event,
+                id,
+            };
+            subject.fits(&self.pattern)
+        })
+    }
+
+    pub(crate) fn subject<'s>(&'s self, event: &'s Event<'s>) -> Option<Subject<'s, 'h>> {
         Some(Subject {
             matcher: self,
             event,
-            renderer,
             id: self.history.event_id(event)?,
         })
     }
@@ -83,7 +96,6 @@ impl<'h> Matcher<'h> {
 pub(crate) struct Subject<'s, 'h> {
     pub(crate) matcher: &'s Matcher<'h>,
     pub(crate) event: &'s Event<'s>,
-    renderer: &'s Renderer<'s>,
     id: EventId,
 }
 
@@ -98,7 +110,7 @@ impl Subject<'_, '_> {
     }
 
     fn kind(&self) -> Type {
-        self.renderer.type_of(self.event)
+        self.matcher.history.type_of(self.id, self.event)
     }
 
     pub(crate) fn is(&self, condition: &Condition) -> bool {
@@ -185,7 +197,7 @@ impl Subject<'_, '_> {
             Field::Result => event.result.into_iter().collect(),
             Field::Length => self.lengths(),
             Field::Argument(name) => {
-                let value = self.renderer.argument(event, name, 64);
+                let value = self.matcher.renderer.argument(event, name, 64);
                 value.and_then(|value| value.as_i64()).into_iter().collect()
             }
             _ => self
@@ -273,11 +285,13 @@ impl Subject<'_, '_> {
                     .into_iter()
                     .collect()
             }
-            Field::Argument(name) => match self.renderer.argument(event, name, usize::MAX) {
-                Some(serde_json::Value::String(text)) => vec![text.into_bytes()],
-                Some(other) => vec![other.to_string().into_bytes()],
-                None => Vec::new(),
-            },
+            Field::Argument(name) => {
+                match self.matcher.renderer.argument(event, name, usize::MAX) {
+                    Some(serde_json::Value::String(text)) => vec![text.into_bytes()],
+                    Some(other) => vec![other.to_string().into_bytes()],
+                    None => Vec::new(),
+                }
+            }
             Field::Number | Field::Time | Field::Result | Field::Length => self
                 .numbers(field)
                 .into_iter()

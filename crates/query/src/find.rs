@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use causality::{EventId, History};
 use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
 use protocol::id::{EventNo, ProcessId};
-use recording::render::{Limits, Renderer};
 use recording::{Event, Process, Recording, Timeline};
 
 use crate::{Error, Names};
@@ -165,7 +164,7 @@ pub fn processes<'r>(
 /// The last event that fits a pattern.
 fn last_match(history: &History, names: &Names, pattern: Pattern) -> Option<EventId> {
     let mut last = None;
-    each_match(history, names, pattern, |id, _, _| {
+    each_match(history, names, pattern, |id, _| {
         last = Some(id);
         true
     });
@@ -178,21 +177,18 @@ pub fn each_match(
     history: &History,
     names: &Names,
     pattern: Pattern,
-    mut found: impl FnMut(EventId, &Event<'_>, &Renderer<'_>) -> bool,
+    mut found: impl FnMut(EventId, &Event<'_>) -> bool,
 ) {
     let recording = history.recording();
     let matcher = Matcher::new(pattern, history, names);
-    let mut renderer = Renderer::new(recording, names, Limits::default());
     let mut timeline = Timeline::new(recording, recording.processes().iter().map(|p| p.number));
     while timeline.advance() {
         let Some(event) = timeline.event() else { break };
-        renderer.before(&event);
         if let Some(id) = history.event_id(&event)
-            && matcher.fits(&event, &renderer)
-            && !found(id, &event, &renderer)
+            && matcher.fits(&event)
+            && !found(id, &event)
         {
             break;
         }
-        renderer.after(&event);
     }
 }

@@ -331,7 +331,7 @@ fn message_ends(
     past: &Cut,
 ) -> Vec<(EventId, Option<EventId>)> {
     let mut found: Vec<(EventId, Option<EventId>)> = Vec::new();
-    find::each_match(history, names, pattern, |id, _, _| {
+    find::each_match(history, names, pattern, |id, _| {
         if !past.has(id) {
             return true;
         }

@@ -13,6 +13,7 @@ use protocol::syscall::{Arg, Ret, Type};
 use crate::calls::{self, nr};
 use crate::event::Event;
 use crate::frame::field;
+use crate::log::Log;
 use crate::model::Inherited;
 use crate::recording::Recording;
 use crate::sockaddr::{self, Address};
@@ -199,6 +200,80 @@ fn socket_name(domain: u16, kind: u8) -> &'static str {
 pub struct Descriptors {
     table: Arc<BTreeMap<i32, Descriptor>>,
     cwd: Arc<Vec<u8>>,
+    /// Those that may have changed since [`Descriptors::changed`].
+    touched: Vec<i32>,
+    /// Any may have.
+    touched_many: bool,
+}
+
+/// Whether what a call does to descriptors is followed by its number. (Any
+/// call may identify one, or get some with a message.)
+fn is_followed(call: u64) -> bool {
+    matches!(
+        call,
+        nr::OPEN
+            | nr::CREAT
+            | nr::OPENAT
+            | nr::OPENAT2
+            | nr::SOCKET
+            | nr::SOCKETPAIR
+            | nr::PIPE
+            | nr::PIPE2
+            | nr::ACCEPT
+            | nr::ACCEPT4
+            | nr::CONNECT
+            | nr::BIND
+            | nr::GETSOCKNAME
+            | nr::LISTEN
+            | nr::GETPEERNAME
+            | nr::DUP
+            | nr::DUP2
+            | nr::DUP3
+            | nr::FCNTL
+            | nr::IOCTL
+            | nr::EPOLL_CREATE
+            | nr::EPOLL_CREATE1
+            | nr::EVENTFD
+            | nr::EVENTFD2
+            | nr::TIMERFD_CREATE
+            | nr::SIGNALFD
+            | nr::SIGNALFD4
+            | nr::INOTIFY_INIT
+            | nr::INOTIFY_INIT1
+            | nr::PIDFD_OPEN
+            | nr::MQ_OPEN
+            | nr::MEMFD_CREATE
+            | nr::CHDIR
+            | nr::FCHDIR
+            | nr::CLOSE
+            | nr::CLOSE_RANGE
+    )
+}
+
+/// Whether the record that a log stands at may change descriptors: others need
+/// not be passed through [`Descriptors::before`] and [`Descriptors::after`].
+pub fn may_change(log: &Log<'_>) -> bool {
+    let Some((kind, call, ..)) = log.glance() else {
+        return false;
+    };
+    match kind {
+        kind::CALL | kind::END => {
+            is_followed(call) || log.has_blob(tag::IDENTITY) || log.has_blob(tag::CONTROL)
+        }
+        kind::BEGIN => log.is_exec(),
+        _ => false,
+    }
+}
+
+/// The descriptor that the type of an event depends on: reading a file is not
+/// receiving.
+pub fn decides_type(event: &Event<'_>) -> Option<i32> {
+    let moves = matches!(event.type_(), Type::Recv | Type::Send);
+    let row = calls::row(event.nr).filter(|_| moves && event.args_known)?;
+    match row.args.first() {
+        Some((_, Arg::Fd)) => Some(event.args[0] as i32),
+        _ => None,
+    }
 }
 
 impl Descriptors {
@@ -220,17 +295,35 @@ impl Descriptors {
     /// The type of an event, now that it is known what its descriptor leads
     /// to: reading a file is not receiving.
     pub fn type_of(&self, event: &Event<'_>) -> Type {
-        let plain = event.type_();
-        if matches!(plain, Type::Recv | Type::Send)
-            && event.args_known
-            && let Some(row) = calls::row(event.nr)
-            && matches!(row.args.first(), Some((_, Arg::Fd)))
-            && let Some(descriptor) = self.get(event.args[0] as i32)
-            && descriptor.is_file()
-        {
-            return Type::File;
+        let decides = decides_type(event).and_then(|fd| self.get(fd));
+        match decides.is_some_and(Descriptor::is_file) {
+            true => Type::File,
+            false => event.type_(),
         }
-        plain
+    }
+
+    /// All of them, in order.
+    pub fn all(&self) -> impl Iterator<Item = (i32, &Descriptor)> {
+        self.table.iter().map(|(fd, descriptor)| (*fd, descriptor))
+    }
+
+    /// The descriptors that may have changed since this was asked last; `None`
+    /// if any may have gone.
+    pub fn changed(&mut self) -> Option<Vec<i32>> {
+        let touched = std::mem::take(&mut self.touched);
+        match std::mem::take(&mut self.touched_many) {
+            true => None,
+            false => Some(touched),
+        }
+    }
+
+    fn touch(&mut self, fd: i32) {
+        // Who does not ask does not pay for it.
+        const MOST: usize = 64;
+        match self.touched.len() < MOST {
+            true => self.touched.push(fd),
+            false => self.touched_many = true,
+        }
     }
 
     fn set(&mut self, fd: i64, descriptor: Descriptor) {
@@ -238,6 +331,7 @@ impl Descriptors {
             && fd >= 0
         {
             Arc::make_mut(&mut self.table).insert(fd, descriptor);
+            self.touch(fd);
         }
     }
 
@@ -247,6 +341,7 @@ impl Descriptors {
             && let Some(descriptor) = Arc::make_mut(&mut self.table).get_mut(&fd)
         {
             how(descriptor);
+            self.touch(fd);
         }
     }
 
@@ -295,6 +390,15 @@ impl Descriptors {
         if result < 0 && !(event.nr == nr::CONNECT && result == EINPROGRESS) {
             return;
         }
+        if is_followed(event.nr) {
+            self.made(event, result);
+        }
+        self.passed(event);
+        self.identified(event, result);
+    }
+
+    /// Takes in what a call that is followed makes.
+    fn made(&mut self, event: &Event<'_>, result: i64) {
         let args = &event.args;
         match event.nr {
             nr::OPEN => self.opened(event, None, 0, args[1] & O_CLOEXEC != 0),
@@ -408,8 +512,6 @@ impl Descriptors {
             }
             _ => {}
         }
-        self.passed(event);
-        self.identified(event, result);
     }
 
     /// Takes in what an event ends: to be called after the event is shown.
@@ -417,6 +519,7 @@ impl Descriptors {
         if event.kind == kind::BEGIN && event.value(0) == begin::EXEC {
             if self.table.values().any(|descriptor| descriptor.cloexec) {
                 Arc::make_mut(&mut self.table).retain(|_, descriptor| !descriptor.cloexec);
+                self.touched_many = true;
             }
             return;
         }
@@ -428,12 +531,14 @@ impl Descriptors {
             let fd = args[0] as i32;
             if self.table.contains_key(&fd) {
                 Arc::make_mut(&mut self.table).remove(&fd);
+                self.touch(fd);
             }
         } else if event.is_done(nr::CLOSE_RANGE) && event.result == Some(0) {
             let first = args[0] as u32;
             let last = args[1] as u32;
             let in_range = |fd: i32| (first..=last).contains(&(fd as u32));
             let only_mark = args[2] & 4 != 0;
+            self.touched_many = true;
             let table = Arc::make_mut(&mut self.table);
             if only_mark {
                 for (fd, descriptor) in table {
@@ -651,6 +756,7 @@ impl<'r> Births<'r> {
                 Descriptors {
                     table: Arc::new(inherited(&self.recording.manifest().descriptors)),
                     cwd: Arc::new(image.map(|image| image.cwd.clone()).unwrap_or_default()),
+                    ..Descriptors::default()
                 }
             });
             if line.len() == 1 {

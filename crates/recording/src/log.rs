@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use protocol::record::{self, Memory, VALUES_MAX, begin, kind};
+use protocol::record::{self, Memory, VALUES_MAX, begin, kind, tag};
 use protocol::shared::CHUNK_HEAD;
 
 use crate::chunk::ChunkHead;
@@ -467,6 +467,15 @@ impl<'r> Log<'r> {
     pub fn glance(&self) -> Option<(u8, u64, u64, u64)> {
         let current = self.current.as_ref()?;
         Some((current.kind, current.nr, current.number, current.time))
+    }
+
+    /// Whether bytes with this tag belong to the current record, or to the start
+    /// of the call that it ends.
+    pub fn has_blob(&self, tag: u8) -> bool {
+        let is = |blob: &BlobAt| blob.tag & !tag::PARTIAL == tag;
+        let started = self.resumed.as_ref();
+        self.current.is_some()
+            && (self.blobs.iter().any(is) || started.is_some_and(|call| call.places.iter().any(is)))
     }
 
     /// Bytes of the current record that are the program's data.

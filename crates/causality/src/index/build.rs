@@ -10,6 +10,7 @@ use super::file::Builder;
 use super::layout::*;
 use crate::channel::RoundTrips;
 use crate::clock::{self, Graph, SPACING};
+use crate::files::FileSpan;
 use crate::link::Link;
 use crate::sweep::{self, Progress};
 use crate::world::objects::{Chan, Flow, Op, What};
@@ -24,7 +25,7 @@ pub(crate) const RECEIVES: u32 = 1 << 31;
 /// Reads a recording and makes the index of it.
 pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> Vec<u8> {
     let mut world = World::new(recording);
-    let events = sweep::sweep(recording, &mut world, progress);
+    let (events, files) = sweep::sweep(recording, &mut world, progress);
     let (links, guesses) = matching::run(recording, &mut world);
     let count = recording.processes().len();
     let mut processes = vec![ProcessRec::default(); count];
@@ -42,6 +43,7 @@ pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> 
     put_calls(&mut builder, &mut processes, &mut world);
     put_threads(&mut builder, &mut processes, &world, &mut text);
     put_locks(&mut builder, &world, &mut text);
+    put_files(&mut builder, &mut processes, &files);
     builder.section(Section::Processes, &processes);
     builder.section(Section::Text, &text);
     builder.finish(key, [events, guesses, dropped])
@@ -548,6 +550,28 @@ pub(crate) fn decode(what: u8, value: u64) -> WaitFor {
         },
         _ => WaitFor::Other,
     }
+}
+
+fn put_files(builder: &mut Builder, processes: &mut [ProcessRec], files: &[FileSpan]) {
+    ranges(
+        files,
+        processes.len(),
+        |span| span.process,
+        |place, range| {
+            if let Some(process) = processes.get_mut(place) {
+                process.files = range;
+            }
+        },
+    );
+    let records: Vec<FileRec> = files
+        .iter()
+        .map(|span| FileRec {
+            fd: U32::new(span.fd.cast_unsigned()),
+            from: U32::new(span.from),
+            to: U32::new(span.to),
+        })
+        .collect();
+    builder.section(Section::Files, &records);
 }
 
 fn put_calls(builder: &mut Builder, processes: &mut [ProcessRec], world: &mut World<'_>) {

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
 /// Bytes that have one checksum: a page, as a search touches little of each
 /// block that it looks into, and all of the block is summed for it.
@@ -52,6 +52,8 @@ pub(crate) enum Section {
     Locks,
     /// [`LockNameRec`], by lock.
     LockNames,
+    /// [`FileRec`], by process, descriptor and event.
+    Files,
     /// Text that records refer to.
     Text,
 }
@@ -115,6 +117,7 @@ pub(crate) struct ProcessRec {
     pub waits: Range,
     pub calls: Range,
     pub threads_at: Range,
+    pub files: Range,
     /// See [`crate::world::End`].
     pub ended: U32,
 }
@@ -254,6 +257,15 @@ pub(crate) struct ThreadRec {
 pub(crate) struct LockRec {
     pub lock: U32,
     pub process: U32,
+    pub from: U32,
+    pub to: U32,
+}
+
+/// A descriptor led to a file for these events of a process.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct FileRec {
+    pub fd: U32,
     pub from: U32,
     pub to: U32,
 }

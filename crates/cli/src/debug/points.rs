@@ -113,7 +113,7 @@ impl Caught {
         let (pattern, calls_only) = pattern_of(text)?;
         let mut events: HashMap<u32, Vec<u64>> = HashMap::new();
         let pattern = find::pattern(&pattern)?;
-        find::each_match(history, names, pattern, |_, event, _| {
+        find::each_match(history, names, pattern, |_, event| {
             if !calls_only || event.is_call() {
                 events.entry(event.process).or_default().push(event.number);
             }
