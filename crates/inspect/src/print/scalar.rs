@@ -104,7 +104,7 @@ impl Printer<'_> {
             out.push_str(&format!("{prefix}{name}"));
             return;
         }
-        if !e.flags || e.constants.is_empty() || self.options.language == Language::Rust {
+        if !e.flags || e.constants.is_empty() {
             out.push_str(&number.to_string());
             return;
         }
