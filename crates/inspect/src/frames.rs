@@ -8,10 +8,11 @@ use std::collections::HashSet;
 
 use crate::dwarf::Language;
 use crate::dwarf::blocks::{Block, BlockKind, Function};
-use crate::dwarf::lines::SourceFile;
+use crate::dwarf::lines::{SourceFile, normalized};
 use crate::dwarf::scopes;
 use crate::error::Result;
 use crate::inspector::{Inspector, Loaded};
+use crate::lookup::Location;
 use crate::target::{RSP, ThreadId};
 use crate::unwind::{Code, FrameRegisters, Step, Stop, frame_address, step};
 
@@ -93,6 +94,19 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// The stack as the function of a [`Location`] is entered: without the
+    /// functions inlined into it whose code is at that address too. As it is,
+    /// if it does not stand there.
+    pub fn entering(mut self, location: &Location) -> Self {
+        if let Some(level) = frame_of(&self, location) {
+            self.frames.drain(..level);
+            for frame in &mut self.frames {
+                frame.level -= level;
+            }
+        }
+        self
+    }
+
     /// What gdb says at the end of a stack that ended too soon.
     pub fn complaint(&self) -> Option<String> {
         match &self.stop {
@@ -105,6 +119,49 @@ impl Stack {
             }
         }
     }
+}
+
+/// Whether a source file is one of the toolchain's: of the standard library of
+/// Rust or C++, or of the crates that the former is made with.
+pub fn is_library_source(path: &str) -> bool {
+    let rust = path.starts_with("/rustc/")
+        || path.starts_with("/rust/deps/")
+        || path.contains("/lib/rustlib/src/rust/library/");
+    let cpp = path.contains("/include/c++/")
+        || path.contains("/libstdc++-v3/")
+        || path.contains("/libcxx/include/");
+    rust || cpp
+}
+
+/// The level of the frame to show first at a stop: the innermost, or, in code
+/// of the toolchain's library that is inlined into the user's, the innermost
+/// of the user's there.
+///
+/// A function of the library that was called is shown as itself.
+pub fn user_frame(stack: &Stack) -> usize {
+    let in_library = |frame: &Frame| {
+        let place = frame.place.as_ref();
+        place.is_some_and(|place| is_library_source(&normalized(&place.file.path)))
+    };
+    let here = stack.frames.iter().take_while(|f| f.physical == 0);
+    let found = here.enumerate().find(|(_, frame)| !in_library(frame));
+    found.map_or(0, |(level, _)| level)
+}
+
+/// The level of the frame of the function that a [`Location`] is in, if the
+/// stack stands there: of an inlined function the frame of that instance, even
+/// where the code at the address is of another one inside of it.
+pub fn frame_of(stack: &Stack, location: &Location) -> Option<usize> {
+    if stack.frames.first()?.pc != location.address {
+        return None;
+    }
+    let Some(instance) = location.instance else {
+        return Some(0);
+    };
+    stack.frames.iter().position(|frame| {
+        let block = frame.function_block();
+        frame.physical == 0 && block.is_some_and(|block| block.die == instance)
+    })
 }
 
 impl Inspector<'_> {

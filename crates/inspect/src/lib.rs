@@ -12,6 +12,7 @@
 //! | where are `main`, `file.c:12`, `*0x401000` | [`Inspector::resolve`], [`Inspector::find_functions`], [`Inspector::find_line`] |
 //! | the source text | [`Library::sources`] |
 //! | the stack of a thread | [`Inspector::stack`], as text [`print::backtrace`] |
+//! | which of its frames to show first | [`frames::user_frame`], [`frames::frame_of`] |
 //! | the variables of a frame | [`scope::Scope`] |
 //! | a value as text | [`print::Printer`] |
 //! | what a value is made of, a page at a time | [`tree::Tree`] |
@@ -66,7 +67,9 @@ pub mod elf;
 pub mod error;
 pub mod examine;
 pub mod expr;
+mod flow;
 pub mod frames;
+mod inlined;
 pub mod inspector;
 pub mod location;
 pub mod lookup;

@@ -1,6 +1,6 @@
 //! From names and lines to addresses, variables and types.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::dwarf::Language;
 use crate::dwarf::blocks::Function;
@@ -11,8 +11,12 @@ use crate::dwarf::scopes;
 use crate::error::{Error, Result};
 use crate::frames::Place;
 use crate::inspector::{Inspector, Loaded};
+use crate::target::Registers;
 use crate::types::{Kind, Ty};
-use crate::unwind::after_prologue;
+use crate::unwind::{FrameRegisters, after_prologue};
+
+/// Functions are inlined into each other less deeply.
+const MAX_INLINED: usize = 100;
 
 /// A place in the code that a name or line stands for.
 #[derive(Debug, Clone)]
@@ -27,6 +31,9 @@ pub struct Location {
     pub module: String,
     /// Whether the function is inlined there.
     pub inlined: bool,
+    /// The inlined instance that was meant, if it is one. The code there may
+    /// be of a function inside of it: see [`crate::frames::Stack::entering`].
+    pub instance: Option<Die>,
 }
 
 /// The last component of a path.
@@ -242,6 +249,7 @@ impl Inspector<'_> {
         let mut seen = HashSet::new();
         for module in self.modules() {
             if let Some(info) = module.module.info() {
+                let mut flows = HashMap::new();
                 let mut dies: Vec<Die> = info
                     .names()
                     .find(info, last(name), NameKind::Function)
@@ -259,14 +267,18 @@ impl Inspector<'_> {
                         let Some(&(start, _)) = entry.ranges().first() else {
                             continue;
                         };
+                        if inlined {
+                            for address in self.inlined_bodies(module, die, &mut flows) {
+                                if seen.insert(address) {
+                                    found.push(self.instance(address, module, die));
+                                }
+                            }
+                            continue;
+                        }
                         let start = entry.low_pc().filter(|pc| *pc != 0).unwrap_or(start);
-                        let address = if inlined {
-                            module.to_process(start)
-                        } else {
-                            self.body_of(module, start)
-                        };
+                        let address = self.body_of(module, start);
                         if seen.insert(address) {
-                            found.push(self.location(address, module, inlined));
+                            found.push(self.location(address, module));
                         }
                     }
                 }
@@ -280,7 +292,7 @@ impl Inspector<'_> {
                     let address = module.to_process(symbol.address);
                     if symbol.code && !stub && seen.insert(address) {
                         let address = after_prologue(self.process, address);
-                        found.push(self.location(address, module, false));
+                        found.push(self.location(address, module));
                     }
                 }
             }
@@ -302,7 +314,7 @@ impl Inspector<'_> {
         Ok(found)
     }
 
-    fn location(&self, address: u64, module: &Loaded, inlined: bool) -> Location {
+    fn location(&self, address: u64, module: &Loaded) -> Location {
         let place = self.line_at(address).map(|l| Place {
             file: l.file,
             line: l.line,
@@ -312,8 +324,28 @@ impl Inspector<'_> {
             function: self.function_name(address).map(|(name, _)| name),
             place,
             module: module.module.name.clone(),
-            inlined,
+            inlined: false,
+            instance: None,
         }
+    }
+
+    /// The place of an instance of an inlined function, in its own frame.
+    fn instance(&self, address: u64, module: &Loaded, die: Die) -> Location {
+        let mut location = Location {
+            inlined: true,
+            instance: Some(die),
+            ..self.location(address, module)
+        };
+        let registers = Registers {
+            rip: address,
+            ..Registers::default()
+        };
+        let here = self.stack_from(FrameRegisters::new(registers), 1 + MAX_INLINED);
+        if let Some(frame) = here.entering(&location).frames.into_iter().next() {
+            location.function = frame.name;
+            location.place = frame.place;
+        }
+        location
     }
 
     /// Where a function's own code begins, as gdb decides where to stop in
@@ -428,7 +460,7 @@ impl Inspector<'_> {
                 Some(f) if f.entry == address => self.body_of(&module, address),
                 _ => process,
             };
-            found.push(self.location(process, &module, false));
+            found.push(self.location(process, &module));
         }
         found.dedup_by_key(|l| l.address);
         Ok(found)
@@ -443,7 +475,7 @@ impl Inspector<'_> {
             let address = u64::from_str_radix(digits, 16)
                 .map_err(|_| Error::other(format!("`{address}` is not an address")))?;
             let module = self.module_at(address).ok_or(Error::Memory { address })?;
-            return Ok(vec![self.location(address, &module, false)]);
+            return Ok(vec![self.location(address, &module)]);
         }
         if let Ok(line) = text.parse::<u32>() {
             let place = current.ok_or_else(|| {

@@ -1,12 +1,17 @@
 //! Files that processes map, and what is known of them.
 //!
 //! A [`Library`] opens each distinct file once, however many processes map
-//! it, and keeps it: see [`crate::elf`] for why nothing is ever given back.
+//! it. Several threads may share one (`Arc<Library>`), and several libraries
+//! share what was read of files: there is one table of them for the whole
+//! debugger, since nothing of them is ever given back (see [`crate::elf`] for
+//! why). What a debugger keeps therefore grows with the files it has seen, not
+//! with the sessions that looked at them.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 use crate::dwarf::info::DebugInfo;
 use crate::elf::find;
@@ -92,17 +97,35 @@ impl Default for Options {
     }
 }
 
+/// What tells files apart. Copies of recordings are links to one file.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key {
-    File(PathBuf, u64, Option<std::time::SystemTime>),
+enum FileIdentity {
+    File {
+        device: u64,
+        inode: u64,
+        length: u64,
+        modified: Option<std::time::SystemTime>,
+    },
     Bytes(u64, usize),
 }
 
-/// The files of a program, shared by all its processes.
+/// What tells modules apart: the file, what the program calls it, and where
+/// its debug information is looked for.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    content: FileIdentity,
+    name: String,
+    directories: Vec<PathBuf>,
+}
+
+/// Every module that was opened; none for files that could not be read.
+static MODULES: LazyLock<Mutex<HashMap<Key, Option<&'static Module>>>> =
+    LazyLock::new(Mutex::default);
+
+/// Where the files of programs come from, shared by all their processes.
 #[derive(Debug, Default)]
 pub struct Library {
     options: Options,
-    modules: Mutex<HashMap<Key, Option<&'static Module>>>,
     /// Source texts.
     pub sources: Sources,
 }
@@ -113,7 +136,6 @@ impl Library {
         Self {
             sources: Sources::new(options.source_map.clone()),
             options,
-            modules: Mutex::default(),
         }
     }
 
@@ -126,32 +148,41 @@ impl Library {
         memory: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Result<&'static Module> {
         let bytes;
-        let key = match content {
+        let distinct = match content {
             Content::File(path) => {
                 bytes = None;
                 let data = std::fs::metadata(path).map_err(|e| Error::File {
                     path: path.clone(),
                     reason: e.to_string(),
                 })?;
-                Key::File(path.clone(), data.len(), data.modified().ok())
+                FileIdentity::File {
+                    device: data.dev(),
+                    inode: data.ino(),
+                    length: data.len(),
+                    modified: data.modified().ok(),
+                }
             }
             Content::Bytes(found) => {
                 bytes = Some(found.to_vec());
-                Key::Bytes(hash(found), found.len())
+                FileIdentity::Bytes(hash(found), found.len())
             }
             Content::Memory => {
                 let found = memory().ok_or_else(|| Error::other(format!("no file for {name}")))?;
-                let key = Key::Bytes(hash(&found), found.len());
+                let distinct = FileIdentity::Bytes(hash(&found), found.len());
                 bytes = Some(found);
-                key
+                distinct
             }
         };
         let missing = || Error::NotElf {
             name: name.to_string(),
             reason: "it could not be read before".to_string(),
         };
-        let mut modules = self
-            .modules
+        let key = Key {
+            content: distinct,
+            name: name.to_string(),
+            directories: self.options.debug_directories.clone(),
+        };
+        let mut modules = MODULES
             .lock()
             .map_err(|_| Error::other("another thread failed while reading symbols"))?;
         if let Some(known) = modules.get(&key) {

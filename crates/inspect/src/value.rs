@@ -142,8 +142,8 @@ impl Value {
         }
     }
 
-    /// The same value with its bytes read, so that its parts need no more
-    /// reads; only where that is cheap.
+    /// This value with its bytes read, so that its parts need no more reads;
+    /// only where that is cheap.
     pub fn fetched(&self, process: &dyn Process) -> Self {
         if let Data::Memory(_) = self.data
             && self.size() <= 1 << 16

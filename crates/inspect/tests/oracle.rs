@@ -13,7 +13,7 @@
 mod common;
 
 use common::Build;
-use common::normal::{unread, without_entry_values, without_hashes};
+use common::normal::{unescaped, unread, without_entry_values, without_hashes};
 use inspect::core::CoreFile;
 use inspect::dwarf::die::Entry;
 use inspect::frames::FrameKind;
@@ -28,8 +28,7 @@ fn entries(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()
         .filter(|l| l.contains(" = "))
-        // It escapes what is not ASCII in Rust's characters.
-        .map(|l| l.replace("'\\xdf'", "'ß'"))
+        .map(unescaped)
         // It takes numbers of which a piece is missing for such pointers.
         .map(|l| {
             if l.contains('{') || l.contains('(') || l.contains("core::") {
@@ -82,12 +81,16 @@ fn agree(ours: &str, theirs: &str) -> bool {
                 lost.len() <= 5 && rest.is_some_and(|rest| agree(rest, after))
             });
     }
-    // A string whose length is gone is not an empty one, nor is one whose
+    // A slice whose length is gone is not an empty one, nor is a string whose
     // length is more than it can count.
+    if let Some(slice) = theirs.strip_suffix(" []") {
+        let rest = ours.strip_prefix(slice).unwrap_or("");
+        return rest.starts_with(" {data_ptr: ") && rest.ends_with("length: <optimized out>}");
+    }
     theirs.strip_suffix("\"\"").is_some_and(|name| {
         let rest = ours.strip_prefix(name);
         rest.is_some_and(|r| {
-            r.starts_with("&str {") && r.ends_with("length: <optimized out>}")
+            r.ends_with("length: <optimized out>}") && r.starts_with("&str {data_ptr: ")
                 || r.starts_with("<error: Cannot access memory at address ")
         })
     })
@@ -96,7 +99,7 @@ fn agree(ours: &str, theirs: &str) -> bool {
 /// Lines of gdb that are plainly wrong, and why.
 fn allowed(line: &str) -> bool {
     // Labels that the optimizer removed are no variables.
-    const LABELS: [&str; 1] = ["do_longlong_number"];
+    const LABELS: [&str; 2] = ["do_longlong_number", "nomem"];
     // It does not know `decltype(nullptr)`.
     let null = line.ends_with("(Attempt to dereference a generic pointer.)>")
         || line == "null = <incomplete type>";
@@ -162,8 +165,9 @@ fn compare(build: Build, count: usize, seed: u64) -> Compared {
             assert!(core.threads().contains(&tid), "{path}: thread {tid:?}");
             let stack = inspector.stack(tid, 10_000).unwrap();
             stacks += 1;
-            let ours = backtrace(&inspector, &stack, &options);
+            let ours = unescaped(&backtrace(&inspector, &stack, &options));
             let theirs = without_hashes(thread["bt"].as_str().unwrap());
+            let theirs = unescaped(&theirs);
             for (level, (a, b)) in ours.lines().zip(theirs.lines()).enumerate() {
                 let inlined = stack
                     .frames
@@ -199,7 +203,7 @@ fn compare(build: Build, count: usize, seed: u64) -> Compared {
                     let mut ours: Vec<(String, bool)> = texts
                         .into_iter()
                         .zip(&locals)
-                        .map(|(text, local)| (text, unlisted(local)))
+                        .map(|(text, local)| (unescaped(&text), unlisted(local)))
                         .collect();
                     ours.sort();
                     values += theirs.len();

@@ -338,6 +338,13 @@ fn what_would_change_the_process_is_refused_with_advice() {
     );
 }
 
+/// The time that this thread has had a processor: others may want it too.
+fn processor_time() -> std::time::Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = text.split(' ').next().unwrap().parse().unwrap();
+    std::time::Duration::from_nanos(nanoseconds)
+}
+
 #[test]
 fn a_condition_is_cheap() {
     let build = Build {
@@ -355,12 +362,12 @@ fn a_condition_is_cheap() {
     let stack = inspector.stack(thread, 1).unwrap();
     let scope = Scope::new(&inspector, &stack, 0).unwrap();
     let condition = Expression::parse(&scope, "round > 100 && first.next->at.x == 7").unwrap();
-    let start = std::time::Instant::now();
+    let start = processor_time();
     let mut held = 0;
     for _ in 0..100_000 {
         held += u32::from(condition.holds(&scope).unwrap());
     }
-    let took = start.elapsed();
+    let took = processor_time() - start;
     assert_eq!(held, 0);
     eprintln!("100,000 conditions in {took:?}");
     // Two seconds are allowed in a release build.

@@ -171,7 +171,7 @@ impl Items {
             }
             Arrangement::Linked { node, first } => linked(process, node, *first, range),
             Arrangement::SearchTree { node, root } => {
-                self.from_nearer_end(range, |range, order, found| {
+                self.walk_nearer_end(range, |range, order, found| {
                     search_tree(process, *root, range, order, &mut |at| {
                         found.push(node.at(at))
                     })
@@ -187,7 +187,7 @@ impl Items {
                 layout,
                 root,
                 height,
-            } => self.from_nearer_end(range, |range, order, found| {
+            } => self.walk_nearer_end(range, |range, order, found| {
                 let mut walk = BTreeWalk {
                     process,
                     layout,
@@ -238,7 +238,7 @@ impl Items {
     }
 
     /// Walks forwards, or backwards where that is shorter.
-    fn from_nearer_end(
+    fn walk_nearer_end(
         &self,
         range: Range<u64>,
         walk: impl FnOnce(Range<u64>, Order, &mut Vec<Entry>) -> Result<()>,

@@ -302,7 +302,8 @@ fn btree(inspector: &Inspector<'_>, map: &Value, set: bool) -> Option<Items> {
     // that.
     let leaf = Value::in_memory(node.ty.target()?, 0);
     let offset = |name: &str| leaf.field(process, name)?.address();
-    (key.size_of()?, mapped.size_of()?);
+    key.size_of()?;
+    mapped.size_of()?;
     let layout = BTreeLayout {
         len: offset("len")?,
         keys: offset("keys")?,

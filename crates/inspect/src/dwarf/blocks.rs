@@ -116,7 +116,7 @@ impl Function {
         let linkage = self.die.read().and_then(|e| e.linkage_name());
         match linkage {
             Some(symbol) if self.die.language() == super::Language::Cpp => {
-                crate::elf::demangle::demangle(symbol).into_owned()
+                crate::elf::demangle::cpp_signature(symbol).unwrap_or_else(|| symbol.to_string())
             }
             None if self.die.language() == super::Language::Cpp => {
                 let parameters: Vec<String> = self

@@ -22,6 +22,22 @@ pub fn demangle(symbol: &str) -> Cow<'_, str> {
     Cow::Borrowed(symbol)
 }
 
+/// The name of a C++ function with its parameters and without its result, if
+/// its symbol can be read.
+pub fn cpp_signature(symbol: &str) -> Option<String> {
+    if !symbol.starts_with("_Z") {
+        return None;
+    }
+    let options = cpp_demangle::DemangleOptions::new()
+        .no_return_type()
+        .recursion_limit(96);
+    cpp_demangle::Symbol::new(symbol)
+        .ok()?
+        .demangle_with_options(&options)
+        .ok()
+        .map(|name| familiar(&name))
+}
+
 /// The name of a C++ function without parameters and result, if its symbol
 /// can be read.
 pub fn cpp_function(symbol: &str) -> Option<String> {

@@ -77,7 +77,7 @@ pub enum Step {
     },
     /// Goes on at another step.
     Jump(usize),
-    /// The same if what it pops is not zero.
+    /// Goes to another step if what it pops is not zero.
     JumpIf(usize),
     /// Pushes the last once more.
     Duplicate,
@@ -507,7 +507,11 @@ impl Builder<'_> {
             return Some(Operand::Is(value.ty));
         }
         let address = frame.map_or(0, |f| module.to_link(f.lookup));
-        let expression = location_at(&entry, address)?;
+        let expression = location_at(
+            &entry,
+            address,
+            frame.and_then(|f| f.function).map(|f| f.entry),
+        )?;
         // An address that is known without the frame, in whatever form.
         if let [0x03 | 0xa1 | 0xfb, rest @ ..] = expression.0.slice()
             && !matches!(rest.last(), Some(0x9b | 0xe0 | 0x9f))

@@ -874,16 +874,15 @@ fn member(scope: &Scope<'_>, value: Value, name: &str, node: &Node) -> Result<Va
         ));
     };
     // A field of the shape that an enumeration of Rust has now.
-    if let Some(part) = &aggregate.variants {
-        if let Some(variant) = value.chosen(process, part)
-            && let Ok(shape) = value.member(process, &variant.member)
-        {
-            if variant.member.name == Some(name) {
-                return Ok(shape);
-            }
-            if let Some(found) = shape.field(process, &label) {
-                return Ok(found);
-            }
+    if let Some(part) = &aggregate.variants
+        && let Some(variant) = value.chosen(process, part)
+        && let Ok(shape) = value.member(process, &variant.member)
+    {
+        if variant.member.name == Some(name) {
+            return Ok(shape);
+        }
+        if let Some(found) = shape.field(process, &label) {
+            return Ok(found);
         }
     }
     if let Some(member) = aggregate

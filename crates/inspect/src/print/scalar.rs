@@ -76,11 +76,6 @@ impl Printer<'_> {
                     text::width_of(named)
                 };
                 if let Some(width) = width {
-                    let prefix = if self.options.language == Language::Rust {
-                        ""
-                    } else {
-                        text::prefix_of(named)
-                    };
                     let bits = (width * 8).min(64);
                     let raw = (number as u128 & ((1u128 << bits) - 1)) as u64;
                     let unit = if width == 1 && raw >= 0x80 {
@@ -92,7 +87,11 @@ impl Printer<'_> {
                             .map_or(Unit::Raw(raw), Unit::Char)
                     };
                     out.push(' ');
-                    out.push_str(&text::character(unit, width, prefix));
+                    out.push_str(&if self.options.language == Language::Rust {
+                        text::rust_character(raw)
+                    } else {
+                        text::character(unit, width, text::prefix_of(named))
+                    });
                 }
                 let _ = ty;
             }
@@ -105,7 +104,7 @@ impl Printer<'_> {
             out.push_str(&format!("{prefix}{name}"));
             return;
         }
-        if !e.flags || e.constants.is_empty() || self.options.language == Language::Rust {
+        if !e.flags || e.constants.is_empty() {
             out.push_str(&number.to_string());
             return;
         }

@@ -177,6 +177,22 @@ pub fn character(unit: Unit, width: u64, prefix: &str) -> String {
     out
 }
 
+/// A `char` of Rust in quotes, as its source would have it.
+pub fn rust_character(value: u64) -> String {
+    let known = u32::try_from(value).ok().and_then(char::from_u32);
+    let inside = match known {
+        Some(c @ ('\\' | '\'')) => format!("\\{c}"),
+        Some('\n') => "\\n".to_string(),
+        Some('\r') => "\\r".to_string(),
+        Some('\t') => "\\t".to_string(),
+        Some('\0') => "\\0".to_string(),
+        Some(c) if printable(c) => c.to_string(),
+        _ if value <= 0xff => format!("\\x{value:02x}"),
+        _ => format!("\\u{{{value:06x}}}"),
+    };
+    format!("'{inside}'")
+}
+
 /// A string in quotes, with runs of equal characters counted.
 pub fn string(
     bytes: &[u8],
@@ -244,7 +260,24 @@ pub fn string(
 
 #[cfg(test)]
 mod tests {
-    use super::string;
+    use super::{rust_character, string};
+
+    #[test]
+    fn characters_of_rust_are_as_its_source_has_them() {
+        let cases = [
+            (0, "'\\0'"),
+            (7, "'\\x07'"),
+            (39, "'\\''"),
+            (65, "'A'"),
+            (0xdf, "'ß'"),
+            (0x5555, "'啕'"),
+            (0xd800, "'\\u{00d800}'"),
+            (0xffff_ffff, "'\\u{ffffffff}'"),
+        ];
+        for (value, shown) in cases {
+            assert_eq!(rust_character(value), shown);
+        }
+    }
 
     #[test]
     fn strings_are_as_gdb_has_them() {

@@ -22,11 +22,12 @@ impl Ty {
         let Some(ty) = die.read().and_then(|entry| read(&entry)) else {
             return Self::void();
         };
-        // Two threads may both have read it; they agree.
-        let ty: &'static Type = Box::leak(Box::new(ty));
+        // Two threads may both have read it; they agree, and one is kept.
         match die.info.types.lock() {
-            Ok(mut types) => Self::Known(types.entry(key).or_insert(ty)),
-            Err(_) => Self::Known(ty),
+            Ok(mut types) => {
+                Self::Known(types.entry(key).or_insert_with(|| Box::leak(Box::new(ty))))
+            }
+            Err(_) => Self::Made(std::sync::Arc::new(ty)),
         }
     }
 

@@ -6,7 +6,8 @@ use super::step::FrameRegisters;
 
 /// `mov $15,%rax; syscall`: how every C library returns from a handler.
 const RESTORE_WIDE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// The same with `mov $15,%eax`.
+/// The instructions that end a signal handler, in the form with
+/// `mov $15,%eax`.
 const RESTORE: [u8; 7] = [0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// Whether `pc` is in code that ends a signal handler.

@@ -80,7 +80,7 @@ pub enum Stop {
     Rules,
     /// The caller would be deeper in the stack than the callee.
     Inner,
-    /// The same frame again.
+    /// The next frame is this one again.
     Identical,
     /// As many as were asked for.
     Limit,

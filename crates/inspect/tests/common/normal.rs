@@ -56,3 +56,33 @@ pub fn without_hashes(text: &str) -> String {
     out.push_str(rest);
     out
 }
+
+/// Characters of Rust themselves, where gdb escapes what is not ASCII:
+/// `'\u{005555}'` is `'啕'`.
+pub fn unescaped(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("'\\") {
+        out.push_str(before);
+        let number = after.split_once('\'').and_then(|(escape, behind)| {
+            let hex = escape.strip_prefix('x').or_else(|| {
+                let number = escape.strip_prefix("u{")?;
+                number.strip_suffix('}')
+            })?;
+            let number = u32::from_str_radix(hex, 16).ok().filter(|n| *n > 0x9f)?;
+            Some((char::from_u32(number)?, behind))
+        });
+        rest = match number {
+            Some((character, behind)) => {
+                out.push_str(&format!("'{character}'"));
+                behind
+            }
+            None => {
+                out.push_str("'\\");
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}

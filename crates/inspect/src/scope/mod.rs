@@ -1,0 +1,138 @@
+//! The variables that are visible in a frame.
+
+mod entry;
+mod facts;
+mod variable;
+
+use gimli::constants as c;
+
+use crate::dwarf::blocks::{BlockKind, Variable};
+use crate::dwarf::die::Die;
+use crate::error::{Error, Result};
+use crate::frames::{Frame, Stack};
+use crate::inspector::Inspector;
+use crate::value::Value;
+
+pub(crate) use facts::Facts;
+pub(crate) use variable::{location_at, read_variable};
+
+/// A frame of a stack, as the place where names have meaning.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// The process.
+    pub inspector: &'a Inspector<'a>,
+    /// The stack.
+    pub stack: &'a Stack,
+    /// Index of the frame.
+    pub level: usize,
+}
+
+/// A variable of a frame.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// Its name.
+    pub name: &'static str,
+    /// Its entry.
+    pub die: Die,
+    /// Whether it is a parameter.
+    pub parameter: bool,
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of a frame.
+    pub fn new(inspector: &'a Inspector<'a>, stack: &'a Stack, level: usize) -> Option<Self> {
+        stack.frames.get(level)?;
+        Some(Self {
+            inspector,
+            stack,
+            level,
+        })
+    }
+
+    /// The frame.
+    pub fn frame(&self) -> Option<&'a Frame> {
+        self.stack.frames.get(self.level)
+    }
+
+    /// The parameters of the frame's function.
+    pub fn arguments(&self) -> Vec<Local> {
+        let Some(block) = self.frame().and_then(Frame::function_block) else {
+            return Vec::new();
+        };
+        named(&block.variables, true).collect()
+    }
+
+    /// The variables of the frame, innermost block first.
+    pub fn locals(&self) -> Vec<Local> {
+        let mut found = Vec::new();
+        let Some((frame, function)) = self.frame().and_then(|f| f.function.map(|g| (f, g))) else {
+            return found;
+        };
+        let mut at = frame.innermost;
+        while let Some(block) = at.and_then(|index| function.blocks.get(index)) {
+            found.extend(named(&block.variables, false));
+            if !matches!(block.kind, BlockKind::Lexical) {
+                break;
+            }
+            at = block.parent;
+        }
+        found
+    }
+
+    /// The innermost variable of this name.
+    pub fn find(&self, name: &str) -> Option<Local> {
+        let (frame, function) = self.frame().and_then(|f| f.function.map(|g| (f, g)))?;
+        let mut at = frame.innermost;
+        while let Some(block) = at.and_then(|index| function.blocks.get(index)) {
+            let local = block
+                .variables
+                .iter()
+                .filter_map(|v| local(*v))
+                .find(|l| l.name == name);
+            if local.is_some() {
+                return local;
+            }
+            if !matches!(block.kind, BlockKind::Lexical) {
+                break;
+            }
+            at = block.parent;
+        }
+        None
+    }
+
+    /// The value of a variable in the frame.
+    pub fn read(&self, die: Die) -> Result<Value> {
+        let frame = self
+            .frame()
+            .ok_or_else(|| Error::other("No frame selected."))?;
+        let module = frame
+            .module
+            .ok_or_else(|| Error::other("No symbol table info available."))?;
+        read_variable(self, Some(frame), module, die)
+    }
+}
+
+fn named(variables: &[Variable], parameter: bool) -> impl Iterator<Item = Local> {
+    variables
+        .iter()
+        .filter(move |v| v.parameter == parameter)
+        .filter_map(|v| local(*v))
+        .filter(|l| {
+            // Only declared here, it lives elsewhere.
+            !l.die.read().is_some_and(|e| {
+                e.flag(c::DW_AT_declaration)
+                    || e.inherited(|e| e.flag(c::DW_AT_declaration).then_some(()))
+                        .is_some()
+                        && !e.has(c::DW_AT_location)
+            })
+        })
+}
+
+fn local(variable: Variable) -> Option<Local> {
+    let name = variable.die.read()?.name()?;
+    Some(Local {
+        name,
+        die: variable.die,
+        parameter: variable.parameter,
+    })
+}
