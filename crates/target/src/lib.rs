@@ -1,0 +1,157 @@
+//! What a debugger debugs, as a trait: a process that can be moved and looked
+//! into.
+//!
+//! [`Target`] is what every process can: run until something stops it, take a
+//! step, be looked into. What only some can is asked for: a process that was
+//! recorded has a past to go to ([`Recorded`]), one that is alive can be changed
+//! ([`Writable`]). Who debugs names these traits only, and so does not care
+//! whether a process is replayed or lives.
+//!
+//! The types that motions are described with are here too: where a process is
+//! ([`Position`]), what it is to stop at ([`Stops`]), what it came to
+//! ([`Arrival`], [`Back`]), and how one that asked has enough ([`Cancel`]).
+
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
+mod cancel;
+mod error;
+mod motion;
+mod position;
+mod registers;
+mod state;
+
+use std::ops::Range;
+
+use inspect::Process;
+use protocol::id::{ProcessId, ThreadNo};
+
+pub use cancel::Cancel;
+pub use error::{Error, Result};
+pub use motion::{Arrival, Back, Condition, Difference, Hit, Stops, Watch};
+pub use position::{Inside, Position};
+pub use registers::Registers;
+pub use state::{
+    CheckpointId, CheckpointInfo, Handler, ImageSpan, MapsVersion, Region, ThreadState,
+};
+
+/// Asked at each stop of a search back whether it is one.
+pub type Ask<'a> = dyn FnMut(&dyn Target, Hit) -> bool + 'a;
+
+/// A process that is debugged.
+///
+/// It stands still whenever one of these methods can be called. All questions
+/// are about where it stands. It stays on the thread that opened it (it need
+/// not be `Send`): processes that replay end with the thread that started them.
+pub trait Target {
+    /// Which process it is.
+    fn id(&self) -> ProcessId;
+
+    /// Where it stands in its run.
+    fn position(&self) -> Position;
+
+    /// The thread that runs, or is about to do what comes next.
+    fn thread(&self) -> ThreadNo;
+
+    /// Its threads, in order of their numbers.
+    fn threads(&self) -> Vec<ThreadState>;
+
+    /// One of its threads, if it is there.
+    fn thread_state(&self, number: ThreadNo) -> Option<ThreadState> {
+        self.threads().into_iter().find(|t| t.number == number)
+    }
+
+    /// The thread that runs, as it stands.
+    fn running(&self) -> Option<ThreadState> {
+        self.thread_state(self.thread())
+    }
+
+    /// What the process does with signal 1 and those that follow.
+    fn handlers(&self) -> Vec<Handler>;
+
+    /// Reads memory as it is: how many bytes from `address` on could be had.
+    fn read(&self, address: u64, out: &mut [u8]) -> usize;
+
+    /// Changes when what is mapped does, and is the same at the same position.
+    fn maps_version(&self) -> MapsVersion;
+
+    /// What is mapped, in order of address.
+    fn regions(&self) -> Result<Vec<Region>>;
+
+    /// The programs that it executes one after the other, as far as they are
+    /// known.
+    fn images(&self) -> Vec<ImageSpan>;
+
+    /// The process to be looked into: code is as the program has it, whatever
+    /// was put in its place to run it.
+    fn look(&self) -> Box<dyn Process + '_>;
+
+    /// Runs on until something says to stop, or to `until`.
+    fn run(&mut self, stops: &Stops<'_>, until: Position, cancel: &Cancel) -> Result<Arrival>;
+
+    /// Has the thread that runs execute one instruction, or as many as begin in
+    /// `range`; it stops earlier if watched memory changes.
+    fn step(&mut self, range: Range<u64>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival>;
+
+    /// Its past, if it has one that can be gone to.
+    fn history(&mut self) -> Option<&mut dyn Recorded> {
+        None
+    }
+
+    /// The way to change it, if it can be changed.
+    fn write(&mut self) -> Option<&mut dyn Writable> {
+        None
+    }
+}
+
+/// What only a process that was recorded can.
+pub trait Recorded {
+    /// Goes to a position, forwards or back. What is cancelled stops on the way.
+    fn seek(&mut self, to: Position, cancel: &Cancel) -> Result<Arrival>;
+
+    /// Goes back to the last stop behind `floor`. At a breakpoint it then
+    /// stands there; of watched memory it stands before what changed it. If
+    /// `ask` is given it is asked at each stop (behind the change, for memory),
+    /// which takes longer. If there is none, or it is cancelled, the process
+    /// stands where it stood.
+    fn last(
+        &mut self,
+        stops: &Stops<'_>,
+        floor: Position,
+        cancel: &Cancel,
+        ask: Option<&mut Ask<'_>>,
+    ) -> Result<Back>;
+
+    /// Goes back by one instruction of whichever thread did the last one.
+    /// False: this is the beginning.
+    fn step_back(&mut self, cancel: &Cancel) -> Result<bool>;
+
+    /// Keeps what it takes to come back here at once.
+    fn checkpoint(&mut self) -> Result<CheckpointId>;
+
+    /// What is kept, in order of position.
+    fn checkpoints(&self) -> Vec<CheckpointInfo>;
+
+    /// Gives a checkpoint up. False: there is none of that name.
+    fn drop_checkpoint(&mut self, id: CheckpointId) -> bool;
+}
+
+/// What only a process that is alive can: be changed.
+pub trait Writable {
+    /// Writes memory: how many bytes from `address` on could be written.
+    fn write_memory(&mut self, address: u64, bytes: &[u8]) -> Result<usize>;
+
+    /// Gives a thread other registers.
+    fn write_registers(&mut self, thread: ThreadNo, registers: &Registers) -> Result<()>;
+}
+
+/// Opens processes to be debugged.
+///
+/// What they have in common is kept behind it. One process may be open several
+/// times at once: a second one can be elsewhere, so that something is asked
+/// there without moving the first.
+pub trait Opener: Send + Sync {
+    /// Opens a process, which then stands at its beginning. It belongs to the
+    /// thread that calls: it may be of no use when that has ended.
+    fn open(&self, process: ProcessId, cancel: &Cancel) -> Result<Box<dyn Target>>;
+}
