@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::replay::{Arrival, Ground, Session};
+use ::replay::{Arrival, Session, SharedReplay};
 use protocol::syscall::Arg;
 use recording::descriptors::{Births, Descriptors, Standard};
 use recording::{Event, Recording, Timeline, calls};
@@ -107,7 +107,7 @@ impl Cmd {
         for (i, piece) in pieces.iter().enumerate() {
             last.insert(piece.process, i);
         }
-        let ground = Arc::new(Ground::new(&recording));
+        let ground = Arc::new(SharedReplay::new(&recording));
         let mut sessions = HashMap::new();
         let mut screen = Screen::new();
         let mut missing = 0;
@@ -223,7 +223,7 @@ fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
 /// Runs the process to where it wrote, and reads what it wrote there. None:
 /// it did not come there; the difference has been reported.
 fn from_memory(
-    ground: &Arc<Ground>,
+    ground: &Arc<SharedReplay>,
     sessions: &mut HashMap<u32, Session>,
     piece: &Piece,
     place: &Bytes,

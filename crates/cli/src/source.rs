@@ -1,17 +1,15 @@
 //! Replay, for what only it can tell: source lines, functions of threads,
 //! holders of locks (`query::source`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::replay::{Arrival, Ground, Session};
+use ::replay::{Arrival, Session, SharedReplay, Stopped};
+use ::target::Cancel;
 use causality::{EventId, History};
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ProcessId};
 use query::source::{InCall, Lines, Replay, Replays, Site, Trouble};
 use recording::Recording;
-
-use crate::debug::Stopped;
 
 /// Whether and for how long source lines are looked for.
 #[derive(clap::Args)]
@@ -55,7 +53,7 @@ impl Wish {
 
 /// Leads processes to events, as long as there is time.
 pub struct Replayer {
-    ground: Arc<Ground>,
+    shared: Arc<SharedReplay>,
     deadline: Instant,
 }
 
@@ -63,7 +61,7 @@ impl Replayer {
     /// For so long from now on.
     pub fn new(recording: &Arc<Recording>, time: Duration) -> Replayer {
         Replayer {
-            ground: Arc::new(Ground::new(recording)),
+            shared: Arc::new(SharedReplay::new(recording)),
             deadline: Instant::now() + time,
         }
     }
@@ -74,10 +72,9 @@ impl Replays for Replayer {
         if Instant::now() >= self.deadline {
             return Err(Trouble::Late);
         }
-        ::replay::check(self.ground.recording()).map_err(other)?;
-        let interrupt = Arc::new(AtomicBool::new(false));
-        let watch = Watch::new(Arc::clone(&interrupt), self.deadline);
-        let opened = Session::open_with(&self.ground, process.number, interrupt);
+        ::replay::check(self.shared.recording()).map_err(other)?;
+        let cancel = Cancel::until(self.deadline);
+        let opened = Session::open_with(&self.shared, process.number, cancel);
         let session = opened.map_err(|error| match error {
             ::replay::Error::Interrupted => Trouble::Late,
             error => other(error),
@@ -85,7 +82,6 @@ impl Replays for Replayer {
         Ok(Box::new(Led {
             session,
             deadline: self.deadline,
-            _watch: watch,
         }))
     }
 }
@@ -98,7 +94,6 @@ fn other(error: ::replay::Error) -> Trouble {
 struct Led {
     session: Session,
     deadline: Instant,
-    _watch: Watch,
 }
 
 impl Replay for Led {
@@ -116,9 +111,9 @@ impl Replay for Led {
     fn calls(&self) -> Vec<InCall> {
         let threads = self.session.threads();
         let in_call = threads.iter().filter_map(|thread| {
-            let registers = thread.by_name();
+            let registers = thread.registers;
             Some(InCall {
-                thread: ThreadNo(thread.number),
+                thread: thread.number,
                 nr: thread.call?,
                 args: [registers.rdi, registers.rsi],
             })
@@ -135,43 +130,5 @@ fn told(arrival: &Arrival) -> &'static str {
     match arrival {
         Arrival::Diverged(_) => "replay came to something else than the recording",
         _ => "the log ends before",
-    }
-}
-
-/// Stops a session when its time is over.
-struct Watch {
-    over: Arc<AtomicBool>,
-    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-}
-
-impl Watch {
-    fn new(interrupt: Arc<AtomicBool>, deadline: Instant) -> Watch {
-        const STEP: Duration = Duration::from_millis(10);
-        let over = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&over);
-        let thread = std::thread::spawn(move || {
-            while !ended.load(Ordering::Relaxed) {
-                // Each motion clears it: it is set until it is heard.
-                if Instant::now() >= deadline {
-                    interrupt.store(true, Ordering::Relaxed);
-                }
-                std::thread::park_timeout(STEP);
-            }
-        });
-        Watch {
-            over,
-            thread: Mutex::new(Some(thread)),
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let thread = self.thread.get_mut().ok().and_then(Option::take);
-        if let Some(thread) = thread {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
     }
 }

@@ -322,15 +322,9 @@ pub fn explain(error: ::replay::Error) -> Failure {
         cause = inner.source();
     }
     let failure = Failure::new(text);
-    match error {
-        ::replay::Error::FileMissing { .. }
-        | ::replay::Error::FileLength { .. }
-        | ::replay::Error::Captured { .. } => failure.hint("copy the whole recording again"),
-        ::replay::Error::Open(error) => match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        },
-        _ => failure,
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
 }
 

@@ -270,6 +270,134 @@ fn all_of_the_bank() {
     );
 }
 
+/// A program that executes another: breakpoints by name are where they belong in
+/// each, forwards and back.
+#[test]
+fn breakpoints_over_an_exec() {
+    let scratch = Scratch::new("debug-exec");
+    let program = programs::for_debuggers(&scratch, "debug/stages.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let text = ask(
+        &recorded,
+        &[
+            "break first_stage",
+            "break second_stage",
+            "goto end",
+            "rc",
+            "print n",
+            "rc",
+            "print n",
+            "rc",
+            "print n",
+            "rc",
+            "rc",
+            "print n",
+            "rc",
+            "c",
+            "c",
+            "c",
+            "c",
+            "print n",
+            "c",
+            "c",
+            "info breakpoints",
+        ],
+    );
+    has_in_order(
+        &text,
+        &[
+            "has come to its end",
+            "Breakpoint 2\n",
+            "$1 = 1\n",
+            "Breakpoint 2\n",
+            "$2 = 0\n",
+            "Breakpoint 1\n",
+            "first_stage at",
+            "$3 = 2\n",
+            "Breakpoint 1\n",
+            "$4 = 0\n",
+            "This is the beginning of stages-0",
+            "Breakpoint 1\n",
+            "Breakpoint 1\n",
+            "Breakpoint 1\n",
+            "Breakpoint 2\n",
+            "$5 = 0\n",
+            "Breakpoint 2\n",
+            "has come to its end",
+            "1    first_stage, hit 6 times",
+            "2    second_stage, hit 4 times",
+        ],
+    );
+}
+
+/// Motion moves the program: whoever is stopped first by cause is at hand then, and
+/// each process keeps its position. One can be moved alone, too.
+#[test]
+fn the_program_moves_together() {
+    let scratch = Scratch::new("debug-together");
+    let program = programs::for_debuggers(&scratch, "debug/walks.c", &[]);
+    let recorded = scratch.record(&[program]);
+    let text = ask(
+        &recorded,
+        &[
+            "process walks-1",
+            "break got",
+            "break sent",
+            "continue",
+            "print n",
+            "continue",
+            "delete 2",
+            "process walks-1",
+            "processes",
+            "where",
+            "processes",
+            "continue",
+            "print n",
+            "delete",
+            "goto start",
+            "break got",
+            "process walks-1",
+            "continue -only",
+            "processes",
+            "mode alone",
+            "process walks-0",
+            "goto end",
+            "processes",
+            "mode causal",
+            "processes",
+        ],
+    );
+    // What is received was sent before, whoever leads.
+    has_in_order(
+        &text,
+        &[
+            "Breakpoint 2\n",
+            "walks-0, main-0",
+            "sent at",
+            "$1 = 1\n",
+            "Breakpoint",
+            "Breakpoint 1\n",
+            "got at",
+            "$2 = 1\n",
+            // Alone: nobody follows.
+            "Breakpoint 3\n",
+            "walks-1, main-0",
+            "  walks-0                  not begun\n* walks-1                  about to do",
+            "others stay where they are (alone)",
+            "walks-0 has come to its end",
+            "* walks-0                  ended\n  walks-1                  about to do",
+            // With its end everything is over.
+            "* walks-0                  ended\n  walks-1                  ended",
+        ],
+    );
+    // `where` moves nobody.
+    let lists: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("  walks-0    "))
+        .collect();
+    assert!(lists[0] == lists[1] && lists[1] == lists[2], "{text}");
+}
+
 /// What is watched stops both ways, says what it was and becomes, and ends
 /// with its frame.
 #[test]

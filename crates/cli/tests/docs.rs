@@ -134,6 +134,8 @@ fn messages() -> BTreeMap<String, String> {
     let mut sources = files(&root.join("crates/cli/src"), &[".rs"]);
     sources.extend(files(&root.join("crates/agent/src"), &[".rs"]));
     sources.extend(files(&root.join("crates/replay/src"), &[".rs"]));
+    sources.extend(files(&root.join("crates/session/src"), &[".rs"]));
+    sources.push(root.join("crates/target/src/error.rs"));
     sources.push(root.join("crates/recording/src/error.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));

@@ -55,7 +55,13 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
             hash = (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
         }
     }
-    (threads.into_iter().map(|t| t.regs).collect(), hash)
+    (
+        threads
+            .into_iter()
+            .map(|t| t.registers.user_regs())
+            .collect(),
+        hash,
+    )
 }
 
 /// Goes to events in an order that jumps about, and sees the same each time
@@ -107,7 +113,7 @@ fn wander(recorded: &Recorded) {
             session
                 .checkpoints()
                 .iter()
-                .all(|c| !c.kept || c.event == process.first_event)
+                .all(|c| !c.kept || c.event.0 == process.first_event)
         );
     }
 }
@@ -215,7 +221,12 @@ fn sessions_are_independent() {
 fn registers(session: &Session) -> [u64; 27] {
     let number = session.thread();
     let threads = session.threads();
-    threads.iter().find(|t| t.number == number).unwrap().regs
+    threads
+        .iter()
+        .find(|t| t.number.0 == number)
+        .unwrap()
+        .registers
+        .user_regs()
 }
 
 /// Steps through the code between events, instruction by instruction; comes
@@ -354,10 +365,7 @@ fn watch_all_ways(name: &str, flags: &[&str]) {
     let mut places = Vec::new();
     let mut found = Vec::new();
     loop {
-        match session
-            .run_watching(&[], &watch, Position::Event(u64::MAX))
-            .unwrap()
-        {
+        match session.run_watching(&[], &watch, Position::END).unwrap() {
             Arrival::Watch(0) => {
                 found.push(word(&session, address));
                 places.push(session.position());
@@ -387,9 +395,7 @@ fn watch_all_ways(name: &str, flags: &[&str]) {
         assert_eq!(word(&session, address), before, "{at}");
         let here = session.position();
         assert!(here < places[at]);
-        let arrival = session
-            .run_watching(&[], &watch, Position::Event(u64::MAX))
-            .unwrap();
+        let arrival = session.run_watching(&[], &watch, Position::END).unwrap();
         assert_eq!(arrival, Arrival::Watch(0));
         assert_eq!(session.position(), places[at], "{at}");
         session.go_to_position(here).unwrap();
@@ -443,8 +449,8 @@ fn conditions_are_tested_on_the_way() {
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
     let address = symbol(&program, "visit");
-    let rsi = |session: &Session| session.threads()[0].by_name().rsi;
-    let end = Position::Event(u64::MAX);
+    let rsi = |session: &Session| session.threads()[0].registers.rsi;
+    let end = Position::END;
     let mut run = |conditions: &[Condition]| {
         session.go_to(0).unwrap();
         let stops = Stops {
@@ -486,12 +492,13 @@ fn a_condition_that_never_holds_can_be_stopped() {
         conditions: &conditions,
         ..Stops::default()
     };
-    let interrupt = session.interrupter();
+    let cancel = target::Cancel::new();
+    session.set_cancel(&cancel);
     let asks = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(500));
-        interrupt.store(true, std::sync::atomic::Ordering::Relaxed);
+        cancel.cancel();
     });
-    let arrival = session.run_to(&stops, Position::Event(u64::MAX)).unwrap();
+    let arrival = session.run_to(&stops, Position::END).unwrap();
     asks.join().unwrap();
     assert_eq!(arrival, Arrival::Interrupted);
     assert!(

@@ -33,7 +33,6 @@ const ROOM: usize = LONGEST - 64;
 #[derive(Debug, Default)]
 pub struct Interrupt {
     state: Mutex<State>,
-    flag: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +41,8 @@ struct State {
     after: u64,
     /// Number of the packet that is answered.
     now: u64,
-    is_armed: bool,
+    /// Of what is being done.
+    flag: Arc<AtomicBool>,
 }
 
 impl State {
@@ -61,25 +61,20 @@ impl Interrupt {
         self.state().came()
     }
 
-    /// True when one has come, while this is armed.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.flag)
-    }
-
-    /// Has the flag follow the client's wishes, or be false. Returns what was
-    /// so before.
-    pub fn arm(&self, is_armed: bool) -> bool {
+    /// A flag for what is done from now on: true when the client wants that to
+    /// stop. It is this request's: the next one has another.
+    pub fn request(&self) -> Arc<AtomicBool> {
         let mut state = self.state();
-        self.flag.store(is_armed && state.came(), SeqCst);
-        std::mem::replace(&mut state.is_armed, is_armed)
+        state.flag = Arc::new(AtomicBool::new(state.came()));
+        Arc::clone(&state.flag)
     }
 
     /// So many packets had come when it did.
     fn comes(&self, after: u64) {
         let mut state = self.state();
         state.after = after;
-        if state.is_armed && state.came() {
-            self.flag.store(true, SeqCst);
+        if state.came() {
+            state.flag.store(true, SeqCst);
         }
     }
 

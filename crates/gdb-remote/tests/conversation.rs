@@ -104,13 +104,11 @@ impl Target for Fake {
             (Direction::Backwards, None) => StopReason::Beginning,
             (_, Some(_)) => StopReason::Arrived,
             (Direction::Forwards, None) => {
-                interrupt.arm(true);
-                let flag = interrupt.flag();
+                let flag = interrupt.request();
                 while !flag.load(std::sync::atomic::Ordering::SeqCst) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 assert!(interrupt.came());
-                interrupt.arm(false);
                 StopReason::Interrupted
             }
         };

@@ -3,16 +3,18 @@
 //! `sharing`). With the journal each of them can be replayed alone.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::target::Cancel;
 use inject::Image;
 use recording::{ImageStart, Recording};
 
 use crate::Error;
+use crate::Pool;
 use crate::file::ReplayFile;
 use crate::plan::{Plan, Unit};
+use crate::stopped::CodeFiles;
 use crate::stream::Stream;
 use crate::turns;
 use crate::watch::{self, Limits};
@@ -41,15 +43,19 @@ pub struct Shared {
 /// What the sessions of one recording have in common, found out once and only
 /// if one of them needs it: it takes reading all logs, and replaying all
 /// processes that share memory.
-pub struct Ground {
+pub struct SharedReplay {
     recording: Arc<Recording>,
+    pool: Arc<Pool>,
+    code: CodeFiles,
     shared: Mutex<Option<Option<Arc<Shared>>>>,
 }
 
-impl Ground {
-    pub fn new(recording: &Arc<Recording>) -> Ground {
-        Ground {
+impl SharedReplay {
+    pub fn new(recording: &Arc<Recording>) -> SharedReplay {
+        SharedReplay {
             recording: Arc::clone(recording),
+            pool: Arc::default(),
+            code: CodeFiles::default(),
             shared: Mutex::default(),
         }
     }
@@ -58,13 +64,23 @@ impl Ground {
         &self.recording
     }
 
+    /// Captured files that code was read from.
+    pub(crate) fn code(&self) -> &CodeFiles {
+        &self.code
+    }
+
+    /// What checkpoints may take.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// What other processes wrote into the memory of those that have these
     /// logs, if they did.
     pub(crate) fn shared(
         &self,
         image: &Image,
         streams: &[Stream],
-        stop: &AtomicBool,
+        cancel: &Cancel,
     ) -> Result<Option<Arc<Shared>>, Error> {
         // What runs alone shares with nobody; of others, the logs say it.
         let is_alone = self.recording.processes().len() < 2 && self.recording.images().len() < 2;
@@ -75,18 +91,14 @@ impl Ground {
         if let Some(shared) = &*known {
             return Ok(shared.clone());
         }
-        let shared = journal(&self.recording, image, stop)?.map(Arc::new);
+        let shared = journal(&self.recording, image, cancel)?.map(Arc::new);
         *known = Some(shared.clone());
         Ok(shared)
     }
 }
 
 /// What the processes of a recording that share memory wrote, if any do.
-fn journal(
-    recording: &Recording,
-    image: &Image,
-    stop: &AtomicBool,
-) -> Result<Option<Shared>, Error> {
+fn journal(recording: &Recording, image: &Image, cancel: &Cancel) -> Result<Option<Shared>, Error> {
     let plan = Plan::new(recording, None);
     let Some(unit) = plan.units.iter().find(|unit| !unit.domains.is_empty()) else {
         return Ok(None);
@@ -99,7 +111,7 @@ fn journal(
         image,
         &starts,
         Limits::default(),
-        stop,
+        &|| cancel.is_cancelled(),
         nothing,
         |_| {},
     )?;

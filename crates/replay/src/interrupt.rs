@@ -1,15 +1,19 @@
 //! Ctrl-C, and the other polite ways to ask for the end.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::target::Cancel;
 
 /// Signals that ask for the end are noted here instead of ending the process
 /// in the middle of things.
 #[derive(Clone)]
 pub struct Interrupts {
     came: Arc<AtomicBool>,
+    /// Of what is being done.
+    request: Arc<Mutex<Cancel>>,
 }
 
 impl Interrupts {
@@ -38,11 +42,17 @@ impl Interrupts {
             set
         };
         let flag = Arc::clone(&came);
+        let request: Arc<Mutex<Cancel>> = Arc::default();
+        let asked = Arc::clone(&request);
         let waiter = move || {
             let mut signal = 0;
             // SAFETY: both are valid for the call.
             while unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
                 flag.store(true, Relaxed);
+                asked
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .cancel();
             }
         };
         // Without the thread the signals would be lost: then they end the
@@ -53,7 +63,7 @@ impl Interrupts {
                 libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
             }
         }
-        Interrupts { came }
+        Interrupts { came, request }
     }
 
     /// Whether one came.
@@ -66,8 +76,12 @@ impl Interrupts {
         &self.came
     }
 
-    /// The flag, to keep: whoever has seen it may set it back.
-    pub fn shared_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.came)
+    /// For what is done from now on: cancelled by the next signal, unless
+    /// something else is done by then.
+    pub fn request(&self) -> Cancel {
+        let fresh = Cancel::new();
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
+        *request = fresh.clone();
+        fresh
     }
 }

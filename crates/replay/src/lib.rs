@@ -12,19 +12,22 @@ mod player;
 mod run;
 mod session;
 mod spacing;
+mod stopped;
 mod stream;
 mod turns;
 mod verdict;
 mod watch;
 
-pub use group::Ground;
+pub use group::SharedReplay;
 pub use interrupt::Interrupts;
-pub use player::{Condition, Handler, Inside, NamedRegisters, ThreadState, Watch};
 pub use run::{Course, Settings, check, verify};
-pub use session::{
-    Arrival, Back, Budget, CheckpointId, CheckpointInfo, Position, Region, Session, Stops, Wanted,
+pub use session::{Budget, Pool, Replayer, Session, Wanted};
+pub use stopped::Stopped;
+pub use target::{
+    Arrival, Back, CheckpointId, CheckpointInfo, Condition, Difference, Handler, Inside, Position,
+    Region, Stops, ThreadState, Watch,
 };
-pub use verdict::{Difference, Ending, Outcome, Verdict};
+pub use verdict::{Ending, Outcome, Verdict};
 
 /// Why nothing could be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -82,4 +85,35 @@ pub enum Error {
     Open(#[from] recording::OpenError),
     #[error(transparent)]
     Inject(#[from] inject::Error),
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::FileMissing { .. } | Error::FileLength { .. } | Error::Captured { .. } => {
+                Some("copy the whole recording again".to_string())
+            }
+            Error::Open(error) => error.hint().map(|hint| hint.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for target::Error {
+    fn from(error: Error) -> target::Error {
+        match error {
+            Error::NoLog { process } => {
+                target::Error::NothingRecorded(protocol::id::ProcessId::of_first(process))
+            }
+            Error::Interrupted => target::Error::Cancelled,
+            Error::NotAtAnEvent => target::Error::NotAtAnEvent,
+            Error::NoCheckpoint(id) => target::Error::NoCheckpoint(id),
+            Error::TooMuchWatched(count) => target::Error::TooMuchWatched(count),
+            other => target::Error::Failed {
+                hint: other.hint(),
+                source: Box::new(other),
+            },
+        }
+    }
 }

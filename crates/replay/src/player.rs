@@ -7,12 +7,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use ::target::{Condition, Handler, Inside, Registers, ThreadState, Watch};
 use inject::{Image, Injection};
+use protocol::id::{EventNo, ThreadNo};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
     CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView,
@@ -21,71 +22,6 @@ use protocol::replay::{
 
 use crate::Error;
 use crate::file::ReplayFile;
-
-/// A thread of a process that stands still.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadState {
-    /// Number in its process.
-    pub number: u32,
-    /// The kernel's id of it in the recording.
-    pub tid: u32,
-    /// The system call it is in, by number.
-    pub call: Option<u64>,
-    /// Whether that call has begun and not returned.
-    pub waits: bool,
-    /// In the order of `user_regs_struct`.
-    pub regs: [u64; 27],
-    /// The signals that it blocks: bit 0 is signal 1.
-    pub blocked: u64,
-    /// The lower halves of the vector registers.
-    pub xmm: [[u64; 2]; 16],
-}
-
-/// The registers of a thread by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their names say it")]
-pub struct NamedRegisters {
-    pub rax: u64,
-    pub rbx: u64,
-    pub rcx: u64,
-    pub rdx: u64,
-    pub rsi: u64,
-    pub rdi: u64,
-    pub rbp: u64,
-    pub rsp: u64,
-    pub r8: u64,
-    pub r9: u64,
-    pub r10: u64,
-    pub r11: u64,
-    pub r12: u64,
-    pub r13: u64,
-    pub r14: u64,
-    pub r15: u64,
-    pub rip: u64,
-    pub eflags: u64,
-    pub orig_rax: u64,
-    pub cs: u64,
-    pub ss: u64,
-    pub fs_base: u64,
-    pub gs_base: u64,
-}
-
-impl ThreadState {
-    /// The registers by their names: everybody who shows them has an order of
-    /// their own.
-    #[must_use]
-    #[rustfmt::skip]
-    pub fn by_name(&self) -> NamedRegisters {
-        let [
-            r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip,
-            cs, eflags, rsp, ss, fs_base, gs_base, ..
-        ] = self.regs;
-        NamedRegisters {
-            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip,
-            eflags, orig_rax, cs, ss, fs_base, gs_base,
-        }
-    }
-}
 
 /// Why a player stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,40 +46,6 @@ pub enum Stop {
     Halted,
 }
 
-/// What a program does with a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
-    /// Nothing of its own.
-    System,
-    Ignored,
-    /// It calls this function.
-    Function(u64),
-}
-
-/// Memory whose changes are to be seen: `length` bytes from `address` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Watch {
-    pub address: u64,
-    pub length: u8,
-}
-
-impl Watch {
-    /// As pieces that can be looked at in one go.
-    pub(crate) fn pieces(self) -> impl Iterator<Item = Watch> {
-        let (mut at, mut left) = (self.address, self.length);
-        std::iter::from_fn(move || {
-            let length = [8, 4, 2, 1].into_iter().find(|size| *size <= left)?;
-            let piece = Watch {
-                address: at,
-                length,
-            };
-            at = at.wrapping_add(u64::from(length));
-            left -= length;
-            Some(piece)
-        })
-    }
-}
-
 /// How a player is to move between events. By default it cannot be stopped
 /// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,26 +66,6 @@ pub struct Motion {
     pub mapped: bool,
     /// Breakpoints that are passed if none of their conditions holds.
     pub conditions: Vec<Condition>,
-}
-
-/// What a breakpoint depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    /// Of the breakpoint.
-    pub address: u64,
-    /// In the language of [`protocol::condition`].
-    pub code: Arc<[u8]>,
-}
-
-/// A place between two events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Inside {
-    /// The event that comes next.
-    pub event: u64,
-    /// How many control transfers were taken since the one before.
-    pub transfers: u64,
-    /// As a goal, 0 is the first instruction after those.
-    pub address: u64,
 }
 
 /// So often it is seen whether something has come before it is waited for:
@@ -317,7 +199,7 @@ impl Player {
     pub fn inside(&self, file: &ReplayFile) -> Inside {
         let place = self.at(file);
         Inside {
-            event: place.event.load(Relaxed),
+            event: EventNo(place.event.load(Relaxed)),
             transfers: place.transfers.load(Relaxed),
             address: place.rip.load(Relaxed),
         }
@@ -547,12 +429,12 @@ fn set_motion(place: &Place, motion: &Motion) {
     }
     set_conditions(place, &motion.conditions);
     let nowhere = Inside {
-        event: u64::MAX,
+        event: EventNo::MAX,
         transfers: u64::MAX,
         address: u64::MAX,
     };
     let goal = motion.goal.unwrap_or(nowhere);
-    place.goal_event.store(goal.event, Relaxed);
+    place.goal_event.store(goal.event.0, Relaxed);
     place.goal_transfers.store(goal.transfers, Relaxed);
     place.goal_rip.store(goal.address, Relaxed);
     let range = motion.step.clone().unwrap_or(0..0);
@@ -610,13 +492,12 @@ fn thread_from(bytes: &[u8]) -> ThreadState {
     let regs = std::array::from_fn(|_| next());
     let blocked = next();
     ThreadState {
-        number: number as u32,
+        number: ThreadNo(number as u32),
         tid: tid as u32,
         call: (call != NO_CALL).then_some(call),
         waits: waits != 0,
-        regs,
+        registers: Registers::from_user_regs(regs, std::array::from_fn(|_| [next(), next()])),
         blocked,
-        xmm: std::array::from_fn(|_| [next(), next()]),
     }
 }
 

@@ -205,7 +205,7 @@ impl Work<'_> {
             self.image,
             &starts,
             self.limits,
-            &self.course.stop,
+            &|| self.course.stop.load(Relaxed),
             |index, event| self.stretch(processes.get(index).copied(), event),
             |file| {
                 let events = events_of(file);

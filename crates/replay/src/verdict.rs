@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use protocol::record::kind;
 use protocol::replay::{EXECUTED, EXITED, difference, likeness, outcome};
 
+use ::target::Difference;
+
 use crate::file::ReplayFile;
 
 /// What came of one image of one process.
@@ -59,17 +61,6 @@ pub enum Outcome {
     HeldUp(String),
     /// It was not reached: what it begins from did not get there.
     NotReached,
-}
-
-/// Where and how the replay differs from the recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub event: u64,
-    pub thread: u32,
-    pub expected: String,
-    pub found: String,
-    /// Where the program was.
-    pub address: u64,
 }
 
 /// What became of the stream at place `index` of a file's table. `ended` says

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Stdio;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -105,7 +104,7 @@ pub fn run(
     image: &Image,
     starts: &[(usize, ImageStart)],
     limits: Limits,
-    stop: &AtomicBool,
+    stop: &dyn Fn() -> bool,
     longest: impl Fn(usize, u64) -> Duration,
     mut look: impl FnMut(&ReplayFile),
 ) -> Result<Ends, Error> {
@@ -124,7 +123,7 @@ pub fn run(
         let since = Instant::now();
         while starts.len() > 1 && file.header().begun.load(Acquire) == begun {
             std::thread::sleep(Duration::from_micros(200));
-            if since.elapsed() > limits.patience || stop.load(Relaxed) {
+            if since.elapsed() > limits.patience || stop() {
                 break;
             }
         }
@@ -153,7 +152,7 @@ pub fn run(
             continue;
         }
         look(file);
-        if stop.load(Relaxed) {
+        if stop() {
             return Err(Error::Interrupted);
         }
         let running = running(file);

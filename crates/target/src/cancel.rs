@@ -30,17 +30,20 @@ impl Cancel {
         }
     }
 
+    /// For a request that may take until then.
+    pub fn until(deadline: Instant) -> Cancel {
+        Cancel {
+            deadline: Some(deadline),
+            ..Cancel::default()
+        }
+    }
+
     /// For a request that whoever has the flag can stop by setting it.
     pub fn by(flag: Arc<AtomicBool>) -> Cancel {
         Cancel {
             flag,
             deadline: None,
         }
-    }
-
-    /// What stops it when it is set.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.flag)
     }
 
     /// Has it stopped, soon.
@@ -51,12 +54,6 @@ impl Cancel {
     /// Whether it is to stop.
     pub fn is_cancelled(&self) -> bool {
         self.flag.load(Relaxed) || self.deadline.is_some_and(|end| Instant::now() >= end)
-    }
-}
-
-impl From<Arc<AtomicBool>> for Cancel {
-    fn from(flag: Arc<AtomicBool>) -> Cancel {
-        Cancel::by(flag)
     }
 }
 

@@ -1,18 +1,18 @@
 //! What the commands of the prompt do.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::Position;
+use ::replay::Interrupts;
+use ::session::{Caught, Direction, How, Reason, Stopped};
+use ::target::Position;
 use causality::EventId;
 use inspect::examine::Format;
 use inspect::frames::Frame;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::{Inspector, types};
-use protocol::id::EventNo;
+use protocol::id::{EventNo, ProcessId};
 
-use super::debugger::{Debugger, Mode, Place, Why};
+use super::debugger::{Debugger, Instant, Mode, Named};
 use super::screen::{Part, paint, say};
 use super::table::{COMMANDS, find};
 use crate::failure::Failure;
@@ -26,14 +26,15 @@ pub enum Next {
 
 pub struct Prompt {
     pub(super) debugger: Debugger,
+    interrupts: Interrupts,
     values: u32,
     format: Format,
     /// The line that `list` goes on from.
     listed: Option<u32>,
     checkpoints: u32,
     /// Where it was before each motion, and what was undone.
-    behind: Vec<Place>,
-    ahead: Vec<Place>,
+    behind: Vec<Instant>,
+    ahead: Vec<Instant>,
     /// What is to be done before the next line is read.
     queue: VecDeque<String>,
     /// Lines for the commands of a point are being read.
@@ -46,9 +47,10 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    pub fn new(debugger: Debugger) -> Prompt {
+    pub fn new(debugger: Debugger, interrupts: Interrupts) -> Prompt {
         Prompt {
             debugger,
+            interrupts,
             values: 0,
             format: Format::default(),
             listed: None,
@@ -64,12 +66,13 @@ impl Prompt {
     }
 
     pub fn process_names(&self) -> Vec<String> {
-        let processes = self.debugger.recording.processes().iter();
+        let recording = self.debugger.recording();
+        let processes = recording.processes().iter();
         processes.map(|p| p.name.clone()).collect()
     }
 
     pub fn greeting(&self) -> String {
-        let count = self.debugger.recording.processes().len();
+        let count = self.debugger.recording().processes().len();
         let name = self.debugger.name(self.debugger.process);
         format!(
             "{count} processes; {name} is at hand, at its beginning. `help` lists the commands."
@@ -78,11 +81,11 @@ impl Prompt {
 
     /// Runs a line, and what breakpoints have to be done for it.
     pub fn execute(&mut self, line: &str) -> Result<Next, Failure> {
-        self.debugger.interrupt.store(false, Relaxed);
+        self.debugger.cancel = self.interrupts.request();
         let mut next = self.one(line);
         // What a breakpoint has to do may lead to the next.
         while let Some(line) = self.queue.pop_front() {
-            if !matches!(next, Ok(Next::More)) || self.debugger.interrupt.load(Relaxed) {
+            if !matches!(next, Ok(Next::More)) || self.debugger.cancel.is_cancelled() {
                 self.queue.clear();
                 break;
             }
@@ -159,35 +162,28 @@ impl Prompt {
             "ignore" => self.ignore(rest)?,
             "commands" => self.commands(rest)?,
             "delete" | "disable" | "enable" => self.change_points(name, rest)?,
-            "continue" => {
+            "continue" | "reverse-continue" => {
+                let (only, rest) = only(rest);
                 self.pass_over(rest)?;
-                self.go(|d| d.go_on())?;
-            }
-            "reverse-continue" => {
-                self.pass_over(rest)?;
-                self.go(|d| d.go_back())?;
+                self.go(How::Continue, way(name), only)?;
             }
             "step" if rest == "--message" => self.step_message(false)?,
             "reverse-step" if rest == "--message" => self.step_message(true)?,
-            "step" => self.repeat(rest, |d| d.step_line(true))?,
-            "next" => self.repeat(rest, |d| d.step_line(false))?,
-            "stepi" => self.repeat(rest, |d| d.step_instruction())?,
-            "nexti" => self.repeat(rest, |d| d.next_instruction())?,
-            "finish" => self.go(|d| d.finish())?,
+            "step" | "reverse-step" => self.repeat(rest, How::Line { into: true }, way(name))?,
+            "next" | "reverse-next" => self.repeat(rest, How::Line { into: false }, way(name))?,
+            "stepi" | "reverse-stepi" | "reverse-nexti" => {
+                self.repeat(rest, How::Instructions(0..0), way(name))?;
+            }
+            "nexti" => self.repeat(rest, How::NextInstruction, way(name))?,
+            "finish" | "reverse-finish" => {
+                let level = self.debugger.frame;
+                self.go(How::Finish { level }, way(name), only(rest).0)?;
+            }
             "until" | "reverse-until" => {
+                let (only, rest) = only(rest);
                 let addresses = self.addresses_of(name, rest)?;
-                if name == "until" {
-                    self.go(|d| d.go_on_until(&addresses))?;
-                } else {
-                    self.go(|d| d.go_back_to(None, &addresses))?;
-                }
+                self.go(How::Until(addresses), way(name), only)?;
             }
-            "reverse-step" => self.repeat(rest, |d| d.step_line_back(true))?,
-            "reverse-next" => self.repeat(rest, |d| d.step_line_back(false))?,
-            "reverse-stepi" | "reverse-nexti" => {
-                self.repeat(rest, |d| d.step_instruction_back())?;
-            }
-            "reverse-finish" => self.go(|d| d.finish_back())?,
             "reverse" => return self.reverse(rest),
             "goto" => self.goto(rest)?,
             "run-to" => self.run_to(rest, false)?,
@@ -195,10 +191,7 @@ impl Prompt {
             "why" => self.why()?,
             "mode" => self.mode(rest)?,
             "checkpoint" => self.checkpoint()?,
-            "restart" => {
-                let number = number(rest)?;
-                self.go(|d| d.restart(number))?;
-            }
+            "restart" => self.restart(number(rest)?)?,
             "set" => {
                 return Err(
                     Failure::new("a recording cannot be changed: it says what happened")
@@ -274,41 +267,54 @@ impl Prompt {
     }
 
     /// Moves, and says where that led.
-    fn go(
-        &mut self,
-        motion: impl FnOnce(&mut Debugger) -> Result<Why, Failure>,
-    ) -> Result<(), Failure> {
-        let from = (self.debugger.process, self.debugger.position()?);
-        let why = motion(&mut self.debugger);
-        self.moved(from)?;
-        self.say_where(&why?)
+    fn go(&mut self, how: How, direction: Direction, only: bool) -> Result<(), Failure> {
+        let from = self.debugger.instant();
+        let stopped = self.debugger.go(how, direction, only);
+        self.moved(from, stopped.as_ref().ok())?;
+        self.say_where(&stopped?)
     }
 
-    fn repeat(
-        &mut self,
-        count: &str,
-        motion: impl Fn(&mut Debugger) -> Result<Why, Failure>,
-    ) -> Result<(), Failure> {
-        let count = if count.is_empty() { 1 } else { number(count)? };
-        let from = (self.debugger.process, self.debugger.position()?);
-        let mut why = Ok(Why::Step);
+    /// Moves so many times, as long as nothing else stops it.
+    fn repeat(&mut self, text: &str, how: How, direction: Direction) -> Result<(), Failure> {
+        let (only, text) = only(text);
+        let count = if text.is_empty() { 1 } else { number(text)? };
+        let from = self.debugger.instant();
+        let mut stopped = self.debugger.stands();
         for _ in 0..count {
-            why = motion(&mut self.debugger);
-            if !matches!(why, Ok(Why::Step)) {
+            let last = self.debugger.go(how.clone(), direction, only);
+            if let Ok(last) = &last {
+                self.say_traced(last)?;
+            }
+            let is_step = matches!(&last, Ok(last) if matches!(last.reason, Reason::Step));
+            stopped = last;
+            if !is_step {
                 break;
             }
         }
-        self.moved(from)?;
-        self.say_where(&why?)
+        self.moved(from, None)?;
+        self.say_where(&stopped?)
+    }
+
+    /// What was passed on the way.
+    fn say_traced(&self, stopped: &Stopped) -> Result<(), Failure> {
+        for traced in &stopped.traced {
+            let name = self.debugger.name(traced.process);
+            say!(
+                "Tracepoint {}, {name} before {name}:{}: {}",
+                traced.number,
+                traced.at.event(),
+                traced.frame
+            )?;
+        }
+        Ok(())
     }
 
     /// Remembers where it was.
-    fn moved(&mut self, from: Place) -> Result<(), Failure> {
-        for line in std::mem::take(&mut self.debugger.traced) {
-            say!("{line}")?;
+    fn moved(&mut self, from: Instant, stopped: Option<&Stopped>) -> Result<(), Failure> {
+        if let Some(stopped) = stopped {
+            self.say_traced(stopped)?;
         }
-        let now = (self.debugger.process, self.debugger.position()?);
-        if now != from {
+        if self.debugger.instant() != from {
             self.behind.push(from);
             self.ahead.clear();
         }
@@ -317,30 +323,32 @@ impl Prompt {
 
     /// To where it was before the last motion, or undoes that.
     fn travel_history(&mut self, back: bool) -> Result<(), Failure> {
+        let now = self.debugger.instant();
         let (from, to) = match back {
             true => (&mut self.behind, &mut self.ahead),
             false => (&mut self.ahead, &mut self.behind),
         };
-        let Some(place) = from.pop() else {
+        let Some(instant) = from.pop() else {
             return Err(Failure::new(match back {
                 true => "there was no motion before",
                 false => "nothing was undone",
             }));
         };
-        to.push((self.debugger.process, self.debugger.position()?));
-        let why = self.debugger.go_to_place(place)?;
-        self.say_where(&why)
+        to.push(now);
+        let stopped = self.debugger.restore(&instant)?;
+        self.say_where(&stopped)
     }
 
     /// Who, why, where and when; then what breakpoints have to be done.
-    fn say_where(&mut self, why: &Why) -> Result<(), Failure> {
-        let name = self.debugger.name(self.debugger.process);
-        let point = match why {
-            Why::Breakpoint(number) | Why::Caught(number) | Why::Watch { number, .. } => {
-                self.debugger.points.iter().find(|p| p.number == *number)
-            }
+    fn say_where(&mut self, stopped: &Stopped) -> Result<(), Failure> {
+        let name = self.debugger.name(stopped.process);
+        let hit = match &stopped.reason {
+            Reason::Breakpoint { number }
+            | Reason::Caught { number }
+            | Reason::Watch { number, .. } => Some(*number),
             _ => None,
         };
+        let point = hit.and_then(|number| self.debugger.group.points().get(number));
         self.last_hit = point.map(|p| p.number);
         let commands = point.map_or(Vec::new(), |p| p.commands.clone());
         let silent = commands.first().is_some_and(|c| c == "silent");
@@ -352,53 +360,63 @@ impl Prompt {
         if silent {
             return Ok(());
         }
-        let bold = |text: String| paint(Part::Why, &text);
-        match why {
-            Why::Breakpoint(number) => say!("{}", bold(format!("Breakpoint {number}")))?,
-            Why::Caught(number) => {
-                say!("{}", bold(format!("Catchpoint {number}")))?;
-                self.say_event()?;
-            }
-            Why::Watch {
-                number,
-                text,
-                old,
-                new,
-                back,
-            } => {
-                let about = if *back { ", about to change" } else { "" };
-                say!("{}", bold(format!("Watchpoint {number}: {text}{about}")))?;
-                say!("Old value = {old}")?;
-                say!("New value = {new}")?;
-            }
-            Why::OutOfScope { number, text, back } => match back {
-                false => say!(
-                    "{}: its frame has returned, it is deleted.",
-                    bold(format!("Watchpoint {number}: {text}"))
-                )?,
-                true => say!(
-                    "{}: its frame begins here, there is nothing of it before.",
-                    bold(format!("Watchpoint {number}: {text}"))
-                )?,
-            },
-            Why::End => say!("{name} has come to its end.")?,
-            Why::Start => say!("This is the beginning of {name}.")?,
-            Why::Interrupted => say!("Interrupted.")?,
-            Why::Diverged(how) => say!("{name} does not do what it did: {how}.")?,
-            Why::Step | Why::Event => {}
-        }
+        self.say_why(&stopped.reason, &name)?;
         self.when()?;
         self.show_line()?;
         self.show_displays()
     }
 
+    fn say_why(&mut self, reason: &Reason, name: &str) -> Result<(), Failure> {
+        let bold = |text: String| paint(Part::Why, &text);
+        match reason {
+            Reason::Breakpoint { number } => say!("{}", bold(format!("Breakpoint {number}"))),
+            Reason::Caught { number } => {
+                say!("{}", bold(format!("Catchpoint {number}")))?;
+                self.say_event()
+            }
+            Reason::Watch {
+                number,
+                values,
+                back,
+            } => {
+                let about = if *back { ", about to change" } else { "" };
+                let text = values.as_ref().map_or("", |change| change.text.as_str());
+                say!("{}", bold(format!("Watchpoint {number}: {text}{about}")))?;
+                if let Some(change) = values {
+                    say!("Old value = {}", change.old.text)?;
+                    say!("New value = {}", change.new.text)?;
+                }
+                Ok(())
+            }
+            Reason::OutOfScope { number, text, back } => match back {
+                false => say!(
+                    "{}: its frame has returned, it is deleted.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                ),
+                true => say!(
+                    "{}: its frame begins here, there is nothing of it before.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                ),
+            },
+            Reason::End => say!("{name} has come to its end."),
+            Reason::Start => say!("This is the beginning of {name}."),
+            Reason::Interrupted => say!("Interrupted."),
+            Reason::Diverged(difference) => say!(
+                "{name} does not do what it did: expected {}, found {}.",
+                difference.expected,
+                difference.found
+            ),
+            Reason::Step | Reason::Arrived | Reason::Exec => Ok(()),
+        }
+    }
+
     /// Who and when.
     pub(super) fn when(&mut self) -> Result<(), Failure> {
-        let name = self.debugger.name(self.debugger.process);
+        let process = self.debugger.process;
+        let name = self.debugger.name(process);
+        let thread = self.debugger.view()?.target().thread();
         let position = self.debugger.position()?;
-        let thread = self.debugger.session()?.thread();
-        let names = &self.debugger.names;
-        let thread = names.thread(self.debugger.process, thread);
+        let thread = self.debugger.names().thread(process.number, thread.0);
         let when = match position {
             Position::Event(event) => format!("about to do {name}:{event}"),
             Position::Inside(inside) => format!("before {name}:{}", inside.event),
@@ -409,9 +427,8 @@ impl Prompt {
     /// The event that comes next, in words.
     fn say_event(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
-        let place = self.debugger.place_of(self.debugger.process)?;
-        let event = EventId::new(place, EventNo(event));
-        let (history, names) = (&self.debugger.history, &self.debugger.names);
+        let event = EventId::new(self.debugger.index()?, event);
+        let (history, names) = (self.debugger.group.history(), self.debugger.names());
         let shown = query::shown::event(history, names, event, query::shown::DATA);
         say!("{}  {}", shown.name, shown.text)
     }
@@ -427,88 +444,69 @@ impl Prompt {
     }
 
     pub(super) fn show_cut(&mut self, with_lines: bool) -> Result<(), Failure> {
-        let cut = self.debugger.cut()?;
-        let at_hand = self.debugger.process;
-        let all: Vec<(u32, String)> = self
-            .debugger
-            .recording
-            .processes()
-            .iter()
-            .map(|p| (p.number, p.name.clone()))
-            .collect();
-        let position = self.debugger.position()?;
-        for (number, name) in &all {
-            let mark = if *number == at_hand { '*' } else { ' ' };
-            let place = self.debugger.place_of(*number)?;
-            let (first, last) = self.debugger.history.span(place);
-            let (first, last) = (first.0, last.0);
-            let event = if *number == at_hand {
-                position.event()
+        for member in self.debugger.group.members() {
+            let name = &member.name;
+            let mark = if member.id == self.debugger.process {
+                '*'
             } else {
-                cut.bound(place).0
+                ' '
             };
-            let state = if event <= first {
+            let event = member.at.event();
+            let state = if event <= member.first {
                 "not begun".to_string()
-            } else if event > last {
+            } else if event > member.last {
                 "ended".to_string()
             } else {
                 format!("about to do {name}:{event}")
             };
             say!("{mark} {name:<24} {state}")?;
-            if with_lines && event > first && event <= last {
-                let line = self.line_in(*number)?;
+            if with_lines && event > member.first && event <= member.last {
+                let line = self.line_in(member.id)?;
                 say!("      {line}")?;
             }
         }
         Ok(())
     }
 
-    /// The innermost line of a process at the cut.
-    fn line_in(&mut self, number: u32) -> Result<String, Failure> {
-        let (process, thread, frame) = (
-            self.debugger.process,
-            self.debugger.thread,
-            self.debugger.frame,
-        );
-        let position = self.debugger.position()?;
-        self.debugger.choose(number)?;
-        let line = self.debugger.look(|inspector, _, stack| {
-            let stack = stack?;
+    /// The innermost line of a process.
+    fn line_in(&mut self, process: ProcessId) -> Result<String, Failure> {
+        let view = self.debugger.group.at(process)?;
+        let inspector = view.inspector();
+        let line = view.stack(&inspector, None).and_then(|stack| {
             // The innermost frame that has a line: most wait in a library.
             let frame = stack.frames.iter().find(|f| f.place.is_some());
-            frame
-                .or(stack.frames.first())
-                .map(|f| line_of(inspector, f))
-        })?;
-        self.debugger.process = process;
-        self.debugger.session()?;
-        self.debugger.thread = thread;
-        self.debugger.frame = frame;
-        debug_assert_eq!(self.debugger.position()?, position);
-        Ok(line
-            .unwrap_or_default()
-            .lines()
-            .next()
-            .unwrap_or("")
-            .to_string())
+            let frame = frame.or(stack.frames.first())?;
+            line_of(&inspector, frame)
+                .lines()
+                .next()
+                .map(str::to_string)
+        });
+        Ok(line.unwrap_or_default())
     }
 
     fn process(&mut self, name: &str) -> Result<(), Failure> {
-        let recording = Arc::clone(&self.debugger.recording);
+        let recording = self.debugger.recording();
         let found = query::find::process(&recording, name)?;
-        self.debugger.choose(found.number)?;
-        self.say_where(&Why::Event)
+        let before = self.debugger.process;
+        self.debugger.choose(ProcessId::of_first(found.number));
+        match self.debugger.stands() {
+            Ok(stopped) => self.say_where(&stopped),
+            Err(failure) => {
+                // It cannot be looked at.
+                self.debugger.choose(before);
+                Err(failure)
+            }
+        }
     }
 
     pub(super) fn threads(&mut self) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let names = self.debugger.names.clone();
+        let names = self.debugger.names().clone();
         let chosen = self.debugger.thread;
-        let running = self.debugger.session()?.thread();
-        let rows = self.debugger.look(|inspector, stopped, _| {
-            let states = stopped.states().iter();
-            let rows = states.map(|state| {
-                let stack = inspector.stack(inspect::ThreadId(state.number), 1).ok();
+        let rows = self.debugger.look(|inspector, view, _| {
+            let running = view.target().thread();
+            let rows = view.threads().into_iter().map(|state| {
+                let stack = inspector.stack(inspect::ThreadId(state.number.0), 1).ok();
                 let top = stack.and_then(|s| s.frames.first().map(|f| line_of(inspector, f)));
                 let call = state.call.and_then(protocol::table::syscall);
                 let doing = match call {
@@ -516,17 +514,14 @@ impl Prompt {
                     Some(row) => format!("about to call {}", row.name),
                     None => "runs".to_string(),
                 };
-                (state.number, doing, top.unwrap_or_default())
+                let is_chosen = chosen.unwrap_or(running) == state.number;
+                (state.number, is_chosen, doing, top.unwrap_or_default())
             });
             rows.collect::<Vec<_>>()
         })?;
-        for (number, doing, top) in rows {
-            let mark = if chosen.unwrap_or(running) == number {
-                '*'
-            } else {
-                ' '
-            };
-            let name = names.thread(process, number);
+        for (number, is_chosen, doing, top) in rows {
+            let mark = if is_chosen { '*' } else { ' ' };
+            let name = names.thread(process.number, number.0);
             let top = top.lines().next().unwrap_or("").to_string();
             say!("{mark} {number:<4} {name:<16} {doing:<28} {top}")?;
         }
@@ -535,11 +530,11 @@ impl Prompt {
 
     fn thread(&mut self, name: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let threads = self.debugger.session()?.threads();
-        let names = &self.debugger.names;
-        let found = threads
-            .iter()
-            .find(|t| name == t.number.to_string() || name == names.thread(process, t.number));
+        let threads = self.debugger.view()?.target().threads();
+        let names = self.debugger.names();
+        let found = threads.iter().find(|t| {
+            name == t.number.to_string() || name == names.thread(process.number, t.number.0)
+        });
         let Some(found) = found else {
             return Err(Failure::new(format!("there is no thread `{name}` here"))
                 .hint("`threads` lists them"));
@@ -553,7 +548,7 @@ impl Prompt {
     /// outermost ones.
     pub(super) fn backtrace(&mut self, words: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let names = self.debugger.names.clone();
+        let names = self.debugger.names().clone();
         let (mut all, mut full, mut count) = (false, false, None);
         for word in words.split_whitespace() {
             match word {
@@ -579,15 +574,15 @@ impl Prompt {
             };
             backtrace::frames(inspector, stack, &options, levels, full)
         };
-        let text = self.debugger.look(|inspector, stopped, stack| {
+        let text = self.debugger.look(|inspector, view, stack| {
             if !all {
                 return stack.map_or(String::new(), |stack| show(inspector, stack));
             }
             let mut text = String::new();
-            for state in stopped.states() {
-                let name = names.thread(process, state.number);
+            for state in view.threads() {
+                let name = names.thread(process.number, state.number.0);
                 text.push_str(&format!("\nThread {} ({name}):\n", state.number));
-                if let Ok(stack) = inspector.stack(inspect::ThreadId(state.number), 10_000) {
+                if let Ok(stack) = inspector.stack(inspect::ThreadId(state.number.0), 10_000) {
                     text.push_str(&show(inspector, &stack));
                 }
             }
@@ -634,7 +629,7 @@ impl Prompt {
     fn show_frame(&mut self) -> Result<(), Failure> {
         let line = self
             .debugger
-            .in_frame(|_, _, scope| Ok(backtrace::frame_line(scope, &PrintOptions::default())))?;
+            .in_frame(|_, scope| Ok(backtrace::frame_line(scope, &PrintOptions::default())))?;
         say!("{}", line.trim_end())?;
         // Where it is stands in the frame already: the line itself.
         let frame = self.debugger.frame;
@@ -682,7 +677,7 @@ impl Prompt {
     }
 
     pub(super) fn variables(&mut self, arguments: bool) -> Result<(), Failure> {
-        let lines = self.debugger.in_frame(|_, _, scope| {
+        let lines = self.debugger.in_frame(|_, scope| {
             let variables = if arguments {
                 scope.arguments()
             } else {
@@ -719,7 +714,7 @@ impl Prompt {
         expression: &str,
         format: Option<char>,
     ) -> Result<String, Failure> {
-        self.debugger.in_frame(|_, _, scope| {
+        self.debugger.in_frame(|_, scope| {
             let value = scope.evaluate(expression)?;
             let options = PrintOptions {
                 format,
@@ -730,7 +725,7 @@ impl Prompt {
     }
 
     fn whatis(&mut self, expression: &str) -> Result<(), Failure> {
-        let text = self.debugger.in_frame(|_, _, scope| {
+        let text = self.debugger.in_frame(|_, scope| {
             let value = inspect::expr::Expression::parse(&scope, expression)?;
             Ok(types::name_of(&value.type_of(&scope)?))
         })?;
@@ -738,7 +733,7 @@ impl Prompt {
     }
 
     fn ptype(&mut self, expression: &str) -> Result<(), Failure> {
-        let text = self.debugger.in_frame(|_, _, scope| {
+        let text = self.debugger.in_frame(|_, scope| {
             let value = inspect::expr::Expression::parse(&scope, expression)?;
             Ok(types::describe(&value.type_of(&scope)?))
         })?;
@@ -756,7 +751,7 @@ impl Prompt {
         } else {
             expression
         };
-        let lines = self.debugger.in_frame(|inspector, _, scope| {
+        let lines = self.debugger.in_frame(|inspector, scope| {
             let address = scope.evaluate(expression)?.to_address(inspector.process)?;
             let lines = inspector.examine(address, format)?.0;
             // An instruction that the frame is at has a mark.
@@ -801,44 +796,67 @@ impl Prompt {
         Ok(())
     }
 
+    /// To an event, and everybody to what belongs to it.
     fn goto(&mut self, text: &str) -> Result<(), Failure> {
-        let process = self.debugger.process;
-        if text == "start" {
-            return self.go(|d| d.go_to(process, 0));
-        }
-        if text == "end" {
-            return self.go(|d| d.go_to(process, u64::MAX));
+        let (only, text) = only(text);
+        let way = Direction::Forwards;
+        match text {
+            "start" => return self.go_quietly(How::ToStart, only),
+            "end" => return self.go(How::ToEnd, way, only),
+            _ => {}
         }
         if let Ok(event) = text.parse::<u64>() {
-            return self.go(|d| d.go_to(process, event));
+            return self.go(How::To(Position::Event(EventNo(event))), way, only);
         }
-        let event = query::find::event(&self.debugger.history, &self.debugger.names, text)?;
-        let number = self
-            .debugger
-            .history
-            .process(event.process)
-            .map_or(process, |p| p.number);
-        self.go(|d| d.go_to(number, event.number.0))
+        let history = self.debugger.group.history();
+        let event = query::find::event(history, self.debugger.names(), text)?;
+        let process = history.id_of(event.process);
+        let before = self.debugger.process;
+        if let Some(process) = process {
+            self.debugger.choose(process);
+        }
+        let from = Instant {
+            process: before,
+            ..self.debugger.instant()
+        };
+        let at = Position::Event(event.number);
+        let stopped = self.debugger.go(How::To(at), way, only);
+        if stopped.is_err() {
+            self.debugger.choose(before);
+        }
+        self.moved(from, None)?;
+        self.say_where(&stopped?)
+    }
+
+    /// Moves to where nothing is to be said of.
+    fn go_quietly(&mut self, how: How, only: bool) -> Result<(), Failure> {
+        let from = self.debugger.instant();
+        self.debugger.go(how, Direction::Forwards, only)?;
+        self.moved(from, None)?;
+        let stopped = self.debugger.stands()?;
+        self.say_where(&stopped)
     }
 
     /// On to an event of the process at hand, or back to one.
     fn run_to(&mut self, text: &str, back: bool) -> Result<(), Failure> {
+        let (only, text) = only(text);
         let process = self.debugger.process;
         let name = self.debugger.name(process);
         let now = self.debugger.position()?;
         let own = text.strip_prefix(&format!("{name}:")).unwrap_or(text);
         let is_inside = matches!(now, Position::Inside(_));
         let event = match own.parse::<u64>() {
-            Ok(event) => Some(event),
+            Ok(event) => Some(EventNo(event)),
             Err(_) if text.is_empty() => {
                 return Err(Failure::new("run to which event?")
                     .hint("a number, or a pattern: `run-to send and length > 100`"));
             }
             Err(_) => {
-                let found = self.debugger.caught(text)?;
-                match back {
-                    true => found.before(process, now.event()),
-                    false => found.from(process, now.event() + u64::from(!is_inside)),
+                let found = Caught::find(text, self.debugger.group.program())?;
+                match (back, is_inside) {
+                    (true, _) => found.before(process, now.event()),
+                    (false, true) => found.from(process, now.event()),
+                    (false, false) => found.from(process, now.event().next()),
                 }
             }
         };
@@ -853,10 +871,11 @@ impl Prompt {
             return Err(Failure::new(format!("{name}:{event} is not {way} this"))
                 .hint("`goto` goes either way"));
         }
-        match back {
-            true => self.go(|d| d.go_back_to(Some(event), &[])),
-            false => self.go(|d| d.go_on_to(Position::Event(event))),
-        }
+        let direction = match back {
+            true => Direction::Backwards,
+            false => Direction::Forwards,
+        };
+        self.go(How::RunTo(event), direction, only)
     }
 
     /// To the next event that sends or receives, or the last.
@@ -864,16 +883,16 @@ impl Prompt {
         use protocol::syscall::Type;
         let process = self.debugger.process;
         let position = self.debugger.position()?;
-        let now = position.event();
-        let recording = Arc::clone(&self.debugger.recording);
-        let place = self.debugger.place_of(process)?;
-        let (first, last) = self.debugger.history.span(place);
+        let now = position.event().0;
+        let recording = self.debugger.recording();
+        let place = self.debugger.index()?;
+        let history = self.debugger.group.history();
+        let (first, last) = history.span(place);
         let (first, last) = (first.0, last.0);
-        let history = &self.debugger.history;
         let is_message = |event: &u64| {
             let used = history.uses(EventId::new(place, EventNo(*event)));
             !used.is_empty()
-                || recording.log_at(process, *event).is_some_and(|log| {
+                || recording.log_at(process.number, *event).is_some_and(|log| {
                     log.event()
                         .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
                 })
@@ -884,7 +903,10 @@ impl Prompt {
             false => (from..=last).find(is_message),
         };
         match found {
-            Some(event) => self.go(|d| d.go_to(process, event)),
+            Some(event) => {
+                let at = Position::Event(EventNo(event));
+                self.go(How::To(at), Direction::Forwards, false)
+            }
             None if back => Err(Failure::new("there is no message before")),
             None => Err(Failure::new("there is no further message")),
         }
@@ -893,9 +915,8 @@ impl Prompt {
     /// Which events this one follows from.
     fn why(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
-        let place = self.debugger.place_of(self.debugger.process)?;
-        let event = EventNo(event);
-        let history = &self.debugger.history;
+        let place = self.debugger.index()?;
+        let history = self.debugger.group.history();
         let mut found = false;
         for link in history.causes_before(place, event).take(5) {
             found = true;
@@ -912,45 +933,79 @@ impl Prompt {
     }
 
     fn mode(&mut self, mode: &str) -> Result<(), Failure> {
-        match mode {
-            "causal" => self.debugger.mode = Mode::Causal,
-            "consistent" => self.debugger.mode = Mode::Consistent,
-            "" => {}
+        let mode = match mode {
+            "causal" => Mode::Causal,
+            "consistent" => Mode::Consistent,
+            "alone" => Mode::Alone,
+            "" => self.debugger.mode,
             other => {
                 return Err(Failure::new(format!("there is no mode `{other}`"))
-                    .hint("`causal` or `consistent`"));
+                    .hint("`causal`, `consistent` or `alone`"));
             }
+        };
+        if mode != self.debugger.mode && mode != Mode::Alone {
+            self.debugger.mode = mode;
+            let (process, follow) = (self.debugger.process, self.debugger.follow());
+            self.debugger.group.regroup(process, follow)?;
         }
+        self.debugger.mode = mode;
         say!(
-            "others are shown {}",
-            match self.debugger.mode {
-                Mode::Causal => "where they must have come (causal)",
-                Mode::Consistent => "as far as they can have come (consistent)",
+            "{}",
+            match mode {
+                Mode::Causal => "others are shown where they must have come (causal)",
+                Mode::Consistent => "others are shown as far as they can have come (consistent)",
+                Mode::Alone => "others stay where they are (alone)",
             }
-        )?;
-        Ok(())
+        )
     }
 
     fn checkpoint(&mut self) -> Result<(), Failure> {
-        let position = self.debugger.position()?;
         let process = self.debugger.process;
+        self.debugger.group.checkpoint(process)?;
+        let at = self.debugger.position()?;
         self.checkpoints += 1;
-        if let Position::Event(_) = position {
-            self.debugger
-                .session()?
-                .checkpoint()
-                .map_err(crate::verify::explain)?;
-        }
-        self.debugger
-            .named
-            .push((self.checkpoints, process, position));
+        let instant = self.debugger.instant();
+        self.debugger.named.push(Named {
+            number: self.checkpoints,
+            at,
+            instant,
+        });
         say!(
             "Checkpoint {} at {}:{}",
             self.checkpoints,
             self.debugger.name(process),
-            position.event()
-        )?;
-        Ok(())
+            at.event()
+        )
+    }
+
+    fn restart(&mut self, number: u32) -> Result<(), Failure> {
+        let named = self.debugger.named.iter().find(|n| n.number == number);
+        let Some(instant) = named.map(|named| named.instant.clone()) else {
+            return Err(Failure::new(format!("there is no checkpoint {number}"))
+                .hint("`info checkpoints` lists them"));
+        };
+        let from = self.debugger.instant();
+        let stopped = self.debugger.restore(&instant)?;
+        self.moved(from, None)?;
+        self.say_where(&stopped)
+    }
+}
+
+/// Which way a command leads.
+fn way(name: &str) -> Direction {
+    match name.starts_with("reverse-") {
+        true => Direction::Backwards,
+        false => Direction::Forwards,
+    }
+}
+
+/// Whether only the process at hand is to move, and what else is said.
+fn only(text: &str) -> (bool, &str) {
+    match text.strip_prefix("-only") {
+        Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => {
+            (true, rest.trim_start())
+        }
+        _ => (false, text),
     }
 }
 

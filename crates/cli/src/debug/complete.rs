@@ -105,7 +105,7 @@ impl Prompt {
 
     /// Variables of the frame.
     fn variable_names(&mut self) -> Vec<String> {
-        let names = self.debugger.in_frame(|_, _, scope| {
+        let names = self.debugger.in_frame(|_, scope| {
             let all = scope.locals().into_iter().chain(scope.arguments());
             Ok(all.map(|local| local.name.to_string()).collect())
         });

@@ -1,12 +1,10 @@
 //! `info`: what there is to know about the place, and about the session.
 
-use ::replay::Handler;
-use protocol::names::{signal_name, signal_number};
-
 use super::commands::Prompt;
 use super::screen::say;
 use crate::failure::Failure;
-use crate::verify::explain;
+use ::target::Handler;
+use protocol::names::{signal_name, signal_number};
 
 /// What can be asked about.
 pub const TOPICS: [&str; 16] = [
@@ -118,11 +116,12 @@ impl Prompt {
         if self.debugger.named.is_empty() {
             say!("No checkpoints.")?;
         }
-        for (number, process, position) in &self.debugger.named {
+        for named in &self.debugger.named {
             say!(
-                "{number:<4} {}:{}",
-                self.debugger.name(*process),
-                position.event()
+                "{:<4} {}:{}",
+                named.number,
+                self.debugger.name(named.instant.process),
+                named.at.event()
             )?;
         }
         Ok(())
@@ -226,17 +225,17 @@ impl Prompt {
             "" | "all" => None,
             name => Some(signal_of(name)?),
         };
-        let (process, names) = (self.debugger.process, self.debugger.names.clone());
+        let (process, names) = (self.debugger.process, self.debugger.names().clone());
         let (handlers, threads) = {
-            let session = self.debugger.session()?;
-            (session.handlers(), session.threads())
+            let view = self.debugger.view()?;
+            (view.target().handlers(), view.target().threads())
         };
         let mut none = true;
         for (number, handler) in (1u64..).zip(&handlers) {
             let blocked: Vec<String> = threads
                 .iter()
                 .filter(|thread| thread.blocked >> (number - 1) & 1 != 0)
-                .map(|thread| names.thread(process, thread.number))
+                .map(|thread| names.thread(process.number, thread.number.0))
                 .collect();
             let is_shown = match wanted {
                 Some(wanted) => wanted == number,
@@ -274,7 +273,8 @@ impl Prompt {
     }
 
     fn mappings(&mut self) -> Result<(), Failure> {
-        for region in self.debugger.session()?.regions().map_err(explain)? {
+        let regions = self.debugger.view()?.target().regions();
+        for region in regions.map_err(::session::Error::from)? {
             let right = |yes: bool, letter: char| if yes { letter } else { '-' };
             let name = match region.file {
                 Some((_, path)) => path.display().to_string(),

@@ -2,24 +2,21 @@
 
 mod commands;
 mod complete;
-mod condition;
 mod debugger;
 mod info;
-mod points;
 mod screen;
-pub mod stopped;
 mod stops;
 mod table;
-
-pub use stopped::Stopped;
 
 use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use ::replay::Interrupts;
+use ::replay::{Interrupts, Replayer, SharedReplay};
+use ::session::Program;
+use causality::History;
+use query::Names;
 use recording::Recording;
 
 use crate::failure::Failure;
@@ -37,14 +34,32 @@ pub struct Script {
 /// The status of who was ended by Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
+/// A recorded program to be debugged.
+pub fn program(history: History, names: Names) -> Result<Arc<Program>, Failure> {
+    let recording = history.recording();
+    ::replay::check(recording).map_err(crate::verify::explain)?;
+    let replayer = Replayer(Arc::new(SharedReplay::new(recording)));
+    Ok(Program::new(history, names, Arc::new(replayer)))
+}
+
+impl From<::session::Error> for Failure {
+    fn from(error: ::session::Error) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 /// Runs the scripts, then asks for commands until the user has enough.
 pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(recording)?;
     let names = crate::causes::names(&history);
     // From here on Ctrl-C stops what moves, not the debugger.
-    let interrupt = Interrupts::catch_ctrl_c().shared_flag();
-    let debugger = Debugger::open(Arc::clone(recording), history, names, interrupt)?;
-    let mut prompt = Prompt::new(debugger);
+    let interrupts = Interrupts::catch_ctrl_c();
+    let debugger = Debugger::open(&program(history, names)?)?;
+    let mut prompt = Prompt::new(debugger, interrupts);
     let mut lines = Vec::new();
     for path in &script.files {
         let text = std::fs::read_to_string(path)
@@ -95,7 +110,7 @@ fn obey(prompt: &mut Prompt, line: &str, alone: bool) -> Result<Done, Failure> {
             Done::More(false)
         }
     };
-    if alone && prompt.debugger.interrupt.load(Relaxed) {
+    if alone && prompt.debugger.cancel.is_cancelled() {
         return Err(Failure::new("interrupted").status(INTERRUPTED));
     }
     Ok(done)

@@ -1,43 +1,11 @@
 //! The commands about what to stop at, and about what to show there.
 
-use inspect::Inspector;
+use ::session::{Caught, Error, Point, What, Whom, address_in, places};
+use protocol::id::EventNo;
 
 use super::commands::{Prompt, number};
-use super::debugger::no_point;
-use super::points::Kind;
 use super::screen::say;
 use crate::failure::Failure;
-
-/// What a user names as a place in the code, as addresses and a line to show.
-pub fn resolve(
-    inspector: &Inspector<'_>,
-    place: &str,
-) -> Result<Vec<(u64, Option<String>)>, String> {
-    let found = inspector.resolve(place, None);
-    if let Some(address) = address_in(place)
-        && found.is_err()
-    {
-        // Code that is of no file.
-        let mut mapped = inspector.mappings().iter();
-        return match mapped.find(|m| (m.start..m.end).contains(&address)) {
-            Some(mapping) if mapping.executable => Ok(vec![(address, None)]),
-            Some(_) => Err(format!("what is at {address:#x} is not code")),
-            None => Err(format!("nothing is mapped at {address:#x}")),
-        };
-    }
-    let found = found.map_err(|error| error.to_string())?;
-    let line =
-        |place: &inspect::frames::Place| format!(": {}, line {}", place.file.name, place.line);
-    Ok(found
-        .iter()
-        .map(|l| (l.address, l.place.as_ref().map(line)))
-        .collect())
-}
-
-/// The address that a place is, if it is one: `*0x1234`.
-pub fn address_in(place: &str) -> Option<u64> {
-    u64::from_str_radix(place.strip_prefix("*0x")?, 16).ok()
-}
 
 /// Cuts ` if CONDITION` and ` in NAME` off.
 fn parts(text: &str) -> (&str, Option<String>, Option<String>) {
@@ -69,6 +37,34 @@ fn numbers(text: &str) -> Result<Vec<u32>, Failure> {
     Ok(all)
 }
 
+/// A point as `info breakpoints` has it.
+fn lines(point: &Point) -> Vec<String> {
+    let what = match point.what {
+        What::Break(_) if point.traces => "trace ",
+        What::Break(_) | What::Code { .. } => "",
+        What::Watch(_) | What::Memory { .. } => "watch ",
+        What::Catch(_) => "catch ",
+    };
+    let mut line = format!("{:<4} {what}{}", point.number, point.text());
+    if let Whom::Named(name) = &point.whom {
+        line.push_str(&format!(" in {name}"));
+    }
+    if let Some(condition) = &point.condition {
+        line.push_str(&format!(" if {condition}"));
+    }
+    for (is_so, word) in [(point.temporary, "once"), (!point.enabled, "disabled")] {
+        if is_so {
+            line.push_str(&format!(" ({word})"));
+        }
+    }
+    line.push_str(&format!(", hit {} times", point.hits));
+    if point.ignore > 0 {
+        line.push_str(&format!(", the next {} ignored", point.ignore));
+    }
+    let commands = point.commands.iter().map(|c| format!("        {c}"));
+    std::iter::once(line).chain(commands).collect()
+}
+
 impl Prompt {
     /// The addresses of a place that must be there.
     pub(super) fn addresses_of(&mut self, what: &str, place: &str) -> Result<Vec<u64>, Failure> {
@@ -78,9 +74,8 @@ impl Prompt {
         let place = self.with_file(place)?;
         let found = self
             .debugger
-            .look(|inspector, _, _| resolve(inspector, &place))?;
-        let found = found.map_err(Failure::new)?;
-        Ok(found.into_iter().map(|(address, _)| address).collect())
+            .look(|inspector, _, _| places(inspector, &place))?;
+        Ok(found?.into_iter().map(|place| place.address).collect())
     }
 
     /// A line number alone is one of the current file; what is behind `*` is an
@@ -116,10 +111,10 @@ impl Prompt {
         let place = self.with_file(place)?;
         // Known now, or in code that is mapped later.
         let found = self.debugger.look(|inspector, _, _| {
-            resolve(inspector, &place).map(|found| {
-                let changes = found.first().is_some_and(|(address, _)| {
+            places(inspector, &place).map(|found| {
+                let changes = found.first().is_some_and(|first| {
                     let mut mapped = inspector.mappings().iter();
-                    mapped.any(|m| m.writable && (m.start..m.end).contains(address))
+                    mapped.any(|m| m.writable && (m.start..m.end).contains(&first.address))
                 });
                 (found, changes)
             })
@@ -139,15 +134,18 @@ impl Prompt {
         } else {
             "Breakpoint"
         };
-        let number = self.debugger.add_point(Kind::Break(place), |point| {
+        let stops = self.debugger.group.stops();
+        let number = stops.add(What::Break(place), |point| {
             point.temporary = how == "tbreak";
-            point.program = program;
+            point.whom = program.map_or(Whom::All, Whom::Named);
             point.condition = condition;
             point.traces = how == "trace";
         });
         let first = found.as_ref().ok().and_then(|(found, changes)| {
-            let (address, line) = found.first()?;
-            Some((*address, line.clone(), found.len(), *changes))
+            let first = found.first()?;
+            let line = first.line.as_ref();
+            let line = line.map(|line| format!(": {}, line {}", line.file.name, line.line));
+            Some((first.address, line, found.len(), *changes))
         });
         match (first, found) {
             (Some((address, line, count, changes)), _) => {
@@ -186,11 +184,13 @@ impl Prompt {
             Some((text, condition)) => (text.trim(), Some(condition.trim().to_string())),
             None => (text, None),
         };
-        let watched = self.debugger.watch(text)?;
-        let (shown, is_local) = (watched.shown.clone(), watched.frame.is_some());
-        let number = self
-            .debugger
-            .add_point(Kind::Watch(watched), |point| point.condition = condition);
+        let frame = self.debugger.frame_ref();
+        let watched = self.debugger.group.watched(frame, text)?;
+        let (shown, is_local) = (watched.seen.text.clone(), watched.frame.is_some());
+        let stops = self.debugger.group.stops();
+        let number = stops.add(What::Watch(Box::new(watched)), |point| {
+            point.condition = condition;
+        });
         let scope = if is_local {
             ", as long as its frame is there"
         } else {
@@ -205,11 +205,12 @@ impl Prompt {
                 "events by a pattern (`catch send and length > 100`), or `catch syscall write`",
             ));
         }
-        let caught = self.debugger.caught(text)?;
+        let caught = Caught::find(text, self.debugger.group.program())?;
         let all = caught.count();
         let here = self.debugger.process;
-        let own = (caught.from(here, 0)).is_some();
-        let number = self.debugger.add_point(Kind::Catch(caught), |_| {});
+        let own = caught.from(here, EventNo(0)).is_some();
+        let stops = self.debugger.group.stops();
+        let number = stops.add(What::Catch(caught), |_| {});
         say!("Catchpoint {number}: {text}; {all} events in all")?;
         if !own {
             let name = self.debugger.name(here);
@@ -223,7 +224,7 @@ impl Prompt {
             Some((which, condition)) => (which, condition.trim()),
             None => (text, ""),
         };
-        let point = self.debugger.point(number(which)?)?;
+        let point = self.debugger.group.stops().get_mut(number(which)?)?;
         let number = point.number;
         if condition.is_empty() {
             point.condition = None;
@@ -231,7 +232,6 @@ impl Prompt {
         } else {
             point.condition = Some(condition.to_string());
         }
-        self.debugger.points_changed();
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Prompt {
                 .hint("`ignore 1 10` passes over it ten times"));
         };
         let count = number(count)?;
-        let point = self.debugger.point(number(which)?)?;
+        let point = self.debugger.group.stops().get_mut(number(which)?)?;
         point.ignore = u64::from(count);
         say!(
             "The next {count} times that {} is come to are passed over.",
@@ -260,7 +260,7 @@ impl Prompt {
             return Err(Failure::new("it does not stand at a breakpoint")
                 .hint("`ignore NUMBER COUNT` says which one to pass over"));
         };
-        self.debugger.point(last)?.ignore = u64::from(count.saturating_sub(1));
+        self.debugger.group.stops().get_mut(last)?.ignore = u64::from(count.saturating_sub(1));
         Ok(())
     }
 
@@ -275,30 +275,30 @@ impl Prompt {
         }
         let wanted = numbers(which)?;
         for number in &wanted {
-            if !self.debugger.points.iter().any(|p| p.number == *number) {
-                return Err(no_point(*number));
+            if self.debugger.group.points().get(*number).is_none() {
+                return Err(Error::NoPoint(*number).into());
             }
         }
         let matches = |n: u32| wanted.is_empty() || wanted.contains(&n);
-        match how {
-            "delete" => self.debugger.points.retain(|p| !matches(p.number)),
-            _ => {
-                let points = self.debugger.points.iter_mut();
-                for point in points.filter(|p| matches(p.number)) {
-                    point.enabled = how == "enable";
-                }
-            }
+        let stops = self.debugger.group.stops();
+        if how == "delete" {
+            stops.retain(|p| !matches(p.number));
+            return Ok(());
         }
-        self.debugger.points_changed();
+        let all: Vec<u32> = stops.all().iter().map(|p| p.number).collect();
+        for number in all.into_iter().filter(|n| matches(*n)) {
+            stops.get_mut(number)?.enabled = how == "enable";
+        }
         Ok(())
     }
 
     pub(super) fn list_points(&mut self, watches: bool) -> Result<(), Failure> {
-        let is_shown = |kind: &Kind| !watches || matches!(kind, Kind::Watch(_));
+        let is_shown = |point: &&Point| !watches || matches!(point.what, What::Watch(_));
         let mut none = true;
-        for point in self.debugger.points.iter().filter(|p| is_shown(&p.kind)) {
+        let points = self.debugger.group.points().all();
+        for point in points.iter().filter(is_shown) {
             none = false;
-            for line in point.lines() {
+            for line in lines(point) {
                 say!("{line}")?;
             }
         }
@@ -313,12 +313,12 @@ impl Prompt {
     pub(super) fn commands(&mut self, which: &str) -> Result<(), Failure> {
         let number = match which {
             "" => {
-                let last = self.debugger.points.last().map(|p| p.number);
+                let last = self.debugger.group.points().all().last().map(|p| p.number);
                 last.ok_or_else(|| Failure::new("there is no breakpoint yet"))?
             }
             which => number(which)?,
         };
-        self.debugger.point(number)?;
+        self.debugger.group.stops().get_mut(number)?;
         self.collecting = Some((number, Vec::new()));
         Ok(())
     }
@@ -336,7 +336,7 @@ impl Prompt {
         }
         let (number, lines) = (*number, std::mem::take(lines));
         self.collecting = None;
-        self.debugger.point(number)?.commands = lines;
+        self.debugger.group.stops().get_mut(number)?.commands = lines;
         Ok(true)
     }
 

@@ -112,10 +112,10 @@ commands! {
     "enable" ["en"] Nothing
         "stop at them again" "enable 1"
     "continue" ["c", "fg"] Nothing
-        "run to the next breakpoint or to the end; `continue N` passes over it N - 1 times"
+        "run on until something stops the program; `continue N` passes over it N - 1 times, `-only` moves this process alone"
         "continue"
     "reverse-continue" ["rc", "rewind", "rw"] Nothing
-        "run back to the last breakpoint or to the beginning" "reverse-continue"
+        "run back to what stopped the program last, or to the beginning" "reverse-continue"
     "step" ["s"] Nothing
         "to the next line, into functions; `--message` to the next send or receive" "step"
     "next" ["n"] Nothing
@@ -155,7 +155,7 @@ commands! {
     "why" [] Nothing
         "say what came before this in other processes and threads" "why"
     "mode" [] Nothing
-        "how other processes follow: causal or consistent" "mode consistent"
+        "how other processes follow: causal, consistent, or not at all (alone)" "mode consistent"
     "checkpoint" [] Nothing
         "name this place, to come back to" "checkpoint"
     "restart" [] Nothing

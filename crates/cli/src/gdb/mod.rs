@@ -7,9 +7,7 @@
 //! the end of a pipe, but then it makes a system call for each byte it reads.)
 
 mod monitor;
-mod motion;
 mod program;
-mod seat;
 
 use std::io::{BufRead, Write};
 use std::net::{TcpListener, TcpStream};
@@ -409,22 +407,15 @@ impl Serve {
         let names = causes::names(&history);
         let beginning = self.place.resolve(&recording, &history, &names)?;
         program::check(&recording, &beginning)?;
-        ::replay::check(&recording).map_err(crate::verify::explain)?;
+        let shared = crate::debug::program(history, names)?;
         if self.stdio {
             let interrupt = Arc::new(Interrupt::default());
-            let mut program = Program::open(
-                Arc::clone(&recording),
-                history,
-                names.clone(),
-                &beginning,
-                Arc::clone(&interrupt),
-            )?;
+            let mut program = Program::open(&shared, &beginning)?;
             // Whoever is there goes away, or says so.
             let (from, to) = (std::io::stdin(), std::io::stdout());
             let _ = ::gdb_remote::serve(from, to, &mut program, &interrupt, &is_over);
             return Ok(ExitCode::SUCCESS);
         }
-        drop(history);
         let door = Door::open(&self)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "listening at {}", door.name())?;
@@ -449,14 +440,7 @@ impl Serve {
             }
             // Each client begins where the first one began.
             let interrupt = Arc::new(Interrupt::default());
-            let history = causes::open(&recording)?;
-            let mut program = Program::open(
-                Arc::clone(&recording),
-                history,
-                names.clone(),
-                &beginning,
-                Arc::clone(&interrupt),
-            )?;
+            let mut program = Program::open(&shared, &beginning)?;
             // A connection that breaks is the client's affair.
             let _ = line.serve(&mut program, &interrupt, &is_over);
             if self.once {

@@ -1,11 +1,11 @@
 //! The `monitor` commands: what the protocol has no packets for.
 
 use ::gdb_remote::StopReason;
-use ::replay::Position;
-use causality::EventId;
-use protocol::id::EventNo;
+use ::session::Follow;
+use ::target::Position;
+use protocol::id::ThreadNo;
 
-use super::program::{Program, stop};
+use super::program::{Program, Told, stop};
 use crate::failure::Failure;
 
 /// Name, arguments, and what it does.
@@ -26,6 +26,11 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "EVENT|start|end|here",
         "the same, when gdb resumes next, so that it sees that they moved",
     ),
+    (
+        "mode",
+        "[causal|consistent]",
+        "how far other processes follow: as they must, or as they can",
+    ),
     ("help", "", "this list"),
 ];
 
@@ -45,6 +50,7 @@ pub fn execute(program: &mut Program, line: &str) -> String {
             )
         }),
         "arrange" => arrange(program, rest),
+        "mode" => mode(program, rest),
         "help" | "" => Ok(help()),
         _ => Err(match events::nearest(word, COMMANDS.iter().map(|c| c.0)) {
             Some(near) => Failure::new(format!("there is no monitor command `{word}`"))
@@ -70,24 +76,29 @@ fn help() -> String {
 }
 
 fn describe(program: &Program, i: usize) -> String {
-    let Some(seat) = program.seats.get(i) else {
+    let Some(served) = program.served.get(i) else {
         return String::new();
     };
-    let event = seat.at.event();
-    let place = match seat.at {
-        _ if event > seat.last => "is at its end".to_string(),
-        Position::Event(_) if event <= seat.first => "is at its beginning".to_string(),
+    let at = program.position(i);
+    let event = at.event();
+    let place = match at {
+        _ if event > served.last => "is at its end".to_string(),
+        Position::Event(_) if event <= served.first => "is at its beginning".to_string(),
         Position::Event(_) => format!("is about to do event {event}"),
         Position::Inside(_) => format!("is before event {event}"),
     };
+    let recording = program.group.recording();
     let time = program
-        .history
-        .look(
-            EventId::new(seat.place, EventNo(event.min(seat.last))),
-            |event| program.recording.clock().since_start_ns(event.time),
-        )
+        .group
+        .history()
+        .index_of(served.id)
+        .and_then(|ix| {
+            let event = causality::EventId::new(ix, event.min(served.last));
+            let history = program.group.history();
+            history.look(event, |event| recording.clock().since_start_ns(event.time))
+        })
         .map(|ns| format!(", {}.{:06} s", ns / 1_000_000_000, ns / 1000 % 1_000_000));
-    format!("{} {place}{}", seat.name, time.unwrap_or_default())
+    format!("{} {place}{}", served.name, time.unwrap_or_default())
 }
 
 fn when(program: &mut Program, inferior: &str) -> Result<String, Failure> {
@@ -110,7 +121,7 @@ fn when(program: &mut Program, inferior: &str) -> Result<String, Failure> {
 
 fn places(program: &mut Program) -> String {
     let mut text = String::new();
-    for i in 0..program.seats.len() {
+    for i in 0..program.served.len() {
         let mark = if i == program.lead { '*' } else { ' ' };
         text.push_str(&format!("{mark} {}\n", describe(program, i)));
     }
@@ -124,26 +135,28 @@ fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
             return Err(Failure::new("an event is missing")
                 .hint("write NAME:NUMBER, a pattern, start or end"));
         }
-        "start" => {
-            for seat in &mut program.seats {
-                seat.put(seat.beginning());
-            }
-        }
-        "end" => {
-            for seat in &mut program.seats {
-                seat.put(seat.end());
+        "start" | "end" => {
+            for i in 0..program.served.len() {
+                if let Some(served) = program.served.get(i) {
+                    let event = match text {
+                        "start" => served.first,
+                        _ => served.last.next(),
+                    };
+                    program.group.place(served.id, Position::Event(event))?;
+                }
             }
         }
         text => {
-            let event = query::find::event(&program.history, &program.names, text)?;
-            let process = program.history.process(event.process);
-            let number = process.map(|process| process.number);
-            let Some(number) = number.filter(|number| program.index_of(*number).is_some()) else {
+            let history = program.group.history();
+            let event = query::find::event(history, program.group.program().names(), text)?;
+            let process = history.id_of(event.process);
+            let served = process.filter(|process| program.index_of(*process).is_some());
+            let Some(process) = served else {
                 return Err(Failure::new(format!(
                     "the process of `{text}` is not served"
                 )));
             };
-            program.go(number, event.number.0);
+            program.go(process, event.number)?;
         }
     }
     Ok(())
@@ -154,38 +167,68 @@ fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
 fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
     program.queue.clear();
     program.introduce();
-    let before: Vec<Position> = program.seats.iter().map(|seat| seat.at).collect();
+    let before: Vec<Position> = (0..program.served.len())
+        .map(|i| program.position(i))
+        .collect();
     if text != "here"
         && let Err(failure) = goto(program, text)
     {
         // gdb resumes all the same.
         let here = ::gdb_remote::Target::current(program);
-        program.queue.push_back(stop(here, StopReason::Signal(0)));
+        let told = stop(here, StopReason::Signal(0));
+        program.queue.push_back(Told::Stop(told));
         return Err(failure);
     }
-    for i in 0..program.seats.len() {
-        let Ok(seat) = program.here(i) else { continue };
-        let moved = before.get(i).is_none_or(|at| *at != seat.at);
-        if !moved || seat.is_gone {
+    for (i, before) in before.into_iter().enumerate() {
+        let is_gone = program.served.get(i).is_none_or(|served| served.is_gone);
+        if before == program.position(i) || is_gone {
             continue;
         }
-        let image = seat.image_at(seat.at.event());
+        let Some(image) = program.image_now(i) else {
+            continue;
+        };
+        let Some(served) = program.served.get_mut(i) else {
+            continue;
+        };
+        let (id, is_introduced) = (served.id, served.is_introduced);
+        let told = served.told.replace(image);
         // At the beginning of an image there is no list of libraries yet: gdb
         // is to look for the dynamic linker as it does then.
-        let afresh = seat.at.event() == seat.image_begins(seat.at.event());
-        let changed = std::mem::replace(&mut seat.told, image) != image || afresh;
-        let changed = changed && seat.is_introduced;
+        let event = program.position(i).event();
+        let images = program.group.images(id)?;
+        let afresh = images.get(image).is_some_and(|span| span.first == event);
         // The first thread: it is the one that stays when others go.
-        let number = program.states(i).first().map_or(0, |state| state.number);
+        let states = program.states(i);
+        let number = states.first().map_or(ThreadNo(0), |state| state.number);
         let id = program.thread_id(i, number);
-        if changed {
+        if is_introduced && (told.is_some_and(|told| told != image) || afresh) {
             let path = program.path_of(i).unwrap_or_default();
             let reason = StopReason::Executed(path);
-            program.queue.push_back(stop(id, reason));
+            program.queue.push_back(Told::Stop(stop(id, reason)));
         }
-        program.queue.push_back(stop(id, StopReason::Libraries));
+        let libraries = stop(id, StopReason::Libraries);
+        program.queue.push_back(Told::Stop(libraries));
     }
     let id = ::gdb_remote::Target::current(program);
-    program.queue.push_back(stop(id, StopReason::Signal(0)));
+    let told = stop(id, StopReason::Signal(0));
+    program.queue.push_back(Told::Stop(told));
     Ok(String::new())
+}
+
+/// How the others follow.
+fn mode(program: &mut Program, text: &str) -> Result<String, Failure> {
+    program.follow = match text {
+        "causal" => Follow::Causal,
+        "consistent" => Follow::Consistent,
+        "" => program.follow,
+        other => {
+            return Err(Failure::new(format!("there is no mode `{other}`"))
+                .hint("`causal` or `consistent`"));
+        }
+    };
+    Ok(match program.follow {
+        Follow::Causal => "others follow to where they must have come (causal)",
+        Follow::Consistent => "others follow as far as they can have come (consistent)",
+    }
+    .to_string())
 }

@@ -1,9 +1,9 @@
 //! A recording as gdb sees it: the whole program as one target, each process
 //! an inferior that is always there.
 //!
-//! One that has not begun yet at the cut stands at its beginning, one that has
-//! ended at its end. Processes are brought to where they are said to be only
-//! when somebody looks at them.
+//! What moves and what stops is the library's affair (`session`); here gdb's ids,
+//! packets and files are turned into its questions. Processes are opened when gdb
+//! looks at them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -12,37 +12,57 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::gdb_remote::{
-    File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason, Target,
-    ThreadId, ThreadInfo,
+    Direction, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason,
+    Target, ThreadId, ThreadInfo,
 };
-use ::replay::{Ground, Position, Region, Session, ThreadState};
-use causality::{EventId, History};
-use inspect::{Inspector, Library, Options};
-use protocol::id::EventNo;
-use query::Names;
+use ::session::{Follow, Group, How, Move, Reason, Stopped, What, Who, Whom};
+use ::target::{Cancel, Position, Region, ThreadState};
+use inspect::Inspector;
+use protocol::id::{EventNo, ProcessId, ThreadNo};
 use recording::{ImageStart, Recording};
 
-use super::seat::{Seat, registers_of, tid};
-use crate::debug::stopped::{CodeFiles, Stopped};
 use crate::failure::Failure;
-use crate::verify::explain;
 
 pub struct Program {
-    pub recording: Arc<Recording>,
-    pub history: History,
-    /// What its threads are called.
-    pub names: Names,
-    library: Library,
-    pub seats: Vec<Seat>,
+    pub group: Group,
+    pub served: Vec<Served>,
     /// The process at hand: the one that stopped last.
     pub lead: usize,
     /// The one that was at hand first.
     eldest: usize,
-    /// Stops that gdb is still to be told of before anything moves.
-    pub queue: VecDeque<Stop>,
-    pub interrupt: Arc<Interrupt>,
-    /// Captured files that code was read from.
-    code: CodeFiles,
+    /// What gdb is still to be told before anything moves.
+    pub queue: VecDeque<Told>,
+    /// How the others follow the one that leads.
+    pub follow: Follow,
+    /// What gdb has processes stop at: by process, kind, address and length.
+    stops: HashMap<(ProcessId, StopKind, u64, u64), u32>,
+}
+
+/// A process that gdb knows.
+pub struct Served {
+    pub id: ProcessId,
+    pub name: String,
+    pub pid: u32,
+    pub first: EventNo,
+    pub last: EventNo,
+    /// Which of its images gdb knows, once it was told of one.
+    pub told: Option<usize>,
+    /// gdb let go of it.
+    pub is_gone: bool,
+    /// gdb knows where its program and libraries are. It finds that out by
+    /// itself for the process that it sees first; of the others it has to be
+    /// told that they execute a program, and forgets all threads but one then.
+    pub is_introduced: bool,
+    /// What was read at a position.
+    threads: Option<(Position, Vec<ThreadState>)>,
+    regions: Option<(Position, Vec<Region>)>,
+}
+
+/// What gdb is told without anything moving.
+pub enum Told {
+    /// Which program a process executes: the process's index.
+    Program(usize),
+    Stop(Stop),
 }
 
 /// Where to begin.
@@ -70,188 +90,205 @@ pub fn check(recording: &Recording, beginning: &Beginning) -> Result<(), Failure
     Ok(())
 }
 
+fn words(error: ::session::Error) -> String {
+    Failure::from(error).words()
+}
+
 impl Program {
     pub fn open(
-        recording: Arc<Recording>,
-        history: History,
-        names: Names,
+        program: &Arc<::session::Program>,
         beginning: &Beginning,
-        interrupt: Arc<Interrupt>,
     ) -> Result<Program, Failure> {
-        ::replay::check(&recording).map_err(explain)?;
-        let ground = Arc::new(Ground::new(&recording));
-        let mut seats: Vec<Seat> = Vec::new();
+        let mut group = Group::new(program)?;
+        group.stop_at_execs(true);
+        let wanted = beginning
+            .process
+            .or(beginning.at.map(|(process, _)| process));
+        let mut served: Vec<Served> = Vec::new();
         let mut pids = HashSet::new();
-        for (place, process) in history.processes() {
-            let wanted = beginning
-                .process
-                .or(beginning.at.map(|(process, _)| process));
-            if beginning.alone && wanted.is_some_and(|wanted| wanted != process.number) {
+        for member in group.members() {
+            let is_left_out = beginning.alone && wanted.is_some_and(|w| w != member.id.number);
+            // Some did nothing that was recorded.
+            if is_left_out || member.is_empty {
+                group.let_go(member.id, true)?;
                 continue;
             }
-            let session = match Session::open_with(&ground, process.number, interrupt.flag()) {
-                Ok(session) => session,
-                // It did nothing that was recorded.
-                Err(::replay::Error::NoLog { .. }) => continue,
-                Err(error) => return Err(explain(error)),
-            };
             // Ids come again in long runs, and on other hosts.
-            let mut pid = process.pid;
+            let process = group.recording().process(member.id.number);
+            let mut pid = process.map_or(0, |process| process.pid);
             while pid == 0 || !pids.insert(pid) {
                 pid = pid.wrapping_add(1 << 22);
             }
-            let span = history.span(place);
-            seats.push(Seat::new(&recording, place, span, pid, session));
+            served.push(Served {
+                id: member.id,
+                name: member.name,
+                pid,
+                first: member.first,
+                last: member.last,
+                told: None,
+                is_gone: false,
+                is_introduced: false,
+                threads: None,
+                regions: None,
+            });
         }
-        if seats.is_empty() {
-            return Err(Failure::new("the recording has no processes"));
+        if served.is_empty() {
+            return Err(::session::Error::NoProcesses.into());
         }
         let mut program = Program {
-            recording,
-            history,
-            names,
-            library: Library::new(Options::default()),
-            seats,
+            group,
+            served,
             lead: 0,
             eldest: 0,
             queue: VecDeque::new(),
-            code: CodeFiles::default(),
-            interrupt,
+            follow: Follow::Causal,
+            stops: HashMap::new(),
         };
-        let (process, event) = match (beginning.process, beginning.at) {
-            (process, Some((of, event))) => {
-                program.go(of, event);
-                (process, None)
-            }
-            (Some(process), None) => {
-                let seat = program.seats.iter().find(|seat| seat.number == process);
-                // Where the program that it is named after begins.
-                let event = seat.and_then(|seat| seat.images.last()).map(|i| i.first);
-                (Some(process), event)
-            }
-            (None, None) => (None, None),
-        };
-        if let Some(process) = process {
-            if let Some(event) = event {
-                program.go(process, event);
-            }
-            program.lead = program
-                .index_of(process)
-                .ok_or_else(|| Failure::new("the process has no events that could be replayed"))?;
-        }
-        for seat in &mut program.seats {
-            seat.told = seat.image_at(seat.at.event());
-        }
+        program.begin(beginning)?;
         program.eldest = program.lead;
         let lead = program.lead;
-        if let Some(seat) = program.seats.get_mut(lead) {
-            seat.is_introduced = true;
+        let image = program.image_now(lead);
+        if let Some(served) = program.served.get_mut(lead) {
+            served.is_introduced = true;
+            served.told = image;
         }
         program.introduce();
         Ok(program)
     }
 
+    /// Goes to where it is to begin.
+    fn begin(&mut self, beginning: &Beginning) -> Result<(), Failure> {
+        if let Some((process, event)) = beginning.at {
+            self.go(ProcessId::of_first(process), EventNo(event))?;
+        }
+        let Some(process) = beginning.process.map(ProcessId::of_first) else {
+            return Ok(());
+        };
+        let Some(lead) = self.index_of(process) else {
+            return Err(Failure::new(
+                "the process has no events that could be replayed",
+            ));
+        };
+        if beginning.at.is_none() {
+            // Where the program that it is named after begins.
+            let images = self.group.images(process)?;
+            if let Some(image) = images.last() {
+                self.go(process, image.first)?;
+            }
+        }
+        self.lead = lead;
+        Ok(())
+    }
+
     /// Has gdb told of the programs of those that it only knows by number.
     pub fn introduce(&mut self) {
-        for i in 0..self.seats.len() {
-            if self.seats.get(i).is_some_and(|seat| !seat.is_introduced) {
+        let new = (0..).zip(&self.served).filter(|(_, s)| !s.is_introduced);
+        self.queue.extend(new.map(|(i, _)| Told::Program(i)));
+    }
+
+    /// The next stop that gdb is to be told of without anything moving.
+    fn next_told(&mut self) -> Option<Stop> {
+        match self.queue.pop_front()? {
+            Told::Stop(stop) => Some(stop),
+            Told::Program(i) => {
                 let path = self.path_of(i).unwrap_or_default();
-                let number = self.states(i).first().map_or(0, |state| state.number);
+                let number = self.states(i).first().map_or(ThreadNo(0), |s| s.number);
                 let thread = self.thread_id(i, number);
-                let reason = StopReason::Executed(path);
-                self.queue.push_back(stop(thread, reason));
+                let image = self.image_now(i);
+                if let Some(served) = self.served.get_mut(i) {
+                    served.is_introduced = true;
+                    served.told = image;
+                }
+                // It takes them to be gone with the old program.
+                self.forget_stops(i);
+                Some(stop(thread, StopReason::Executed(path)))
             }
         }
     }
 
-    /// The next stop that gdb is to be told of without anything moving.
-    pub fn next_queued(&mut self) -> Option<Stop> {
-        let stop = self.queue.pop_front()?;
-        if matches!(stop.reason, StopReason::Executed(_))
-            && let Some(i) = self.index(stop.thread.pid)
-            && let Some(seat) = self.seats.get_mut(i)
-        {
-            seat.is_introduced = true;
-            // It takes them to be gone with the old program.
-            seat.stops.clear();
-        }
-        Some(stop)
-    }
-
-    pub fn index_of(&self, number: u32) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.number == number)
+    pub fn index_of(&self, process: ProcessId) -> Option<usize> {
+        self.served.iter().position(|served| served.id == process)
     }
 
     pub fn index(&self, pid: u32) -> Option<usize> {
-        let found = self.seats.iter().position(|seat| seat.pid == pid);
-        found.filter(|i| self.seats.get(*i).is_some_and(|seat| !seat.is_gone))
+        let found = self.served.iter().position(|served| served.pid == pid);
+        found.filter(|i| self.served.get(*i).is_some_and(|served| !served.is_gone))
     }
 
-    /// Says that everybody is at the earliest cut that explains an event.
-    pub fn go(&mut self, process: u32, event: u64) {
-        let Some(lead) = self.index_of(process) else {
-            return;
-        };
-        let bounds = self
-            .seats
-            .get(lead)
-            .and_then(|seat| self.needed(seat, event));
-        for (i, seat) in self.seats.iter_mut().enumerate() {
-            let bound = bounds.as_ref().map_or(0, |cut| cut.bound(seat.place).0);
-            let event = if i == lead { event } else { bound };
-            seat.put(Position::Event(event.clamp(seat.first, seat.last + 1)));
+    /// Where a process is.
+    pub fn position(&self, i: usize) -> Position {
+        let served = self.served.get(i);
+        let at = served.and_then(|served| self.group.position(served.id).ok());
+        at.unwrap_or(Position::START)
+    }
+
+    /// Says that everybody is where they belong if a process is about to do an
+    /// event.
+    pub fn go(&mut self, process: ProcessId, event: EventNo) -> Result<(), Failure> {
+        self.group.place(process, Position::Event(event))?;
+        self.group.regroup(process, self.follow)?;
+        if let Some(lead) = self.index_of(process) {
+            self.lead = lead;
         }
-        self.lead = lead;
+        Ok(())
     }
 
-    /// What must have happened for a process to be about to do an event.
-    pub fn needed(&self, seat: &Seat, event: u64) -> Option<causality::Cut> {
-        let done = event.min(seat.last + 1).checked_sub(1)?;
-        let done = (done >= seat.first).then_some(EventNo(done))?;
-        Some(self.history.past(EventId::new(seat.place, done)))
+    /// Which of its images a process is in.
+    pub fn image_now(&mut self, i: usize) -> Option<usize> {
+        let id = self.served.get(i)?.id;
+        let event = self.position(i).event();
+        let images = self.group.images(id).ok()?;
+        let after = images.partition_point(|image| image.first <= event);
+        Some(after.saturating_sub(1))
     }
 
-    /// The process, brought to where it is said to be.
-    pub fn here(&mut self, i: usize) -> Result<&mut Seat, String> {
-        let Some(seat) = self.seats.get_mut(i) else {
-            return Err("there is no such process".to_string());
-        };
-        if seat.session.position() != seat.at {
-            // It is to get there, whatever the client says meanwhile.
-            let was = self.interrupt.arm(false);
-            let arrival = seat.session.go_to_position(seat.at);
-            self.interrupt.arm(was);
-            arrival.map_err(|error| crate::verify::explain(error).words())?;
-            seat.put(seat.session.position());
-        }
-        Ok(seat)
-    }
-
+    /// The threads of a process, in order.
     pub fn states(&mut self, i: usize) -> Vec<ThreadState> {
-        let Ok(seat) = self.here(i) else {
+        let Some(id) = self.served.get(i).map(|served| served.id) else {
             return Vec::new();
         };
-        let session = &seat.session;
-        seat.threads
-            .get_or_insert_with(|| {
-                let mut threads = session.threads();
-                threads.sort_by_key(|thread| thread.number);
-                threads
-            })
-            .clone()
+        let at = self.position(i);
+        let known = self
+            .served
+            .get(i)
+            .and_then(|served| served.threads.as_ref());
+        if let Some((_, threads)) = known.filter(|(then, _)| *then == at) {
+            return threads.clone();
+        }
+        let threads = match self.group.at(id) {
+            Ok(view) => view.target().threads(),
+            Err(_) => return Vec::new(),
+        };
+        let at = self.position(i);
+        if let Some(served) = self.served.get_mut(i) {
+            served.threads = Some((at, threads.clone()));
+        }
+        threads
+    }
+
+    /// The thread of a process that runs.
+    fn running(&mut self, i: usize) -> Option<ThreadNo> {
+        let id = self.served.get(i)?.id;
+        Some(self.group.at(id).ok()?.target().thread())
     }
 
     /// gdb's name for a thread of a process.
-    pub fn thread_id(&mut self, i: usize, number: u32) -> ThreadId {
-        let pid = self.seats.get(i).map_or(0, |seat| seat.pid);
+    pub fn thread_id(&mut self, i: usize, number: ThreadNo) -> ThreadId {
+        let pid = self.served.get(i).map_or(0, |served| served.pid);
         let states = self.states(i);
         let state = states.iter().find(|state| state.number == number);
         let state = state.or(states.first());
         ThreadId::new(pid, state.map_or(pid, |state| tid(pid, state)))
     }
 
+    /// gdb's name for the thread of a process that runs.
+    fn running_id(&mut self, i: usize) -> ThreadId {
+        let number = self.running(i).unwrap_or(ThreadNo(0));
+        self.thread_id(i, number)
+    }
+
     /// The number of a thread in its process.
-    pub fn thread_number(&mut self, thread: ThreadId) -> Option<(usize, u32)> {
+    fn thread_number(&mut self, thread: ThreadId) -> Option<(usize, ThreadNo)> {
         let i = self.index(thread.pid)?;
         let states = self.states(i);
         let state = states
@@ -260,78 +297,119 @@ impl Program {
         Some((i, state.number))
     }
 
-    /// Runs of events by one thread.
-    pub fn turns(&mut self, i: usize) -> &[(u64, u32)] {
-        let recording = Arc::clone(&self.recording);
-        let Some(seat) = self.seats.get_mut(i) else {
-            return &[];
+    fn regions(&mut self, i: usize) -> Vec<Region> {
+        let Some(id) = self.served.get(i).map(|served| served.id) else {
+            return Vec::new();
         };
-        let number = seat.number;
-        seat.turns.get_or_insert_with(|| {
-            let mut runs: Vec<(u64, u32)> = Vec::new();
-            let mut log = recording.log(number);
-            while log.advance() {
-                let Some(event) = log.event() else { break };
-                if runs
-                    .last()
-                    .is_none_or(|(_, thread)| *thread != event.thread)
-                {
-                    runs.push((event.number, event.thread));
-                }
-            }
-            runs
-        })
-    }
-
-    fn regions(&mut self, i: usize) -> &[Region] {
-        if self.here(i).is_err() {
-            return &[];
+        let at = self.position(i);
+        let known = self
+            .served
+            .get(i)
+            .and_then(|served| served.regions.as_ref());
+        if let Some((_, regions)) = known.filter(|(then, _)| *then == at) {
+            return regions.clone();
         }
-        let Some(seat) = self.seats.get_mut(i) else {
-            return &[];
+        let regions = match self.group.at(id) {
+            Ok(view) => view.target().regions().unwrap_or_default(),
+            Err(_) => return Vec::new(),
         };
-        let session = &seat.session;
-        seat.regions
-            .get_or_insert_with(|| session.regions().unwrap_or_default())
+        let at = self.position(i);
+        if let Some(served) = self.served.get_mut(i) {
+            served.regions = Some((at, regions.clone()));
+        }
+        regions
     }
 
     /// What the present image of a process started from.
-    fn image(&self, i: usize) -> Option<ImageStart> {
-        self.image_of(i, self.seats.get(i)?.at.event())
-    }
-
-    fn image_of(&self, i: usize, event: u64) -> Option<ImageStart> {
-        let seat = self.seats.get(i)?;
-        let span = seat.images.get(seat.image_at(event))?;
-        let image = self
-            .recording
+    fn image(&mut self, i: usize) -> Option<ImageStart> {
+        let id = self.served.get(i)?.id;
+        let index = self.image_now(i)?;
+        let span = *self.group.images(id).ok()?.get(index)?;
+        let recording = self.group.recording();
+        let (process, image) = whose(recording, id.number, span.number.0);
+        let image = recording
             .images()
             .iter()
-            .rfind(|image| image.process == span.process && image.image == span.image)?;
-        self.recording.image_start(image).ok()
+            .rfind(|known| known.process == process && known.image == image)?;
+        recording.image_start(image).ok()
     }
 
     /// The path of what a process runs.
-    pub fn path_of(&self, i: usize) -> Option<Vec<u8>> {
+    pub fn path_of(&mut self, i: usize) -> Option<Vec<u8>> {
         self.image(i).map(|image| image.exe)
-    }
-
-    /// The same for when it is about to do an event.
-    pub fn path_at(&self, i: usize, event: u64) -> Option<Vec<u8>> {
-        self.image_of(i, event).map(|image| image.exe)
     }
 
     /// Looks into a process.
     fn look<T>(
         &mut self,
         i: usize,
-        question: impl FnOnce(&Inspector<'_>, &Session) -> Option<T>,
+        question: impl FnOnce(&Inspector<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.here(i).ok()?;
-        let session = &self.seats.get(i)?.session;
-        let stopped = Stopped::new(session);
-        let inspector = Inspector::new(&self.library, &stopped);
-        question(&inspector, session)
+        let id = self.served.get(i)?.id;
+        let view = self.group.at(id).ok()?;
+        question(&view.inspector())
+    }
+
+    /// gdb takes what it had a process stop at to be gone.
+    fn forget_stops(&mut self, i: usize) {
+        let Some(id) = self.served.get(i).map(|served| served.id) else {
+            return;
+        };
+        self.stops.retain(|(process, ..), _| *process != id);
+        self.group
+            .stops()
+            .retain(|point| point.whom != Whom::Process(id));
+    }
+
+    /// What gdb is told of where a motion led.
+    fn told(&mut self, stopped: Stopped) -> Result<Stop, String> {
+        let Some(i) = self.index_of(stopped.process) else {
+            return Err("there is no such process".to_string());
+        };
+        let image = self.image_now(i);
+        let reason = match stopped.reason {
+            Reason::Breakpoint { number } => {
+                let kind = self.kind_of(number).map(|(kind, _)| kind);
+                StopReason::Breakpoint(kind.unwrap_or(StopKind::Software))
+            }
+            Reason::Watch { number, .. } => match self.kind_of(number) {
+                Some((kind, address)) => StopReason::Watch(kind, address),
+                None => StopReason::Arrived,
+            },
+            Reason::Exec => StopReason::Executed(self.path_of(i).unwrap_or_default()),
+            Reason::Start => StopReason::Beginning,
+            Reason::End => StopReason::End,
+            Reason::Interrupted => StopReason::Interrupted,
+            Reason::Diverged(difference) => {
+                let name = self.served.get(i).map_or("", |s| s.name.as_str());
+                return Err(format!(
+                    "the replay of {name} came to something else than the recording: expected \
+                     {}, found {}",
+                    difference.expected, difference.found
+                ));
+            }
+            Reason::Step | Reason::Arrived | Reason::Caught { .. } | Reason::OutOfScope { .. } => {
+                StopReason::Arrived
+            }
+        };
+        let known = self.served.get(i).and_then(|served| served.told);
+        if known.is_some() && known != image {
+            // Breakpoints are gone with the memory they were in.
+            self.forget_stops(i);
+        }
+        if let Some(served) = self.served.get_mut(i) {
+            served.told = image;
+        }
+        self.lead = i;
+        Ok(stop(self.thread_id(i, stopped.thread), reason))
+    }
+
+    /// What gdb calls a point.
+    fn kind_of(&self, number: u32) -> Option<(StopKind, u64)> {
+        let mut stops = self.stops.iter();
+        let (key, _) = stops.find(|(_, known)| **known == number)?;
+        let (_, kind, address, _) = *key;
+        Some((kind, address))
     }
 
     /// A captured file, by a path that a process may use for it.
@@ -349,7 +427,8 @@ impl Program {
             return Some(found.clone());
         }
         let known: Vec<(PathBuf, u64)> = self
-            .recording
+            .group
+            .recording()
             .files()
             .iter()
             .map(|file| {
@@ -359,12 +438,12 @@ impl Program {
             .collect();
         let in_recording = |wanted: &Path| {
             let (_, id) = known.iter().rfind(|(path, _)| path == wanted)?;
-            Some(self.recording.captured_path(*id))
+            Some(self.group.recording().captured_path(*id))
         };
         if let Some(found) = in_recording(wanted) {
             return Some(found);
         }
-        let named = self.look(i, |inspector, _| {
+        let named = self.look(i, |inspector| {
             let module = inspector
                 .modules()
                 .iter()
@@ -372,7 +451,8 @@ impl Program {
             Some(module.start)
         });
         if let Some(start) = named {
-            let region = self.regions(i).iter().find(|r| r.range.contains(&start));
+            let regions = self.regions(i);
+            let region = regions.iter().find(|r| r.range.contains(&start));
             if let Some((captured, _)) = region.and_then(|r| r.file.clone()) {
                 return Some(captured);
             }
@@ -384,10 +464,9 @@ impl Program {
         if let Some((_, captured)) = same_name {
             return Some(captured.clone());
         }
-        let known: Vec<(PathBuf, u64)> = known;
         let real = std::fs::canonicalize(wanted).ok()?;
         let (_, id) = known.iter().rfind(|(path, _)| *path == real)?;
-        Some(self.recording.captured_path(*id))
+        Some(self.group.recording().captured_path(*id))
     }
 
     /// A file under `/proc/PID` that gdb reads.
@@ -414,7 +493,7 @@ impl Program {
             }
             "auxv" => {
                 let image = self.image(i)?;
-                auxv_of(&image, self.regions(i))
+                auxv_of(&image, &self.regions(i))
             }
             _ => None,
         }
@@ -457,22 +536,17 @@ fn auxv_of(image: &ImageStart, regions: &[Region]) -> Option<Vec<u8>> {
 
 impl Target for Program {
     fn current(&mut self) -> ThreadId {
-        let lead = self.lead;
-        let number = match self.here(lead) {
-            Ok(seat) => seat.session.thread(),
-            Err(_) => 0,
-        };
-        self.thread_id(lead, number)
+        self.running_id(self.lead)
     }
 
     fn processes(&mut self) -> Vec<u32> {
         // gdb numbers them in this order.
-        let first = self.seats.get(self.eldest).into_iter();
-        let rest = (0..).zip(&self.seats).filter(|(i, _)| *i != self.eldest);
+        let first = self.served.get(self.eldest).into_iter();
+        let rest = (0..).zip(&self.served).filter(|(i, _)| *i != self.eldest);
         first
-            .chain(rest.map(|(_, seat)| seat))
-            .filter(|seat| !seat.is_gone)
-            .map(|seat| seat.pid)
+            .chain(rest.map(|(_, served)| served))
+            .filter(|served| !served.is_gone)
+            .map(|served| served.pid)
             .collect()
     }
 
@@ -481,28 +555,30 @@ impl Target for Program {
             return Vec::new();
         };
         let states = self.states(i);
-        let Some(seat) = self.seats.get(i) else {
+        let running = self.running(i);
+        let event = self.position(i).event();
+        let Some(served) = self.served.get(i) else {
             return Vec::new();
         };
-        let running = seat.session.thread();
-        let shown = match seat.is_introduced {
+        let shown = match served.is_introduced {
             true => states.len(),
             false => 1,
         };
-        let names = states.iter().take(shown).map(|state| ThreadInfo {
+        let names = self.group.program().names();
+        let infos = states.iter().take(shown).map(|state| ThreadInfo {
             id: ThreadId::new(pid, tid(pid, state)),
             name: format!(
                 "{}/{}",
-                seat.name,
-                self.names.thread(seat.number, state.number)
+                served.name,
+                names.thread(served.id.number, state.number.0)
             ),
-            about: match (state.number == running, state.waits) {
-                (true, _) => format!("before {}:{}", seat.name, seat.at.event()),
+            about: match (Some(state.number) == running, state.waits) {
+                (true, _) => format!("before {}:{event}", served.name),
                 (false, true) => "in a call".to_string(),
                 (false, false) => "waits for its turn".to_string(),
             },
         });
-        names.collect()
+        infos.collect()
     }
 
     fn registers(&mut self, thread: ThreadId) -> Option<Registers> {
@@ -515,30 +591,23 @@ impl Target for Program {
     }
 
     fn read(&mut self, pid: u32, address: u64, out: &mut [u8]) -> usize {
-        let Some(i) = self.index(pid) else {
+        let Some(id) = self
+            .index(pid)
+            .and_then(|i| self.served.get(i))
+            .map(|s| s.id)
+        else {
             return 0;
         };
-        let Ok(seat) = self.here(i) else {
-            return 0;
-        };
-        let got = seat.session.read_code(address, out);
-        self.regions(i);
-        let regions = self.seats.get(i).and_then(|seat| seat.regions.as_deref());
-        let code = regions.unwrap_or_default().iter();
-        let code = code.filter(|region| region.executable && !region.writable);
-        let code = code.filter_map(|region| {
-            let (captured, _) = region.file.as_ref()?;
-            Some((region.range.clone(), region.offset, captured.as_path()))
-        });
-        self.code
-            .restore(code, address, out.get_mut(..got).unwrap_or_default());
-        got
+        match self.group.at(id) {
+            Ok(view) => view.inspector().process.read(address, out),
+            Err(_) => 0,
+        }
     }
 
     fn auxv(&mut self, pid: u32) -> Option<Vec<u8>> {
         let i = self.index(pid)?;
         let image = self.image(i)?;
-        auxv_of(&image, self.regions(i))
+        auxv_of(&image, &self.regions(i))
     }
 
     fn executable(&mut self, pid: u32) -> Option<Vec<u8>> {
@@ -580,12 +649,8 @@ impl Target for Program {
     fn thread_local(&mut self, thread: ThreadId, offset: u64, module: u64) -> Option<u64> {
         let i = self.index(thread.pid)?;
         let fs_base = self.registers(thread)?.fs_base;
-        self.look(i, |inspector, session| {
-            let mut bias = [0; 8];
-            if session.read(module, &mut bias) != bias.len() {
-                return None;
-            }
-            let bias = u64::from_le_bytes(bias);
+        self.look(i, |inspector| {
+            let bias = inspect::target::read_u64(inspector.process, module).ok()?;
             let loaded = inspector.modules().iter().find(|m| m.bias == bias)?;
             inspector.thread_local(loaded, fs_base, offset).ok()
         })
@@ -595,13 +660,45 @@ impl Target for Program {
         const ENOSPC: u8 = 28;
         const ESRCH: u8 = 3;
         let i = self.index(pid).ok_or(Refused::Errno(ESRCH))?;
-        let seat = self.seats.get_mut(i).ok_or(Refused::Errno(ESRCH))?;
-        match stop.kind {
+        let id = self.served.get(i).map(|served| served.id);
+        let id = id.ok_or(Refused::Errno(ESRCH))?;
+        let what = match stop.kind {
             // Only changes can be seen, not who looks.
-            StopKind::Read | StopKind::Access => Err(Refused::Unsupported),
-            _ if seat.add_stop(stop) => Ok(()),
-            _ => Err(Refused::Errno(ENOSPC)),
+            StopKind::Read | StopKind::Access => return Err(Refused::Unsupported),
+            StopKind::Write => What::Memory {
+                address: stop.address,
+                length: stop.length,
+            },
+            StopKind::Software | StopKind::Hardware => What::Code {
+                address: stop.address,
+                conditions: stop
+                    .conditions
+                    .iter()
+                    .map(|c| c.as_slice().into())
+                    .collect(),
+            },
+        };
+        let key = (id, stop.kind, stop.address, stop.length);
+        let known = self.stops.get(&key).copied();
+        let stops = self.group.stops();
+        if let Some(point) = known.and_then(|number| stops.get_mut(number).ok()) {
+            point.enabled = false;
         }
+        if !stops.has_room(id, &what) {
+            return Err(Refused::Errno(ENOSPC));
+        }
+        // gdb takes them out and puts them in again: they stay the same ones.
+        match known.and_then(|number| stops.get_mut(number).ok()) {
+            Some(point) => {
+                point.what = what;
+                point.enabled = true;
+            }
+            None => {
+                let number = stops.add(what, |point| point.whom = Whom::Process(id));
+                self.stops.insert(key, number);
+            }
+        }
+        Ok(())
     }
 
     fn remove_stop(
@@ -611,51 +708,75 @@ impl Target for Program {
         address: u64,
         length: u64,
     ) -> Result<(), Refused> {
-        if let Some(seat) = self.index(pid).and_then(|i| self.seats.get_mut(i)) {
-            seat.remove_stop(kind, address, length);
+        let served = self.index(pid).and_then(|i| self.served.get(i));
+        let number = served.and_then(|s| self.stops.get(&(s.id, kind, address, length)));
+        if let Some(number) = number
+            && let Ok(point) = self.group.stops().get_mut(*number)
+        {
+            point.enabled = false;
         }
         Ok(())
     }
 
     fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
-        interrupt.arm(true);
-        let stop = self.move_by(motion, interrupt);
-        interrupt.arm(false);
-        stop
+        if let Some(stop) = self.next_told() {
+            return Ok(stop);
+        }
+        let Some((lead, thread)) = self.thread_number(motion.thread) else {
+            return Err("there is no such thread".to_string());
+        };
+        let Some(process) = self.served.get(lead).map(|served| served.id) else {
+            return Err("there is no such process".to_string());
+        };
+        self.lead = lead;
+        let motion = Move {
+            who: match motion.process {
+                Some(_) => Who::One,
+                None => Who::All,
+            },
+            process,
+            thread: Some(thread),
+            how: motion.step.clone().map_or(How::Continue, How::Instructions),
+            direction: match motion.direction {
+                Direction::Forwards => ::session::Direction::Forwards,
+                Direction::Backwards => ::session::Direction::Backwards,
+            },
+            follow: self.follow,
+        };
+        let cancel = Cancel::by(interrupt.request());
+        let stopped = self.group.go(&motion, &cancel).map_err(words)?;
+        self.told(stopped)
     }
 
     fn let_go(&mut self, pid: u32) -> bool {
-        match self.index(pid).and_then(|i| self.seats.get_mut(i)) {
-            Some(seat) => {
-                seat.is_gone = true;
-                seat.stops.clear();
-                true
-            }
-            None => false,
-        }
+        let Some(i) = self.index(pid) else {
+            return false;
+        };
+        self.forget_stops(i);
+        self.set_gone(i, true);
+        true
     }
 
     fn take_up(&mut self, pid: u32) -> Option<ThreadId> {
-        let i = self.seats.iter().position(|seat| seat.pid == pid)?;
-        let seat = self.seats.get_mut(i)?;
-        seat.is_gone = false;
-        seat.told = seat.image_at(seat.at.event());
-        let number = self.here(i).ok()?.session.thread();
-        Some(self.thread_id(i, number))
+        let i = self.served.iter().position(|served| served.pid == pid)?;
+        self.set_gone(i, false);
+        let image = self.image_now(i);
+        self.served.get_mut(i)?.told = image;
+        Some(self.running_id(i))
     }
 
     fn restart(&mut self) -> Result<ThreadId, String> {
-        let lead = self.lead;
-        for seat in &mut self.seats {
-            seat.is_gone = false;
-            seat.stops.clear();
-            seat.put(seat.beginning());
+        for i in 0..self.served.len() {
+            self.forget_stops(i);
+            self.set_gone(i, false);
+            if let Some(served) = self.served.get_mut(i) {
+                let at = Position::Event(served.first);
+                self.group.place(served.id, at).map_err(words)?;
+                // The first of its images.
+                served.told = Some(0);
+            }
         }
-        let number = self.here(lead)?.session.thread();
-        for seat in &mut self.seats {
-            seat.told = seat.image_at(seat.at.event());
-        }
-        Ok(self.thread_id(lead, number))
+        Ok(self.running_id(self.lead))
     }
 
     fn command(&mut self, line: &str) -> String {
@@ -663,7 +784,72 @@ impl Target for Program {
     }
 }
 
+impl Program {
+    fn set_gone(&mut self, i: usize, is_gone: bool) {
+        if let Some(served) = self.served.get_mut(i) {
+            served.is_gone = is_gone;
+            // It is one of the group's: nothing can be wrong with it.
+            let _ = self.group.let_go(served.id, is_gone);
+        }
+    }
+}
+
 /// A stop of a process at hand.
 pub fn stop(thread: ThreadId, reason: StopReason) -> Stop {
     Stop { thread, reason }
+}
+
+/// gdb's number for a thread. The first one has its process's, before it has
+/// asked for its own, too; of another one that has none in the recording, one
+/// that no other has.
+fn tid(pid: u32, state: &ThreadState) -> u32 {
+    match (state.number.0, state.tid) {
+        (0, _) => pid,
+        (number, 0) => (1 << 23) + number,
+        (_, tid) => tid,
+    }
+}
+
+fn registers_of(state: &ThreadState) -> Registers {
+    let r = &state.registers;
+    let mut general = [0; 16];
+    for (to, from) in general.iter_mut().zip(r.gdb()) {
+        *to = from;
+    }
+    Registers {
+        general,
+        rip: r.rip,
+        eflags: r.eflags,
+        cs: r.cs as u16,
+        ss: r.ss as u16,
+        orig_rax: r.orig_rax,
+        fs_base: r.fs_base,
+        gs_base: r.gs_base,
+        xmm: r.xmm,
+    }
+}
+
+/// An image of a process, or of the process that it was forked from.
+fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
+    let (mut process, mut image) = (process, image);
+    for _ in 0..protocol::replay::PATH_STREAMS {
+        let mut all = recording.images().iter();
+        if all.any(|i| i.process == process && i.image == image) {
+            break;
+        }
+        let Some(info) = recording.process(process) else {
+            break;
+        };
+        let Some(parent) = info.parent else {
+            break;
+        };
+        // What the parent ran when it forked.
+        let ran = recording
+            .images()
+            .iter()
+            .rfind(|i| i.process == parent && i.time <= info.birth);
+        process = parent;
+        image = ran.map_or(0, |i| i.image);
+    }
+    (process, image)
 }

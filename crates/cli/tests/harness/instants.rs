@@ -36,8 +36,8 @@ pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
             );
             assert_eq!(session.thread(), event.thread, "{name}");
             let threads = session.threads();
-            let thread = threads.iter().find(|t| t.number == event.thread).unwrap();
-            let now = thread.by_name();
+            let thread = threads.iter().find(|t| t.number.0 == event.thread).unwrap();
+            let now = thread.registers;
             *seen.entry(event.kind).or_insert(0) += 1;
             if let Some(then) = registers_then {
                 let then: Vec<u64> = then

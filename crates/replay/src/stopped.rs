@@ -1,16 +1,18 @@
-//! A replayed process that stands still, as the `inspect` crate sees one.
+//! A replayed process that stands still, as the `inspect` crate sees one: code is
+//! as the program has it.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ::replay::{Session, ThreadState};
-use inspect::inspector::Layout;
+use ::target::{Region, ThreadState};
 use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
+
+use crate::Session;
 
 /// See the module.
 pub struct Stopped<'s> {
@@ -19,28 +21,23 @@ pub struct Stopped<'s> {
     /// Instructions that are not as they are in memory.
     replaced: OnceCell<Vec<u64>>,
     /// Where files have the program's own code.
-    code: Option<(Arc<Layout>, &'s CodeFiles)>,
+    mapped: OnceCell<Arc<[Region]>>,
 }
 
 /// Captured files that code is read from. Sites of system calls are patched in
 /// memory; the files have what the program has.
 #[derive(Default)]
-pub struct CodeFiles {
-    open: RefCell<HashMap<PathBuf, Option<File>>>,
+pub(crate) struct CodeFiles {
+    open: Mutex<HashMap<PathBuf, Option<File>>>,
 }
 
 /// A piece of a file that is mapped: where, from which offset on, which file.
-pub type Mapped<'m> = (Range<u64>, u64, &'m Path);
+type Mapped<'m> = (Range<u64>, u64, &'m Path);
 
 impl CodeFiles {
     /// Puts the code that files have where `out`, read from `address` on, has
     /// what the monitor made of it.
-    pub fn restore<'m>(
-        &self,
-        mapped: impl Iterator<Item = Mapped<'m>>,
-        address: u64,
-        out: &mut [u8],
-    ) {
+    fn restore<'m>(&self, mapped: impl Iterator<Item = Mapped<'m>>, address: u64, out: &mut [u8]) {
         let end = address.saturating_add(out.len() as u64);
         for (range, offset, path) in mapped {
             let (from, to) = (range.start.max(address), range.end.min(end));
@@ -48,7 +45,7 @@ impl CodeFiles {
                 continue;
             }
             let part = (from - address) as usize..(to - address) as usize;
-            let mut files = self.open.borrow_mut();
+            let mut files = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let file = files
                 .entry(path.to_path_buf())
                 .or_insert_with(|| File::open(path).ok());
@@ -66,28 +63,16 @@ impl<'s> Stopped<'s> {
             session,
             threads: OnceCell::new(),
             replaced: OnceCell::new(),
-            code: None,
-        }
-    }
-
-    /// The same, with what is mapped where: code is as the program has it.
-    pub fn with_code(
-        session: &'s Session,
-        layout: &Arc<Layout>,
-        files: &'s CodeFiles,
-    ) -> Stopped<'s> {
-        Stopped {
-            code: Some((Arc::clone(layout), files)),
-            ..Stopped::new(session)
+            mapped: OnceCell::new(),
         }
     }
 
     /// The threads, the one that runs first.
-    pub fn states(&self) -> &[ThreadState] {
+    fn states(&self) -> &[ThreadState] {
         self.threads.get_or_init(|| {
             let mut threads = self.session.threads();
             let running = self.session.thread();
-            threads.sort_by_key(|t| (t.number != running, t.number));
+            threads.sort_by_key(|t| (t.number.0 != running, t.number));
             threads
         })
     }
@@ -97,30 +82,31 @@ impl Process for Stopped<'_> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         let replaced = self.replaced.get_or_init(|| self.session.counter_sites());
         let got = self.session.read_code_with(replaced, address, buffer);
-        if let (Some((layout, files)), Some(buffer)) = (&self.code, buffer.get_mut(..got)) {
-            let code = layout.mappings().iter();
-            let code = code.filter(|m| m.executable && !m.writable);
-            let code = code.filter_map(|m| match &m.content {
-                Content::File(path) => Some((m.start..m.end, m.offset, path.as_path())),
-                _ => None,
+        if let Some(buffer) = buffer.get_mut(..got) {
+            let mapped = self.mapped.get_or_init(|| self.session.mapped_code());
+            let code = mapped.iter().filter_map(|region| {
+                let (captured, _) = region.file.as_ref()?;
+                Some((region.range.clone(), region.offset, captured.as_path()))
             });
-            files.restore(code, address, buffer);
+            self.session.code_files().restore(code, address, buffer);
         }
         got
     }
 
     fn threads(&self) -> Vec<ThreadId> {
-        self.states().iter().map(|t| ThreadId(t.number)).collect()
+        self.states().iter().map(|t| ThreadId(t.number.0)).collect()
     }
 
     fn registers(&self, thread: ThreadId) -> inspect::Result<Registers> {
-        let found = self.states().iter().find(|t| t.number == thread.0);
-        Ok(found.map(registers).unwrap_or_default())
+        let found = self.states().iter().find(|t| t.number.0 == thread.0);
+        found
+            .map(|state| state.registers.dwarf())
+            .ok_or(inspect::Error::NoThread(thread.0))
     }
 
     fn mappings(&self) -> Vec<Mapping> {
         let regions = self.session.regions().unwrap_or_default();
-        let mapping = |region: ::replay::Region| {
+        let mapping = |region: Region| {
             let (content, name) = match region.file {
                 Some((captured, original)) => (
                     Content::File(captured),
@@ -140,32 +126,5 @@ impl Process for Stopped<'_> {
             }
         };
         regions.into_iter().map(mapping).collect()
-    }
-}
-
-/// From the order of `user_regs_struct` to that of DWARF.
-fn registers(state: &ThreadState) -> Registers {
-    let r = state.by_name();
-    let mut image = Box::new([0u8; 512]);
-    for (place, value) in image
-        .iter_mut()
-        .skip(160)
-        .zip(state.xmm.iter().flatten().flat_map(|w| w.to_le_bytes()))
-    {
-        *place = value;
-    }
-    Registers {
-        general: [
-            r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15,
-        ],
-        rip: r.rip,
-        eflags: r.eflags,
-        segments: [r.cs as u16, r.ss as u16, 0, 0, 0, 0],
-        fs_base: r.fs_base,
-        gs_base: r.gs_base,
-        orig_rax: r.orig_rax,
-        fxsave: Some(image),
-        ymm_high: None,
     }
 }

@@ -1,0 +1,191 @@
+//! The debugger held by a server: several groups on one recording at once, each on
+//! a thread of its own, with symbols and the checkpoints' budget shared.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use causality::History;
+use harness::{Recorded, Scratch, programs};
+use protocol::id::{EventNo, ProcessId};
+use recording::Recording;
+use replay::{Replayer, SharedReplay};
+use session::{
+    Direction, Error, Follow, FrameRef, Group, Handle, How, Move, Program, Reason, ThreadRef, What,
+    Who, Whom,
+};
+use target::{Cancel, Position};
+
+fn program(recorded: &Recorded) -> Arc<Program> {
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
+    let history = History::open(&recording, &mut |_| {}).unwrap();
+    let shared = Arc::new(SharedReplay::new(&recording));
+    let names = query::names::own(&history);
+    Program::new(history, names, Arc::new(Replayer(shared)))
+}
+
+fn eight(scratch: &Scratch) -> Recorded {
+    let program = programs::for_debuggers(scratch, "debug/eight.c", &[]);
+    scratch.record(&[program])
+}
+
+fn motion(process: ProcessId, how: How, back: bool) -> Move {
+    Move {
+        who: Who::All,
+        process,
+        thread: None,
+        how,
+        direction: match back {
+            true => Direction::Backwards,
+            false => Direction::Forwards,
+        },
+        follow: Follow::Causal,
+    }
+}
+
+/// What each of the children calls `number`, in its frame of `work`.
+fn numbers(group: &mut Group) -> Vec<String> {
+    let members = group.members();
+    let children = members.iter().skip(1);
+    children
+        .map(|child| {
+            let thread = ThreadRef {
+                process: child.id,
+                thread: None,
+            };
+            let frames = group.frames(thread, 100).unwrap();
+            let work = frames
+                .iter()
+                .find(|frame| frame.function.as_deref() == Some("work"));
+            let Some(work) = work else {
+                panic!("{} is not in `work`: {frames:?}", child.name);
+            };
+            let frame = FrameRef {
+                thread,
+                level: work.level,
+            };
+            group.evaluate(frame, "number").unwrap().text
+        })
+        .collect()
+}
+
+/// Four groups ask for the values of eight processes at one cut, again and again,
+/// while a fifth goes about the recording: all answers are right, and nobody who
+/// only asks moves.
+#[test]
+fn eight_processes_from_four_groups_while_a_fifth_moves() {
+    let scratch = Scratch::new("session-eight");
+    let recorded = eight(&scratch);
+    let program = program(&recorded);
+    let parent = ProcessId::of_first(program.recording().processes()[0].number);
+    let expected: Vec<String> = (0..8).map(|i| (11 * i).to_string()).collect();
+    // In the second round all of them have told their numbers once.
+    let mover = Handle::start(&program).unwrap();
+    let at = mover
+        .ask(move |group| {
+            let what = What::Break("tell".to_string());
+            let number = group.stops().add(what, |point| {
+                point.whom = Whom::Process(parent);
+                point.ignore = 8 + 4;
+            });
+            let stopped = group.go(&motion(parent, How::Continue, false), &Cancel::new());
+            let stopped = stopped.unwrap();
+            assert!(matches!(stopped.reason, Reason::Breakpoint { number: n } if n == number));
+            assert_eq!(stopped.process, parent);
+            stopped.at
+        })
+        .unwrap();
+    let walking = mover
+        .send(move |group| {
+            let mut hits = 0;
+            for back in [false, true, false] {
+                loop {
+                    let how = motion(parent, How::Continue, back);
+                    let stopped = group.go(&how, &Cancel::new()).unwrap();
+                    match stopped.reason {
+                        Reason::Breakpoint { .. } => hits += 1,
+                        Reason::Start | Reason::End => break,
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            hits
+        })
+        .unwrap();
+    let askers: Vec<_> = (0..4)
+        .map(|_| {
+            let (program, expected) = (Arc::clone(&program), expected.clone());
+            std::thread::spawn(move || {
+                let handle = Handle::start(&program).unwrap();
+                handle
+                    .ask(move |group| {
+                        group
+                            .go(&motion(parent, How::To(at), false), &Cancel::new())
+                            .unwrap();
+                        let before = group.positions();
+                        for _ in 0..3 {
+                            assert_eq!(numbers(group), expected);
+                            assert_eq!(group.positions(), before);
+                        }
+                    })
+                    .unwrap();
+            })
+        })
+        .collect();
+    for asker in askers {
+        asker.join().unwrap();
+    }
+    // From the thirteenth of thirty-two to the end, back to the beginning, and to
+    // the end again.
+    assert_eq!(walking.wait().unwrap(), 32 - 13 + 32 + 32);
+}
+
+/// A value somewhere else is asked for without moving anybody, and a request that
+/// has no time is given up.
+#[test]
+fn values_elsewhere() {
+    let scratch = Scratch::new("session-elsewhere");
+    let recorded = eight(&scratch);
+    let program = program(&recorded);
+    let mut group = Group::new(&program).unwrap();
+    let child = group.members()[3].id;
+    let never = Cancel::new();
+    group.stops().add(What::Break("tell".to_string()), |_| {});
+    let mut seen = Vec::new();
+    let motion = Move {
+        who: Who::One,
+        ..motion(child, How::Continue, false)
+    };
+    for _ in 0..4 {
+        let stopped = group.go(&motion, &never).unwrap();
+        let frame = FrameRef {
+            thread: ThreadRef {
+                process: child,
+                thread: None,
+            },
+            level: 0,
+        };
+        let number = group.evaluate(frame, "number").unwrap().text;
+        seen.push((stopped.at, number));
+    }
+    let before = group.positions();
+    for (at, number) in seen.iter().rev() {
+        let value = group.eval_at(child, *at, "number", &never).unwrap();
+        assert_eq!(value.text, *number);
+        assert_eq!(group.positions(), before);
+    }
+    let last = Position::Event(EventNo(u64::MAX));
+    let none = Cancel::after(Duration::ZERO);
+    let late = group.eval_at(child, last, "number", &none);
+    assert!(
+        matches!(late, Err(Error::Target(target::Error::Cancelled))),
+        "{late:?}"
+    );
+}

@@ -1,0 +1,486 @@
+//! One process of a recording, to be moved to any of its events and looked
+//! into there.
+//!
+//! A session replays the process, and, if it was forked, its ancestors up to
+//! the fork. Copies of the replaying process are left behind on the way
+//! (checkpoints: plain forks), so that going back is to go on from the nearest
+//! one before.
+//!
+//! `image` replays one of the programs that the process executes; what is here
+//! leads from one to the next. `budget` says how many copies there may be,
+//! `search` finds the last of something, `steps` goes back by an instruction,
+//! `memory` is what can be seen where it stands, and `target` is all this as
+//! debuggers see it.
+
+mod budget;
+mod image;
+mod memory;
+mod search;
+mod steps;
+mod target;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::target::{
+    Arrival, Cancel, CheckpointId, CheckpointInfo, ImageSpan, MapsVersion, Position, Region, Stops,
+    Watch,
+};
+use inject::Image;
+use protocol::id::{EventNo, ImageNo};
+use recording::Recording;
+
+pub use budget::{Budget, Pool};
+pub use search::Wanted;
+pub use target::Replayer;
+
+use crate::Error;
+use crate::group::SharedReplay;
+use crate::player::{Motion, Stop};
+use crate::stream::{Stream, streams_of};
+use budget::Share;
+use image::{ImageReplay, Terms};
+
+/// How much processor time it may use without coming to an event.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// About to do an event.
+fn before(event: u64) -> Position {
+    Position::Event(EventNo(event))
+}
+
+/// Says which watch it was, not which piece of it.
+fn named(arrival: Arrival, watches: &[Watch]) -> Arrival {
+    let Arrival::Watch(mut piece) = arrival else {
+        return arrival;
+    };
+    for (number, watch) in watches.iter().enumerate() {
+        let count = watch.pieces().count();
+        if piece < count {
+            return Arrival::Watch(number);
+        }
+        piece -= count;
+    }
+    arrival
+}
+
+/// See the module.
+pub struct Session {
+    ground: Arc<SharedReplay>,
+    process: u32,
+    image: Image,
+    streams: Vec<Stream>,
+    images: BTreeMap<usize, ImageReplay>,
+    /// Which of the streams it is in.
+    at: usize,
+    next_id: u32,
+    /// Nothing: its share.
+    budget: Option<Budget>,
+    share: Share,
+    patience: Duration,
+    /// Of what is being done.
+    cancel: Cancel,
+    watch_hit: Option<usize>,
+    /// What was mapped when code was last looked at.
+    mapped: RefCell<Option<(MapsVersion, Arc<[Region]>)>>,
+}
+
+impl Session {
+    /// Opens a process; it stands before its first event.
+    pub fn open(recording: &Arc<Recording>, process: u32) -> Result<Session, Error> {
+        Session::open_on(&Arc::new(SharedReplay::new(recording)), process)
+    }
+
+    /// Opens one of several of one recording.
+    pub fn open_on(ground: &Arc<SharedReplay>, process: u32) -> Result<Session, Error> {
+        Session::open_with(ground, process, Cancel::new())
+    }
+
+    /// Opens one for a request that may be cancelled: opening can take a replay
+    /// of others. It goes for whatever the session does then, until it is told
+    /// of another request ([`Session::set_cancel`]).
+    pub fn open_with(
+        ground: &Arc<SharedReplay>,
+        process: u32,
+        cancel: Cancel,
+    ) -> Result<Session, Error> {
+        let streams = streams_of(ground.recording(), process);
+        if streams.is_empty() {
+            return Err(Error::NoLog { process });
+        }
+        let image = Image::embedded();
+        let mut session = Session {
+            ground: Arc::clone(ground),
+            process,
+            image,
+            streams,
+            images: BTreeMap::new(),
+            at: 0,
+            next_id: 1,
+            budget: None,
+            share: Share::take(ground.pool()),
+            patience: PATIENCE,
+            cancel,
+            watch_hit: None,
+            mapped: RefCell::new(None),
+        };
+        session.track(0)?;
+        Ok(session)
+    }
+
+    /// Sets how much checkpoints may take. Untold, all sessions share what is
+    /// reasonable.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.budget = Some(budget);
+    }
+
+    fn budget(&self) -> Budget {
+        self.budget.unwrap_or_else(|| self.share.budget())
+    }
+
+    /// What follows is of another request.
+    pub fn set_cancel(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// How much processor time it may use without coming to an event.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Changes when what is mapped does: the same at the same place, whichever
+    /// way led there.
+    pub fn maps_version(&self) -> MapsVersion {
+        let version = self
+            .here()
+            .map_or(0, |track| track.current.maps_version(&track.file));
+        MapsVersion {
+            image: self.at,
+            version,
+        }
+    }
+
+    /// Number of the process.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// The event the process is about to do.
+    pub fn event(&self) -> u64 {
+        self.here().map_or(0, ImageReplay::event)
+    }
+
+    /// The thread that is about to do it.
+    pub fn thread(&self) -> u32 {
+        self.here()
+            .map_or(0, |track| track.current.thread(&track.file))
+    }
+
+    /// Whether the log of the process ends here.
+    pub fn is_at_end(&self) -> bool {
+        self.at + 1 == self.streams.len()
+            && self
+                .here()
+                .is_some_and(|track| track.current.stop(&track.file) == Stop::End)
+    }
+
+    fn here(&self) -> Option<&ImageReplay> {
+        self.images.get(&self.at)
+    }
+
+    /// The image of the process that does event `event`.
+    fn image_at(&self, event: u64) -> usize {
+        let after = self.streams.partition_point(|s| s.first_event <= event);
+        after.saturating_sub(1)
+    }
+
+    /// The images of the process.
+    pub fn images(&self) -> Vec<ImageSpan> {
+        let streams = self.streams.iter();
+        streams
+            .map(|s| ImageSpan {
+                number: ImageNo(s.image),
+                first: EventNo(s.first_event),
+            })
+            .collect()
+    }
+
+    /// Goes to the place before `event`, forwards or back.
+    pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
+        let at = self.image_at(event);
+        self.track(at)?;
+        self.at = at;
+        let terms = Terms {
+            budget: self.budget(),
+            patience: self.patience,
+            cancel: &self.cancel,
+        };
+        let next_id = &mut self.next_id;
+        match self.images.get_mut(&at) {
+            Some(track) => track.go_to(event, &terms, next_id),
+            None => Err(Error::NoLog {
+                process: self.process,
+            }),
+        }
+    }
+
+    /// The place the process stands at.
+    pub fn position(&self) -> Position {
+        self.here().map_or(Position::START, ImageReplay::position)
+    }
+
+    /// Goes to a place, forwards or back.
+    pub fn go_to_position(&mut self, position: Position) -> Result<Arrival, Error> {
+        let goal = match position {
+            Position::Event(event) => return self.go_to(event.0),
+            Position::Inside(goal) => goal,
+        };
+        if self.position() == position {
+            return Ok(Arrival::There);
+        }
+        // The stretch is run from its beginning, so that all is counted; the
+        // event before it may be the end of another image.
+        let is_before = matches!(self.position(), Position::Inside(now)
+            if now.event == goal.event && self.position() < position);
+        let first = self
+            .streams
+            .get(self.image_at(goal.event.0))
+            .map_or(0, |s| s.first_event);
+        if !is_before && goal.event.0 > first {
+            match self.go_to(goal.event.0 - 1)? {
+                Arrival::There => {}
+                other => return Ok(other),
+            }
+        }
+        let motion = Motion {
+            goal: Some(goal),
+            ..Motion::default()
+        };
+        self.advance(&motion, Position::Event(goal.event))
+    }
+
+    /// Runs on until it comes to one of the addresses, or to `limit`.
+    pub fn run(&mut self, breakpoints: &[u64], limit: Position) -> Result<Arrival, Error> {
+        self.run_watching(breakpoints, &[], limit)
+    }
+
+    /// Runs on; it also stops when one of the pieces of memory no longer
+    /// holds what it holds now: behind the instruction that changed it, or
+    /// behind the event that did, whichever thread that was.
+    pub fn run_watching(
+        &mut self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Arrival, Error> {
+        let stops = Stops {
+            breakpoints,
+            watches,
+            ..Stops::default()
+        };
+        self.run_to(&stops, limit)
+    }
+
+    /// Runs on until something says to stop, or to `limit`.
+    pub fn run_to(&mut self, stops: &Stops<'_>, limit: Position) -> Result<Arrival, Error> {
+        let motion = Motion {
+            mapped: stops.mapped,
+            conditions: stops.conditions.to_vec(),
+            ..self.motion(stops.breakpoints, stops.watches, limit)?
+        };
+        let arrival = named(self.advance(&motion, limit)?, stops.watches);
+        self.watch_hit = match arrival {
+            Arrival::Watch(number) => Some(number),
+            _ => None,
+        };
+        Ok(arrival)
+    }
+
+    /// Which of the pieces of memory the last motion stopped for.
+    pub fn watch_hit(&self) -> Option<usize> {
+        self.watch_hit
+    }
+
+    fn motion(
+        &self,
+        breakpoints: &[u64],
+        watches: &[Watch],
+        limit: Position,
+    ) -> Result<Motion, Error> {
+        let watches = self.pieces(watches);
+        if watches.len() > protocol::replay::WATCHES {
+            return Err(Error::TooMuchWatched(watches.len()));
+        }
+        Ok(Motion {
+            breakpoints: breakpoints.to_vec(),
+            goal: match limit {
+                Position::Inside(goal) => Some(goal),
+                Position::Event(_) => None,
+            },
+            watches,
+            ..Motion::default()
+        })
+    }
+
+    /// Pieces of memory, and what each holds.
+    fn pieces(&self, watches: &[Watch]) -> Vec<(Watch, Option<u64>)> {
+        let held = |piece: Watch| {
+            let mut bytes = [0; 8];
+            let length = usize::from(piece.length);
+            let got = bytes
+                .get_mut(..length)
+                .map(|out| self.read(piece.address, out));
+            (got == Some(length)).then(|| u64::from_le_bytes(bytes))
+        };
+        let pieces = watches.iter().flat_map(|watch| watch.pieces());
+        pieces.map(|piece| (piece, held(piece))).collect()
+    }
+
+    /// Executes one instruction, or as many as begin in `range`. An event may
+    /// be part of it.
+    pub fn step(&mut self, range: std::ops::Range<u64>) -> Result<Arrival, Error> {
+        self.step_watching(range, &[])
+    }
+
+    /// Executes instructions; it stops earlier if watched memory changes.
+    pub fn step_watching(
+        &mut self,
+        range: std::ops::Range<u64>,
+        watches: &[Watch],
+    ) -> Result<Arrival, Error> {
+        let end = Position::END;
+        let motion = Motion {
+            step: Some(range),
+            ..self.motion(&[], watches, end)?
+        };
+        let arrival = self.advance(&motion, end)?;
+        Ok(named(arrival, watches))
+    }
+
+    fn advance(&mut self, motion: &Motion, limit: Position) -> Result<Arrival, Error> {
+        let cancel = self.cancel.clone();
+        let terms = Terms {
+            budget: self.budget(),
+            patience: self.patience,
+            cancel: &cancel,
+        };
+        let mut motion = motion.clone();
+        loop {
+            let next_id = &mut self.next_id;
+            let Some(track) = self.images.get_mut(&self.at) else {
+                return Err(Error::NoLog {
+                    process: self.process,
+                });
+            };
+            let arrival = track.advance(&motion, limit, &terms, next_id)?;
+            // An exec leads to the next image.
+            let more = self.at + 1 < self.streams.len();
+            let event = track.event();
+            if arrival != Arrival::End || !more || event >= limit.event().0 {
+                return Ok(arrival);
+            }
+            motion.skip = motion.skip.saturating_sub(self.hits());
+            self.track(self.at + 1)?;
+            self.at += 1;
+            let next_id = &mut self.next_id;
+            if let Some(track) = self.images.get_mut(&self.at) {
+                let first = track.first_event;
+                track.go_to(first, &terms, next_id)?;
+            }
+            if motion.step.is_some() {
+                return Ok(Arrival::Stepped);
+            }
+            if motion.mapped {
+                return Ok(Arrival::Mapped);
+            }
+            // Nothing of the memory is left: what is there now is not a change.
+            for (_, value) in &mut motion.watches {
+                *value = None;
+            }
+            // Conditions are about variables of the image before.
+            motion.conditions.clear();
+        }
+    }
+
+    /// How many stops the last motion came to, those that were passed too.
+    fn hits(&self) -> u64 {
+        self.here()
+            .map_or(0, |track| track.current.hits(&track.file))
+    }
+
+    fn first_event(&self) -> u64 {
+        self.streams.first().map_or(0, |s| s.first_event)
+    }
+
+    /// Goes to the end of the process's log.
+    pub fn go_to_end(&mut self) -> Result<Arrival, Error> {
+        self.go_to(u64::MAX)
+    }
+
+    /// Makes sure that image `at` is there.
+    fn track(&mut self, at: usize) -> Result<(), Error> {
+        if self.images.contains_key(&at) {
+            return Ok(());
+        }
+        let Some(stream) = self.streams.get(at) else {
+            return Err(Error::NoLog {
+                process: self.process,
+            });
+        };
+        let track = ImageReplay::open(
+            &self.ground,
+            &self.image,
+            stream,
+            &self.cancel,
+            &mut self.next_id,
+        )?;
+        self.images.insert(at, track);
+        Ok(())
+    }
+
+    /// Leaves a copy of the process here, to come back to by
+    /// [`Session::restart`]; it stays until it is dropped.
+    pub fn checkpoint(&mut self) -> Result<CheckpointId, Error> {
+        let next_id = &mut self.next_id;
+        match self.images.get_mut(&self.at) {
+            Some(track) => track.leave_copy(true, next_id),
+            None => Err(Error::NoLog {
+                process: self.process,
+            }),
+        }
+    }
+
+    /// All checkpoints, in order of their events.
+    pub fn checkpoints(&self) -> Vec<CheckpointInfo> {
+        self.images
+            .values()
+            .flat_map(|track| &track.checkpoints)
+            .map(|checkpoint| CheckpointInfo {
+                id: checkpoint.id,
+                event: EventNo(checkpoint.event),
+                kept: checkpoint.kept,
+            })
+            .collect()
+    }
+
+    /// How much memory all checkpoints take together, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.images.values().map(ImageReplay::memory_used).sum()
+    }
+
+    /// Drops a checkpoint. (The one before the first event stays.)
+    pub fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {
+        self.images.values_mut().any(|track| track.forget(id))
+    }
+
+    /// Goes back to a checkpoint.
+    pub fn restart(&mut self, id: CheckpointId) -> Result<Arrival, Error> {
+        let found = self.checkpoints().into_iter().find(|c| c.id == id);
+        match found {
+            Some(checkpoint) => self.go_to(checkpoint.event.0),
+            None => Err(Error::NoCheckpoint(id)),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The processes of a program at a cut.
+
+use std::sync::Arc;
+
+use causality::History;
+use protocol::id::{EventNo, ProcessId, ProcessIx};
+use recording::Recording;
+use target::{Cancel, ImageSpan, Position};
+
+use crate::member::Member;
+use crate::program::Program;
+use crate::stops::StopTable;
+use crate::{Error, Result};
+
+/// The processes of a program at a cut: each has a position of its own. Moved by
+/// [`Group::go`], looked into by [`Group::at`] and what builds on it.
+///
+/// A process that has not begun yet stands at its beginning, one that has ended
+/// at its end. Processes are opened when somebody looks at them, and stay on the
+/// thread that this is used on.
+pub struct Group {
+    pub(crate) program: Arc<Program>,
+    /// In the order of the history.
+    pub(crate) members: Vec<Member>,
+    pub(crate) stops: StopTable,
+    pub(crate) execs: bool,
+}
+
+/// What is known of a process of a group without looking into it.
+#[derive(Clone, Debug)]
+pub struct MemberInfo {
+    pub id: ProcessId,
+    pub ix: ProcessIx,
+    pub name: String,
+    /// Its first event, and its last.
+    pub first: EventNo,
+    pub last: EventNo,
+    pub at: Position,
+    pub is_let_go: bool,
+    /// It did nothing that was recorded.
+    pub is_empty: bool,
+}
+
+/// Where everybody is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Positions(Vec<Position>);
+
+impl Group {
+    /// All processes of a program, at their beginnings.
+    pub fn new(program: &Arc<Program>) -> Result<Group> {
+        let history = program.history();
+        let members: Vec<Member> = history
+            .processes()
+            .filter_map(|(ix, _)| Some(Member::new(program, history.id_of(ix)?, ix)))
+            .collect();
+        if members.is_empty() {
+            return Err(Error::NoProcesses);
+        }
+        Ok(Group {
+            program: Arc::clone(program),
+            members,
+            stops: StopTable::default(),
+            execs: false,
+        })
+    }
+
+    /// Has each process stop when it begins another program, for who has to look
+    /// everything up again then.
+    pub fn stop_at_execs(&mut self, stop: bool) {
+        self.execs = stop;
+    }
+
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    pub fn recording(&self) -> &Arc<Recording> {
+        self.program.recording()
+    }
+
+    pub fn history(&self) -> &History {
+        self.program.history()
+    }
+
+    /// What to stop at.
+    pub fn stops(&mut self) -> &mut StopTable {
+        &mut self.stops
+    }
+
+    /// What to stop at, to be read.
+    pub fn points(&self) -> &StopTable {
+        &self.stops
+    }
+
+    pub(crate) fn index(&self, process: ProcessId) -> Result<usize> {
+        let found = self.members.iter().position(|m| m.id == process);
+        found.ok_or(Error::NoProcess(process))
+    }
+
+    pub(crate) fn member(&self, i: usize) -> Result<&Member> {
+        self.members.get(i).ok_or(Error::NoProcesses)
+    }
+
+    /// A member, brought to where it is said to be.
+    pub(crate) fn here(&mut self, i: usize) -> Result<&mut Member> {
+        let never = Cancel::new();
+        let (member, context) = self.with(i, &never)?;
+        member.here(context.program)?;
+        self.members.get_mut(i).ok_or(Error::NoProcesses)
+    }
+
+    /// All processes, in the order of the recording.
+    pub fn members(&self) -> Vec<MemberInfo> {
+        let members = self.members.iter();
+        members
+            .map(|member| MemberInfo {
+                id: member.id,
+                ix: member.ix,
+                name: member.name.clone(),
+                first: member.first,
+                last: member.last,
+                at: member.at,
+                is_let_go: member.is_let_go,
+                is_empty: member.is_empty(),
+            })
+            .collect()
+    }
+
+    /// Where a process is.
+    pub fn position(&self, process: ProcessId) -> Result<Position> {
+        Ok(self.member(self.index(process)?)?.at)
+    }
+
+    /// Says where a process is, and that no other moves with it.
+    pub fn place(&mut self, process: ProcessId, at: Position) -> Result<()> {
+        let i = self.index(process)?;
+        if let Some(member) = self.members.get_mut(i) {
+            member.at = member.within(at);
+        }
+        Ok(())
+    }
+
+    /// Where everybody is.
+    pub fn positions(&self) -> Positions {
+        Positions(self.members.iter().map(|m| m.at).collect())
+    }
+
+    /// Says that everybody is where they were.
+    pub fn restore(&mut self, positions: &Positions) {
+        for (member, at) in self.members.iter_mut().zip(&positions.0) {
+            member.at = *at;
+        }
+    }
+
+    /// The programs that a process executes one after the other.
+    pub fn images(&mut self, process: ProcessId) -> Result<Vec<ImageSpan>> {
+        let i = self.index(process)?;
+        let never = Cancel::new();
+        let (member, context) = self.with(i, &never)?;
+        Ok(member.open(context.program, &never)?.images())
+    }
+
+    /// Keeps what it takes to come back to where a process is at once, if it is
+    /// about to do an event.
+    pub fn checkpoint(&mut self, process: ProcessId) -> Result<()> {
+        let i = self.index(process)?;
+        let member = self.here(i)?;
+        if let Position::Event(_) = member.at {
+            member.recorded()?.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Has a process stay where it is when others move, or not any more.
+    pub fn let_go(&mut self, process: ProcessId, is_let_go: bool) -> Result<()> {
+        let i = self.index(process)?;
+        if let Some(member) = self.members.get_mut(i) {
+            member.is_let_go = is_let_go;
+        }
+        Ok(())
+    }
+}

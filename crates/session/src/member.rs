@@ -1,0 +1,307 @@
+//! One process of a group: where it is said to be, and what is known of its way.
+//!
+//! The process is opened when it is first looked at or moved, and brought to
+//! where it is said to be only then. A search may lead it elsewhere; that it is
+//! elsewhere is only said when the motion is decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use inspect::inspector::Layout;
+use inspect::{Inspector, Library};
+use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
+use target::{Arrival, Cancel, ImageSpan, MapsVersion, Position, Recorded, Target};
+
+use crate::conditions::{Conditions, Judge};
+use crate::plan::Plan;
+use crate::program::Program;
+use crate::search::Known;
+use crate::stops::{Key, StopTable};
+use crate::{Error, Result};
+
+/// What a search goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    pub program: &'c Program,
+    pub stops: &'c StopTable,
+    /// A process stops when it begins another program.
+    pub execs: bool,
+    pub cancel: &'c Cancel,
+}
+
+/// See the module.
+pub(crate) struct Member {
+    pub id: ProcessId,
+    pub ix: ProcessIx,
+    pub name: String,
+    pub program: String,
+    pub first: EventNo,
+    pub last: EventNo,
+    /// Where it is said to be.
+    pub at: Position,
+    /// Nobody wants it moved.
+    pub is_let_go: bool,
+    is_empty: bool,
+    target: Option<Box<dyn Target>>,
+    /// To look at elsewhere.
+    probe: Option<Box<dyn Target>>,
+    pub images: Option<Vec<ImageSpan>>,
+    pub ahead: Option<Known>,
+    pub behind: Option<Known>,
+    layout: Option<(MapsVersion, Arc<Layout>)>,
+    pub plan: Option<(MapsVersion, Key, Arc<Plan>)>,
+    pub conditions: Conditions,
+    /// Whose events follow each other: the first of each run, and the thread.
+    turns: Option<Vec<(EventNo, ThreadNo)>>,
+}
+
+impl Member {
+    pub fn new(program: &Program, id: ProcessId, ix: ProcessIx) -> Member {
+        let process = program.recording().process(id.number);
+        let (name, runs) = process.map_or_else(Default::default, |process| {
+            (process.name.clone(), process.program.clone())
+        });
+        let (first, last) = program.history().span(ix);
+        Member {
+            id,
+            ix,
+            name,
+            program: runs,
+            first,
+            last,
+            at: Position::Event(first),
+            is_let_go: false,
+            is_empty: program.history().thread_count(ix) == 0,
+            target: None,
+            probe: None,
+            images: None,
+            ahead: None,
+            behind: None,
+            layout: None,
+            plan: None,
+            conditions: HashMap::new(),
+            turns: None,
+        }
+    }
+
+    /// Whether it did nothing that was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    pub fn beginning(&self) -> Position {
+        Position::Event(self.first)
+    }
+
+    pub fn end(&self) -> Position {
+        Position::Event(self.last.next())
+    }
+
+    /// A position within its run.
+    pub fn within(&self, at: Position) -> Position {
+        at.clamp(self.beginning(), self.end())
+    }
+
+    /// The process, wherever it is now.
+    pub fn open(&mut self, program: &Program, cancel: &Cancel) -> Result<&mut dyn Target> {
+        if self.target.is_none() {
+            let target = program.opener().open(self.id, cancel)?;
+            self.images = Some(target.images());
+            self.target = Some(target);
+        }
+        match &mut self.target {
+            Some(target) => Ok(target.as_mut()),
+            None => Err(Error::NoProcess(self.id)),
+        }
+    }
+
+    /// The process, which was opened before.
+    pub fn target(&self) -> Result<&dyn Target> {
+        self.target.as_deref().ok_or(Error::NoProcess(self.id))
+    }
+
+    pub fn target_mut(&mut self) -> Result<&mut (dyn Target + 'static)> {
+        let id = self.id;
+        self.target.as_deref_mut().ok_or(Error::NoProcess(id))
+    }
+
+    /// Its past.
+    pub fn recorded(&mut self) -> Result<&mut dyn Recorded> {
+        let target = self.target_mut()?;
+        target.history().ok_or(Error::Target(target::Error::NoPast))
+    }
+
+    /// The process, brought to where it is said to be: it gets there, whoever
+    /// wants to stop what it is asked for. If it cannot get there, it is where
+    /// it got.
+    pub fn here(&mut self, program: &Program) -> Result<&mut dyn Target> {
+        let at = self.at;
+        let never = Cancel::new();
+        let now = self.open(program, &never)?.position();
+        if now != at {
+            self.recorded()?.seek(at, &never)?;
+            self.at = self.target()?.position();
+        }
+        self.open(program, &never)
+    }
+
+    /// Leads the process somewhere. True: it got there.
+    pub fn seek(&mut self, at: Position, cancel: &Cancel) -> Result<bool> {
+        Ok(self.recorded()?.seek(at, cancel)? == Arrival::There)
+    }
+
+    pub fn position(&self) -> Result<Position> {
+        Ok(self.target()?.position())
+    }
+
+    pub fn thread(&self) -> Result<ThreadNo> {
+        Ok(self.target()?.thread())
+    }
+
+    /// The stack pointer of the thread that runs.
+    pub fn stack_pointer(&self) -> Result<Option<u64>> {
+        let running = self.target()?.running();
+        Ok(running.map(|thread| thread.registers.rsp))
+    }
+
+    /// Which of its programs it is in at an event.
+    pub fn image_at(&self, event: EventNo) -> usize {
+        let images = self.images.as_deref().unwrap_or_default();
+        let after = images.partition_point(|image| image.first <= event);
+        after.saturating_sub(1)
+    }
+
+    /// The first event of the program that it is in at an event.
+    pub fn image_begins(&self, event: EventNo) -> EventNo {
+        let images = self.images.as_deref().unwrap_or_default();
+        let image = images.get(self.image_at(event));
+        image.map_or(self.first, |image| image.first)
+    }
+
+    /// The first event of the program after that.
+    pub fn next_image(&self, event: EventNo) -> Option<EventNo> {
+        let images = self.images.as_deref().unwrap_or_default();
+        images
+            .get(self.image_at(event) + 1)
+            .map(|image| image.first)
+    }
+
+    /// What it has mapped where the process is now.
+    pub fn layout(&mut self, library: &Library) -> Result<Arc<Layout>> {
+        let target = self.target()?;
+        let version = target.maps_version();
+        if let Some((known, layout)) = &self.layout
+            && *known == version
+        {
+            return Ok(Arc::clone(layout));
+        }
+        let looked = target.look();
+        let layout = Inspector::new(library, &*looked).layout();
+        drop(looked);
+        self.layout = Some((version, Arc::clone(&layout)));
+        Ok(layout)
+    }
+
+    /// Looks at the process where it is now.
+    pub fn look<T>(
+        &mut self,
+        library: &Library,
+        question: impl FnOnce(&Inspector<'_>, &dyn Target) -> T,
+    ) -> Result<T> {
+        let layout = self.layout(library)?;
+        let target = self.target()?;
+        let looked = target.look();
+        let inspector = Inspector::with_layout(library, &*looked, layout);
+        Ok(question(&inspector, target))
+    }
+
+    /// A second one of the same process, led to a position.
+    pub fn probe(
+        &mut self,
+        program: &Program,
+        at: Position,
+        cancel: &Cancel,
+    ) -> Result<&dyn Target> {
+        if self.probe.is_none() {
+            self.probe = Some(program.opener().open(self.id, cancel)?);
+        }
+        let Some(probe) = &mut self.probe else {
+            return Err(Error::NoProcess(self.id));
+        };
+        if probe.position() != at {
+            let past = probe.history().ok_or(target::Error::NoPast)?;
+            if past.seek(at, cancel)? == Arrival::Interrupted {
+                return Err(target::Error::Cancelled.into());
+            }
+        }
+        Ok(&**probe)
+    }
+
+    /// Runs of events by one thread.
+    fn turns(&mut self, program: &Program) -> &[(EventNo, ThreadNo)] {
+        let number = self.id.number;
+        self.turns.get_or_insert_with(|| {
+            let mut runs: Vec<(EventNo, ThreadNo)> = Vec::new();
+            let mut log = program.recording().log(number);
+            while log.advance() {
+                let Some(event) = log.event() else { break };
+                let thread = ThreadNo(event.thread);
+                if runs.last().is_none_or(|(_, last)| *last != thread) {
+                    runs.push((EventNo(event.number), thread));
+                }
+            }
+            runs
+        })
+    }
+
+    /// The next event of a thread, from one on.
+    pub fn next_turn(
+        &mut self,
+        program: &Program,
+        thread: ThreadNo,
+        from: EventNo,
+    ) -> Option<EventNo> {
+        let turns = self.turns(program);
+        let at = turns.partition_point(|(first, _)| *first <= from);
+        let mut rest = turns.get(at.saturating_sub(1)..)?.iter();
+        rest.find(|(_, whose)| *whose == thread)
+            .map(|(first, _)| (*first).max(from))
+    }
+
+    /// The last event of a thread before one.
+    pub fn last_turn(
+        &mut self,
+        program: &Program,
+        thread: ThreadNo,
+        before: EventNo,
+    ) -> Option<EventNo> {
+        let turns = self.turns(program);
+        let to = turns.partition_point(|(first, _)| *first < before);
+        let mut next = before;
+        for (first, whose) in turns.get(..to)?.iter().rev() {
+            if *whose == thread {
+                return Some(next.previous());
+            }
+            next = *first;
+        }
+        None
+    }
+}
+
+impl Member {
+    /// The process, and who tests conditions in it.
+    pub fn judge_mut<'m>(
+        &'m mut self,
+        context: Context<'m>,
+    ) -> Result<(&'m mut (dyn Target + 'static), Judge<'m>)> {
+        let Some(target) = self.target.as_deref_mut() else {
+            return Err(Error::NoProcess(self.id));
+        };
+        let judge = Judge {
+            library: context.program.library(),
+            layout: &mut self.layout,
+            known: &mut self.conditions,
+        };
+        Ok((target, judge))
+    }
+}

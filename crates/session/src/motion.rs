@@ -1,0 +1,730 @@
+//! Motion of the whole program.
+//!
+//! If one process is moved alone, only that one moves. If all are, one of them
+//! leads and the others follow: as little as they must for the whole to stay
+//! consistent (*causal*), or as far as they can (*consistent*). Forwards, they
+//! come to what the leader has seen of them; back, to before they saw what is
+//! undone. A stop of theirs on that way comes first, so that none is missed and
+//! stops come in the order of cause and effect.
+//!
+//! Nobody moves until it is decided: searching for stops (`search`) does not say
+//! that a process is elsewhere, only what is committed here does.
+
+use std::ops::Range;
+
+use causality::EventId;
+use protocol::id::{EventNo, ProcessId, ThreadNo};
+use target::{Arrival, Cancel, Position};
+
+use crate::group::{Group, Positions};
+use crate::member::Context;
+use crate::reason::{Reason, Stopped, Traced};
+use crate::search::{Came, Found, Passed, Search};
+use crate::{Error, Result};
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forwards,
+    Backwards,
+}
+
+/// Who may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The process that leads, alone.
+    One,
+    /// All that were not let go.
+    All,
+}
+
+/// How far the others follow the one that leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// To where they must have come.
+    #[default]
+    Causal,
+    /// As far as they can have come.
+    Consistent,
+}
+
+/// How the process that leads is moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Until something stops somebody.
+    Continue,
+    /// To an event, unless something stops somebody before.
+    RunTo(EventNo),
+    /// By the instructions that begin in a range, at least one.
+    Instructions(Range<u64>),
+    /// By one instruction, or a call and all that it leads to.
+    NextInstruction,
+    /// To another line; into functions that have lines, or over them.
+    Line { into: bool },
+    /// Out of the frame of this level. Back: to where it was called.
+    Finish { level: usize },
+    /// To one of these addresses.
+    Until(Vec<u64>),
+    /// To a position, whatever is on the way.
+    To(Position),
+    /// All that may move to where their runs begin.
+    ToStart,
+    /// All that may move to where their runs end.
+    ToEnd,
+}
+
+/// A motion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub who: Who,
+    /// The process that leads.
+    pub process: ProcessId,
+    /// The thread that leads; without one, whichever runs.
+    pub thread: Option<ThreadNo>,
+    pub how: How,
+    pub direction: Direction,
+    pub follow: Follow,
+}
+
+/// What is decided.
+enum Settled {
+    /// This process stands where this was found.
+    At(usize, Found),
+    /// The request was cancelled: this process stands somewhere on its way.
+    Interrupted(usize),
+}
+
+/// Who moves, and how they are led.
+struct Crew {
+    lead: usize,
+    /// The leader first.
+    all: Vec<usize>,
+    follow: Follow,
+}
+
+impl Crew {
+    fn others(&self, than: usize) -> Vec<usize> {
+        let all = self.all.iter().copied();
+        all.filter(|i| *i != than).collect()
+    }
+}
+
+impl Group {
+    /// Moves; says where that led. After an error everybody is where they were,
+    /// unless it is a condition that cannot be tested: that is stopped at.
+    pub fn go(&mut self, motion: &Move, cancel: &Cancel) -> Result<Stopped> {
+        let lead = self.index(motion.process)?;
+        let crew = Crew {
+            lead,
+            all: self.crew(lead, motion.who),
+            follow: motion.follow,
+        };
+        let mut traced = Vec::new();
+        let back = motion.direction == Direction::Backwards;
+        let (i, reason) = match &motion.how {
+            How::To(at) => self.travel(&crew, *at, cancel)?,
+            How::ToStart => self.all_to(&crew, false, cancel)?,
+            How::ToEnd => self.all_to(&crew, true, cancel)?,
+            How::Continue if back => self.backwards(&crew, None, &mut traced, cancel)?,
+            How::RunTo(event) if back => {
+                self.backwards(&crew, Some(*event), &mut traced, cancel)?
+            }
+            How::Continue => self.forwards(&crew, None, &mut traced, cancel)?,
+            How::RunTo(event) => self.forwards(&crew, Some(*event), &mut traced, cancel)?,
+            _ if back => self.step_back(&crew, motion, &mut traced, cancel)?,
+            _ => self.step(&crew, motion, &mut traced, cancel)?,
+        };
+        let member = self.here(i)?;
+        Ok(Stopped {
+            process: member.id,
+            thread: member.thread()?,
+            at: member.at,
+            reason,
+            traced,
+        })
+    }
+
+    /// A member, and what a search in it goes by.
+    pub(crate) fn with<'c>(
+        &'c mut self,
+        i: usize,
+        cancel: &'c Cancel,
+    ) -> Result<(&'c mut crate::member::Member, Context<'c>)> {
+        let context = Context {
+            program: &self.program,
+            stops: &self.stops,
+            execs: self.execs,
+            cancel,
+        };
+        let member = self.members.get_mut(i);
+        member
+            .map(|member| (member, context))
+            .ok_or(Error::NoProcesses)
+    }
+
+    /// Those that may move, the leader first.
+    fn crew(&self, lead: usize, who: Who) -> Vec<usize> {
+        let others = (0..self.members.len()).filter(|i| who == Who::All && *i != lead);
+        std::iter::once(lead)
+            .chain(others)
+            .filter(|i| {
+                let member = self.members.get(*i);
+                *i == lead || member.is_some_and(|m| !m.is_let_go && !m.is_empty())
+            })
+            .collect()
+    }
+
+    fn put(&mut self, i: usize, at: Position) {
+        if let Some(member) = self.members.get_mut(i) {
+            member.at = at;
+        }
+    }
+
+    fn next_stop(&mut self, i: usize, limit: Position, cancel: &Cancel) -> Result<Search> {
+        let (member, context) = self.with(i, cancel)?;
+        member.next_stop(context, limit)
+    }
+
+    fn last_stop(&mut self, i: usize, floor: Position, cancel: &Cancel) -> Result<Search> {
+        let (member, context) = self.with(i, cancel)?;
+        member.last_stop(context, floor)
+    }
+
+    /// On to what stops somebody first. The leader goes to `event` at most.
+    fn forwards(
+        &mut self,
+        crew: &Crew,
+        event: Option<EventNo>,
+        traced: &mut Vec<Traced>,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
+        'again: loop {
+            for i in &crew.all {
+                let limit = event.filter(|_| *i == crew.lead);
+                let limit = limit.map_or(Position::END, Position::Event);
+                let (i, found) = match self.next_stop(*i, limit, cancel)? {
+                    Search::Nothing => match event {
+                        Some(event) if *i == crew.lead => (*i, self.goal(*i, event)?),
+                        _ => continue,
+                    },
+                    Search::Found(found) => (*i, found),
+                    Search::Interrupted(at) => return self.interrupted(*i, at, crew),
+                };
+                match self.commit(i, found, crew, cancel)? {
+                    Settled::Interrupted(i) => return Ok((i, Reason::Interrupted)),
+                    Settled::At(i, found) => match self.decide(i, found, traced)? {
+                        Some(reason) => return Ok((i, reason)),
+                        None => continue 'again,
+                    },
+                }
+            }
+            return self.all_to(crew, true, cancel);
+        }
+    }
+
+    /// Back to what stopped somebody last. The leader goes to `event` at most.
+    fn backwards(
+        &mut self,
+        crew: &Crew,
+        event: Option<EventNo>,
+        traced: &mut Vec<Traced>,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
+        'again: loop {
+            for i in &crew.all {
+                let beginning = self.member(*i)?.beginning();
+                let floor = event.filter(|_| *i == crew.lead);
+                let floor = floor.map_or(beginning, Position::Event);
+                let (i, found) = match self.last_stop(*i, floor, cancel)? {
+                    Search::Nothing => match event {
+                        Some(event) if *i == crew.lead => (*i, self.goal(*i, event)?),
+                        _ => continue,
+                    },
+                    Search::Found(found) => (*i, found),
+                    Search::Interrupted(_) => return Ok((*i, Reason::Interrupted)),
+                };
+                match self.commit_back(i, found, crew, cancel)? {
+                    Settled::Interrupted(i) => return Ok((i, Reason::Interrupted)),
+                    Settled::At(i, found) => match self.decide(i, found, traced)? {
+                        Some(reason) => return Ok((i, reason)),
+                        None => continue 'again,
+                    },
+                }
+            }
+            return self.all_to(crew, false, cancel);
+        }
+    }
+
+    /// An event of a process as something that stops it.
+    fn goal(&self, i: usize, event: EventNo) -> Result<Found> {
+        let member = self.member(i)?;
+        let at = member.within(Position::Event(event));
+        Ok(Found {
+            at,
+            came: if at >= member.end() {
+                Came::End
+            } else {
+                Came::Arrived
+            },
+            points: Vec::new(),
+        })
+    }
+
+    /// Everybody to where their runs end, or begin.
+    fn all_to(&mut self, crew: &Crew, end: bool, cancel: &Cancel) -> Result<(usize, Reason)> {
+        let before = self.positions();
+        for i in &crew.all {
+            let member = self.member(*i)?;
+            let at = if end {
+                member.end()
+            } else {
+                member.beginning()
+            };
+            self.put(*i, at);
+        }
+        let reason = if end { Reason::End } else { Reason::Start };
+        Ok((
+            crew.lead,
+            self.lead_there(crew, &before, cancel)?.unwrap_or(reason),
+        ))
+    }
+
+    /// Leads the leader to where it is said to be, which may take long. If that is
+    /// cancelled, it is where it got and the others are where they were, or where
+    /// that needs them. Says what it came to instead.
+    fn lead_there(
+        &mut self,
+        crew: &Crew,
+        before: &Positions,
+        cancel: &Cancel,
+    ) -> Result<Option<Reason>> {
+        let lead = crew.lead;
+        let (member, context) = self.with(lead, cancel)?;
+        let at = member.at;
+        member.open(context.program, cancel)?;
+        if member.position()? == at {
+            return Ok(None);
+        }
+        let arrival = member.recorded()?.seek(at, cancel)?;
+        let got = member.position()?;
+        member.at = got;
+        Ok(match arrival {
+            Arrival::Diverged(difference) => Some(Reason::Diverged(difference)),
+            Arrival::Interrupted => {
+                self.restore(before);
+                self.put(lead, got);
+                self.follow(lead, got, &crew.others(lead))?;
+                Some(Reason::Interrupted)
+            }
+            _ => None,
+        })
+    }
+
+    /// The leader to a position, the others to what belongs to that.
+    fn travel(&mut self, crew: &Crew, at: Position, cancel: &Cancel) -> Result<(usize, Reason)> {
+        let before = self.positions();
+        let lead = crew.lead;
+        let at = self.member(lead)?.within(at);
+        self.arrange(crew, at)?;
+        self.put(lead, at);
+        let came = self.lead_there(crew, &before, cancel)?;
+        let member = self.member(lead)?;
+        let reason = came.unwrap_or(match member.at >= member.end() {
+            true => Reason::End,
+            false => Reason::Arrived,
+        });
+        Ok((lead, reason))
+    }
+
+    /// The others to where they belong if the leader is at a position, forwards or
+    /// back.
+    fn arrange(&mut self, crew: &Crew, at: Position) -> Result<()> {
+        let lead = self.member(crew.lead)?.ix;
+        let cut = match crew.follow {
+            Follow::Causal => self.program.past(lead, at.event()),
+            Follow::Consistent => Some(self.program.latest(lead, at.event())),
+        };
+        for i in crew.others(crew.lead) {
+            let member = self.member(i)?;
+            let bound = cut.as_ref().map_or(EventNo(0), |cut| cut.bound(member.ix));
+            let at = member.within(Position::Event(bound));
+            self.put(i, at);
+        }
+        Ok(())
+    }
+
+    /// Says where the others belong, as they are to follow from now on.
+    pub fn regroup(&mut self, lead: ProcessId, follow: Follow) -> Result<()> {
+        let lead = self.index(lead)?;
+        let at = self.member(lead)?.at;
+        let crew = Crew {
+            lead,
+            all: self.crew(lead, Who::All),
+            follow,
+        };
+        self.arrange(&crew, at)
+    }
+
+    /// A process was on its way when somebody had enough. What the others would
+    /// have stopped at on theirs is not looked for.
+    fn interrupted(&mut self, i: usize, at: Position, crew: &Crew) -> Result<(usize, Reason)> {
+        self.follow(i, at, &crew.others(i))?;
+        self.put(i, at);
+        Ok((i, Reason::Interrupted))
+    }
+
+    /// How far the others must have come for a process to be at a position: only
+    /// those that have not.
+    fn needed(&self, i: usize, at: Position, others: &[usize]) -> Result<Vec<(usize, EventNo)>> {
+        let Some(cut) = self.program.past(self.member(i)?.ix, at.event()) else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for j in others {
+            let member = self.member(*j)?;
+            let bound = cut.bound(member.ix).min(member.last.next());
+            if bound > member.at.event() {
+                all.push((*j, bound));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Others come to where a process must have seen them at a position.
+    fn follow(&mut self, i: usize, at: Position, others: &[usize]) -> Result<()> {
+        for (j, bound) in self.needed(i, at, others)? {
+            self.put(j, Position::Event(bound));
+        }
+        Ok(())
+    }
+
+    /// Others go as far as they can when a process is at a position: not past what
+    /// stops them, nor past what needs somebody to go past that.
+    fn follow_far(
+        &mut self,
+        i: usize,
+        at: Position,
+        others: &[usize],
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let cut = self.program.latest(self.member(i)?.ix, at.event());
+        let mut bounds = Vec::new();
+        let mut halted = Vec::new();
+        for j in others {
+            let member = self.member(*j)?;
+            let (ix, now) = (member.ix, member.at.event());
+            let bound = cut.bound(ix).min(member.last.next());
+            if bound <= now {
+                continue;
+            }
+            let bound = match self.next_stop(*j, Position::Event(bound), cancel)? {
+                Search::Nothing => bound,
+                Search::Found(found) => {
+                    let before = found.at.event().previous();
+                    halted.push(EventId::new(ix, before));
+                    before
+                }
+                Search::Interrupted(_) => {
+                    halted.push(EventId::new(ix, now));
+                    now
+                }
+            };
+            bounds.push((*j, ix, bound));
+        }
+        for event in halted {
+            let saw = self.program.history().future(event);
+            for (_, ix, bound) in &mut bounds {
+                if *ix != event.process
+                    && let Some(saw) = saw.get(ix.index()).copied().flatten()
+                {
+                    *bound = (*bound).min(saw);
+                }
+            }
+        }
+        for (j, _, bound) in bounds {
+            if bound > self.member(j)?.at.event() {
+                self.put(j, Position::Event(bound));
+            }
+        }
+        Ok(())
+    }
+
+    /// Others come along as far as what was found needs them. If one of them
+    /// has to stop on the way, that was first.
+    fn commit(&mut self, i: usize, found: Found, crew: &Crew, cancel: &Cancel) -> Result<Settled> {
+        let (mut i, mut found) = (i, found);
+        'again: loop {
+            let others = crew.others(i);
+            for (j, bound) in self.needed(i, found.at, &others)? {
+                match self.next_stop(j, Position::Event(bound), cancel)? {
+                    Search::Found(earlier) => {
+                        (i, found) = (j, earlier);
+                        continue 'again;
+                    }
+                    Search::Nothing => {}
+                    Search::Interrupted(_) => {
+                        let (i, _) = self.interrupted(i, found.at, crew)?;
+                        return Ok(Settled::Interrupted(i));
+                    }
+                }
+            }
+            self.follow(i, found.at, &others)?;
+            self.put(i, found.at);
+            if crew.follow == Follow::Consistent {
+                self.follow_far(i, found.at, &others, cancel)?;
+            }
+            return Ok(Settled::At(i, found));
+        }
+    }
+
+    /// Going back, others leave what they have seen of what is undone. If one of
+    /// them has to stop on the way, that comes first.
+    fn commit_back(
+        &mut self,
+        i: usize,
+        found: Found,
+        crew: &Crew,
+        cancel: &Cancel,
+    ) -> Result<Settled> {
+        let (mut i, mut found) = (i, found);
+        'again: loop {
+            let event = found.at.event();
+            let member = self.member(i)?;
+            let undone = match event <= member.last {
+                true => {
+                    let event = EventId::new(member.ix, event);
+                    self.program.history().future(event)
+                }
+                false => Vec::new(),
+            };
+            let mut leave = Vec::new();
+            for j in crew.others(i) {
+                let member = self.member(j)?;
+                let saw = undone.get(member.ix.index()).copied().flatten();
+                let Some(saw) = saw.filter(|saw| *saw < member.at.event()) else {
+                    continue;
+                };
+                let floor = Position::Event(saw.max(member.first));
+                match self.last_stop(j, floor, cancel)? {
+                    Search::Found(later) => {
+                        (i, found) = (j, later);
+                        continue 'again;
+                    }
+                    Search::Nothing => leave.push((j, floor)),
+                    Search::Interrupted(_) => return Ok(Settled::Interrupted(j)),
+                }
+            }
+            for (j, floor) in leave {
+                self.put(j, floor);
+            }
+            self.put(i, found.at);
+            return Ok(Settled::At(i, found));
+        }
+    }
+
+    /// A step of the leader.
+    fn step(
+        &mut self,
+        crew: &Crew,
+        motion: &Move,
+        traced: &mut Vec<Traced>,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
+        let lead = crew.lead;
+        let mut passed = Passed::default();
+        let (member, context) = self.with(lead, cancel)?;
+        let search = match &motion.how {
+            How::Instructions(range) => {
+                let range = range.clone();
+                member.step_instructions(context, motion.thread, range, &mut passed)?
+            }
+            How::NextInstruction => member.next_instruction(context, &mut passed)?,
+            How::Line { into } => member.step_line(context, *into, &mut passed)?,
+            How::Finish { level } => member.finish(context, motion.thread, *level, &mut passed)?,
+            How::Until(addresses) => member.until(context, addresses, &mut passed)?,
+            // These are no steps.
+            How::Continue | How::RunTo(_) | How::To(_) | How::ToStart | How::ToEnd => {
+                Search::Nothing
+            }
+        };
+        let last = match search {
+            Search::Found(found) => found,
+            Search::Nothing => Found {
+                at: self.member(lead)?.end(),
+                came: Came::End,
+                points: Vec::new(),
+            },
+            Search::Interrupted(at) => return self.interrupted(lead, at, crew),
+        };
+        for goal in passed.found.into_iter().chain([last]) {
+            loop {
+                let is_near = goal.at.event() == self.member(lead)?.at.event();
+                let settled = if is_near {
+                    // Nobody else has seen anything of it.
+                    self.put(lead, goal.at);
+                    Settled::At(lead, goal.clone())
+                } else {
+                    self.commit(lead, goal.clone(), crew, cancel)?
+                };
+                let Settled::At(i, found) = settled else {
+                    return Ok((lead, Reason::Interrupted));
+                };
+                let is_goal = i == lead && found.at == goal.at;
+                if let Some(reason) = self.decide(i, found, traced)? {
+                    return Ok((i, reason));
+                }
+                if is_goal {
+                    break;
+                }
+            }
+        }
+        Ok((lead, Reason::Step))
+    }
+
+    /// A step of the leader, backwards.
+    fn step_back(
+        &mut self,
+        crew: &Crew,
+        motion: &Move,
+        traced: &mut Vec<Traced>,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
+        let lead = crew.lead;
+        let (member, context) = self.with(lead, cancel)?;
+        let search = match &motion.how {
+            How::Instructions(_) | How::NextInstruction => match motion.thread {
+                Some(thread) => member.step_thread_back(context, thread)?,
+                None => member.step_back(context)?,
+            },
+            How::Line { into } => member.step_line_back(context, *into)?,
+            How::Finish { level } => member.finish_back(context, motion.thread, *level)?,
+            How::Until(addresses) => member.until_back(context, addresses)?,
+            // These are no steps.
+            How::Continue | How::RunTo(_) | How::To(_) | How::ToStart | How::ToEnd => {
+                Search::Nothing
+            }
+        };
+        let goal = match search {
+            Search::Found(found) => found,
+            Search::Nothing => Found {
+                at: self.member(lead)?.beginning(),
+                came: Came::Start,
+                points: Vec::new(),
+            },
+            Search::Interrupted(_) => return Ok((lead, Reason::Interrupted)),
+        };
+        loop {
+            let settled = if goal.at.event() == self.member(lead)?.at.event() {
+                self.put(lead, goal.at);
+                Settled::At(lead, goal.clone())
+            } else {
+                self.commit_back(lead, goal.clone(), crew, cancel)?
+            };
+            let Settled::At(i, found) = settled else {
+                return Ok((lead, Reason::Interrupted));
+            };
+            let is_goal = i == lead && found.at == goal.at;
+            match self.decide(i, found, traced)? {
+                Some(reason) => return Ok((i, reason)),
+                None if is_goal => return Ok((lead, Reason::Step)),
+                None => {}
+            }
+        }
+    }
+
+    /// Somebody stands where something was found: why that stops it. None: it
+    /// does not, it was only passed.
+    fn decide(
+        &mut self,
+        i: usize,
+        found: Found,
+        traced: &mut Vec<Traced>,
+    ) -> Result<Option<Reason>> {
+        let mut point = None;
+        match found.came {
+            Came::Watch {
+                number,
+                values,
+                back,
+            } => {
+                if self.counts(i, number, traced)? {
+                    // Others here have their counts, though one is enough to stop.
+                    for number in found.points {
+                        self.counts(i, number, traced)?;
+                    }
+                    return Ok(Some(Reason::Watch {
+                        number,
+                        values,
+                        back,
+                    }));
+                }
+            }
+            Came::Caught(numbers) => {
+                let mut caught = None;
+                for number in numbers {
+                    if self.counts(i, number, traced)? {
+                        caught = caught.or(Some(number));
+                    }
+                }
+                return Ok(caught.map(|number| Reason::Caught { number }));
+            }
+            Came::OutOfScope { number, back } => {
+                let text = self.stops.get(number).map(|p| p.text());
+                let text = text.unwrap_or_default();
+                if !back {
+                    self.stops.remove(number);
+                }
+                return Ok(Some(Reason::OutOfScope { number, text, back }));
+            }
+            Came::Trouble(trouble) => {
+                let (number, condition, source) = (*trouble).clone();
+                return Err(Error::Condition {
+                    number,
+                    condition,
+                    source,
+                });
+            }
+            Came::Step => point = Some(Reason::Step),
+            Came::Points => {}
+            Came::Exec => return Ok(Some(Reason::Exec)),
+            Came::Arrived => return Ok(Some(Reason::Arrived)),
+            Came::Start => return Ok(Some(Reason::Start)),
+            Came::End => return Ok(Some(Reason::End)),
+            Came::Diverged(difference) => return Ok(Some(Reason::Diverged(difference))),
+        }
+        let mut hit = None;
+        for number in found.points {
+            if self.counts(i, number, traced)? {
+                hit = hit.or(Some(number));
+            }
+        }
+        Ok(hit.map(|number| Reason::Breakpoint { number }).or(point))
+    }
+
+    /// A point was come to: whether it is one to stop at.
+    fn counts(&mut self, i: usize, number: u32, traced: &mut Vec<Traced>) -> Result<bool> {
+        let Ok(point) = self.stops.get_mut(number) else {
+            return Ok(false);
+        };
+        point.hits += 1;
+        if point.ignore > 0 {
+            point.ignore -= 1;
+            return Ok(false);
+        }
+        if point.traces {
+            let frame = self.frame_line(i)?;
+            let member = self.member(i)?;
+            traced.push(Traced {
+                number,
+                process: member.id,
+                at: member.at,
+                frame,
+            });
+            return Ok(false);
+        }
+        if point.temporary {
+            self.stops.remove(number);
+        }
+        Ok(true)
+    }
+}

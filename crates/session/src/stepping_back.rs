@@ -1,0 +1,370 @@
+//! Steps back: lines and instructions, and to where a function was called.
+//!
+//! They go to where something began, whatever else stops on the way: only what
+//! they end at is committed.
+
+use inspect::ThreadId;
+use inspect::frames::Frame;
+use protocol::id::ThreadNo;
+use target::{Arrival, Back, Position, Stops, Target};
+
+use crate::member::{Context, Member};
+use crate::search::{Came, Leg, Search};
+use crate::stepping::STEPS_MAX;
+use crate::{Error, Result};
+
+/// How a frame was come to.
+struct Entered {
+    /// Where its function was entered.
+    entry: Option<Position>,
+    /// Where its first line begins.
+    line: Option<Position>,
+}
+
+impl Member {
+    fn arrived(&self, came: Came) -> Result<Search> {
+        Ok(Search::Found(self.found(came)?))
+    }
+
+    /// Back by one instruction of whichever thread did the last.
+    pub fn step_back(&mut self, context: Context<'_>) -> Result<Search> {
+        self.here(context.program)?;
+        self.one_back(context)
+    }
+
+    fn one_back(&mut self, context: Context<'_>) -> Result<Search> {
+        let from = self.position()?;
+        // The step itself goes no further than the program that it executes.
+        if self.recorded()?.step_back(context.cancel)? {
+            return self.arrived(Came::Step);
+        }
+        if self.image_at(from.event()) > 0 {
+            self.seek(
+                Position::Event(from.event().previous()),
+                &target::Cancel::new(),
+            )?;
+            return self.arrived(if context.execs {
+                Came::Exec
+            } else {
+                Came::Step
+            });
+        }
+        self.arrived(Came::Start)
+    }
+
+    /// Back by one instruction of a thread.
+    pub fn step_thread_back(&mut self, context: Context<'_>, thread: ThreadNo) -> Result<Search> {
+        // It does not take long.
+        let never = target::Cancel::new();
+        self.here(context.program)?;
+        let start = self.at;
+        let first = self.image_begins(start.event());
+        let image = self.image_at(start.event());
+        loop {
+            let event = self.position()?.event();
+            let is_own = self.thread()? == thread
+                && self.recorded()?.step_back(&never)?
+                && self.thread()? == thread;
+            if !is_own {
+                // What it did last was before others had their turns.
+                let last = self.last_turn(context.program, thread, event);
+                match last.filter(|last| *last >= first) {
+                    Some(last) => {
+                        self.seek(Position::Event(last), &never)?;
+                    }
+                    None if image > 0 => {
+                        self.seek(Position::Event(first.previous()), &never)?;
+                        return self.arrived(Came::Exec);
+                    }
+                    None => return Ok(Search::Nothing),
+                }
+            }
+            // Inside of a call it is between instructions.
+            let is_event = matches!(self.position()?, Position::Event(_));
+            let state = self.target()?.thread_state(thread);
+            let in_call = is_event && state.is_some_and(|state| state.call.is_some());
+            if !in_call {
+                return self.arrived(Came::Step);
+            }
+            if context.cancel.is_cancelled() {
+                return Ok(Search::Interrupted(start));
+            }
+        }
+    }
+
+    /// Back to where a frame was called.
+    pub fn finish_back(
+        &mut self,
+        context: Context<'_>,
+        thread: Option<ThreadNo>,
+        level: usize,
+    ) -> Result<Search> {
+        self.here(context.program)?;
+        let start = self.at;
+        let thread = match thread {
+            Some(thread) => thread,
+            None => self.thread()?,
+        };
+        let Some(frame) = self.frame_key(context, thread, level)? else {
+            return Err(Error::NoFrame);
+        };
+        let Some(begins) = frame.begins else {
+            return Err(Error::NoBeginning);
+        };
+        let rsp = frame.cfa.wrapping_sub(8);
+        let mut is_entry = |target: &dyn Target, _| {
+            let own = target.running().filter(|t| t.number == frame.thread);
+            own.is_some_and(|thread| thread.registers.rsp == rsp)
+        };
+        let stops = Stops {
+            breakpoints: &[begins],
+            ..Stops::default()
+        };
+        let floor = Position::Event(self.image_begins(start.event()));
+        let past = self.recorded()?;
+        match past.last(&stops, floor, context.cancel, Some(&mut is_entry))? {
+            Back::Breakpoint => self.one_back(context),
+            Back::Interrupted => Ok(Search::Interrupted(start)),
+            Back::Beginning | Back::Watch(_) => Err(Error::NotCalled),
+        }
+    }
+
+    /// To the line before.
+    pub fn step_line_back(&mut self, context: Context<'_>, into: bool) -> Result<Search> {
+        self.here(context.program)?;
+        let here = self.at;
+        let search = match self.last_line_start(context, into, here)? {
+            Some(search) => search,
+            None => {
+                self.seek(here, &target::Cancel::new())?;
+                self.find_line_back(context, into, here)?
+            }
+        };
+        if context.cancel.is_cancelled() {
+            return Ok(Search::Interrupted(here));
+        }
+        Ok(search)
+    }
+
+    /// The short way to the line before: to the last place where a line of the
+    /// function begins, in the same frame, and from there to where the pieces
+    /// of that line that were executed without a break begin. None if it is not
+    /// found so: a frame of many recursions, a function of very many lines, or
+    /// a call that is to be gone into.
+    fn last_line_start(
+        &mut self,
+        context: Context<'_>,
+        into: bool,
+        here: Position,
+    ) -> Result<Option<Search>> {
+        const TRIES: usize = 12;
+        let thread = self.thread()?;
+        let Some(frame) = self.top(context)? else {
+            return Ok(None);
+        };
+        let Some(cfa) = frame.cfa else {
+            return Ok(None);
+        };
+        let starts = self.look_at_stack(context, 1, |inspector, _| {
+            let (_, begins) = inspector.function_name(frame.pc)?;
+            Some((inspector.line_starts(frame.pc), begins))
+        })?;
+        let Some((starts, begins)) = starts else {
+            return Ok(None);
+        };
+        let breakpoints: Vec<u64> = starts.iter().copied().chain([begins]).collect();
+        if starts.is_empty() || breakpoints.len() > protocol::replay::BREAKPOINTS {
+            return Ok(None);
+        }
+        let floor = Position::Event(self.image_begins(here.event()));
+        if into {
+            // If a call has just returned here, the line before is in there.
+            self.recorded()?.step_back(context.cancel)?;
+            let deeper = self.top(context)?.is_some_and(|f| f.cfa < Some(cfa));
+            self.seek(here, &target::Cancel::new())?;
+            if deeper {
+                return Ok(None);
+            }
+        }
+        let start_line = frame.place.as_ref().map(|p| p.line);
+        let mut found: Option<(Position, Option<u32>)> = None;
+        for _ in 0..TRIES {
+            let stops = Stops {
+                breakpoints: &breakpoints,
+                ..Stops::default()
+            };
+            let back = self.recorded()?.last(&stops, floor, context.cancel, None)?;
+            if back != Back::Breakpoint {
+                return Ok(None);
+            }
+            let Some(now) = self.top(context)? else {
+                return Ok(None);
+            };
+            let rsp = self.stack_pointer()?;
+            let is_entry = now.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa);
+            let is_same = self.thread()? == thread
+                && (is_entry || now.cfa == Some(cfa) && now.name == frame.name);
+            if !is_same {
+                if into {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let line = now.place.as_ref().map(|p| p.line);
+            match found {
+                // The line began there.
+                Some((position, of)) if is_entry || line != of => {
+                    self.seek(position, &target::Cancel::new())?;
+                    return self.arrived(Came::Step).map(Some);
+                }
+                None if is_entry => return self.one_back(context).map(Some),
+                // Going on in the same line from its middle.
+                None if line == start_line && !frame.inside_line => {}
+                _ => {}
+            }
+            found = Some((self.position()?, line));
+        }
+        Ok(None)
+    }
+
+    fn find_line_back(
+        &mut self,
+        context: Context<'_>,
+        into: bool,
+        here: Position,
+    ) -> Result<Search> {
+        let never = target::Cancel::new();
+        let thread = self.thread()?;
+        let Some(frame) = self.top(context)? else {
+            return self.one_back(context);
+        };
+        // A frame is its address and its function: others were there before.
+        let cfa = frame.cfa.unwrap_or(0);
+        let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
+        let begins = self.look_at_stack(context, 1, |inspector, _| {
+            let (_, begins) = inspector.function_name(frame.pc)?;
+            let module = inspector.module_at(frame.pc)?;
+            let body = inspector.body_of(&module, module.to_link(begins));
+            Some((begins, body))
+        })?;
+        let first = self.image_begins(here.event());
+        let mut event = here.event();
+        // From one event before after the other: the last line of this frame
+        // that begins between there and here.
+        while event > first && !context.cancel.is_cancelled() {
+            event = event.previous();
+            self.seek(Position::Event(event), &never)?;
+            let Some(start) = self.enter_frame(context, thread, &frame, begins, here)? else {
+                continue;
+            };
+            let mut last = start.line;
+            for _ in 0..STEPS_MAX {
+                match self.to_line(context, into, here, None)? {
+                    Leg::At => {}
+                    _ => break,
+                }
+                let now = self.position()?;
+                if now >= here {
+                    break;
+                }
+                let same = self.top(context)?.is_some_and(|f| is_same(&f));
+                if self.thread()? == thread && (into || same) {
+                    last = Some(now);
+                }
+            }
+            if last.is_none()
+                && let Some(entry) = start.entry
+            {
+                // The first line: before it is the call.
+                self.seek(entry, &never)?;
+                return self.one_back(context);
+            }
+            if let Some(last) = last {
+                self.seek(last, &never)?;
+                return self.arrived(Came::Step);
+            }
+        }
+        self.seek(Position::Event(first), &never)?;
+        let is_first = self.image_at(first) == 0;
+        self.arrived(if is_first { Came::Start } else { Came::Step })
+    }
+
+    /// From an event on, goes to where a thread first is in a frame, but not
+    /// past `limit`. None if it does not come there.
+    fn enter_frame(
+        &mut self,
+        context: Context<'_>,
+        thread: ThreadNo,
+        frame: &Frame,
+        begins: Option<(u64, u64)>,
+        limit: Position,
+    ) -> Result<Option<Entered>> {
+        let cfa = frame.cfa.unwrap_or(0);
+        let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
+        let inner = self.look(context.program.library(), |inspector, _| {
+            let stack = inspector.stack(ThreadId(thread.0), 10_000).ok()?;
+            let at = stack.frames.iter().position(is_same)?;
+            // What the frame waits for returns to it.
+            let inner = stack.frames.get(..at)?.iter().rfind(|f| f.cfa != Some(cfa));
+            Some(inner.map(|f| inspector.return_place(&stack, f.level)))
+        })?;
+        let nothing = Entered {
+            entry: None,
+            line: None,
+        };
+        match inner {
+            // It is there already.
+            Some(None) => return Ok(Some(nothing)),
+            Some(Some(Some((address, inner_cfa)))) => {
+                let leg = self.run_out(context, thread, address, inner_cfa, limit, None)?;
+                return Ok(matches!(leg, Leg::At).then_some(nothing));
+            }
+            Some(Some(None)) => return Ok(None),
+            None => {}
+        }
+        // It is called later: the last time before the limit.
+        let Some((begins, body)) = begins else {
+            return Ok(None);
+        };
+        let run = |member: &mut Member, address: u64| -> Result<bool> {
+            let stops = Stops {
+                breakpoints: &[address],
+                ..Stops::default()
+            };
+            let target = member.target_mut()?;
+            Ok(target.run(&stops, limit, context.cancel)? == Arrival::Breakpoint)
+        };
+        let mut entry = None;
+        while run(self, begins)? {
+            let is_entry = self
+                .stack_pointer()?
+                .is_some_and(|rsp| rsp.wrapping_add(8) == cfa);
+            if self.thread()? == thread && is_entry {
+                entry = Some(self.position()?);
+            }
+        }
+        let Some(found) = entry else {
+            return Ok(None);
+        };
+        self.seek(found, context.cancel)?;
+        let mut line = None;
+        if body != begins && run(self, body)? && self.position()? < limit {
+            line = Some(self.position()?);
+        }
+        Ok(Some(Entered { entry, line }))
+    }
+}
+
+impl Member {
+    /// Back to a place in the code, or to what stopped the process last.
+    pub fn until_back(&mut self, context: Context<'_>, addresses: &[u64]) -> Result<Search> {
+        self.here(context.program)?;
+        let floor = self.beginning();
+        Ok(match self.leg_back(context, addresses, floor)? {
+            Leg::At => Search::Found(self.found(Came::Step)?),
+            Leg::There | Leg::End => Search::Nothing,
+            Leg::Found(found) => Search::Found(found),
+            Leg::Interrupted(at) => Search::Interrupted(at),
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! Questions about processes that stand still. None of them moves anybody.
+
+use std::sync::Arc;
+
+use inspect::frames::{Stack, frame_of, user_frame};
+use inspect::inspector::Layout;
+use inspect::print::{PrintOptions, Printer, backtrace};
+use inspect::scope::Scope;
+use inspect::value::Value;
+use inspect::{Inspector, Library, Process, ThreadId};
+use protocol::id::{ProcessId, ThreadNo};
+use target::{Cancel, Position, Target, ThreadState, Watch};
+
+use crate::conditions::INLINED_MAX;
+use crate::group::Group;
+use crate::reason::{Reason, Seen, Stopped};
+use crate::watched::Watched;
+use crate::{Error, Result};
+
+/// Frames of a stack that are looked at, at most.
+const DEEPEST: usize = 10_000;
+
+/// A thread of a process; without a number, the one that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadRef {
+    pub process: ProcessId,
+    pub thread: Option<ThreadNo>,
+}
+
+/// A frame of a thread; 0 is the innermost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FrameRef {
+    pub thread: ThreadRef,
+    pub level: usize,
+}
+
+/// What is known of a frame.
+#[derive(Clone, Debug)]
+pub struct FrameInfo {
+    pub level: usize,
+    /// The instruction that comes next in it.
+    pub pc: u64,
+    /// The name of its function.
+    pub function: Option<String>,
+    /// Where it is in the source.
+    pub line: Option<inspect::frames::Place>,
+    /// Its canonical frame address.
+    pub cfa: Option<u64>,
+}
+
+/// A variable of a frame, and its value or why there is none.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    pub name: String,
+    pub is_parameter: bool,
+    pub value: std::result::Result<Seen, String>,
+}
+
+/// Which variables of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variables {
+    Arguments,
+    Locals,
+}
+
+/// A process as it stands, to be asked.
+pub struct View<'g> {
+    target: &'g dyn Target,
+    library: &'g Library,
+    layout: Arc<Layout>,
+    looked: Box<dyn Process + 'g>,
+}
+
+impl View<'_> {
+    /// Answers what `inspect` answers.
+    pub fn inspector(&self) -> Inspector<'_> {
+        Inspector::with_layout(self.library, &*self.looked, Arc::clone(&self.layout))
+    }
+
+    pub fn target(&self) -> &dyn Target {
+        self.target
+    }
+
+    /// Its threads, the one that runs first.
+    pub fn threads(&self) -> Vec<ThreadState> {
+        let running = self.target.thread();
+        let mut threads = self.target.threads();
+        threads.sort_by_key(|t| (t.number != running, t.number));
+        threads
+    }
+
+    /// The stack of a thread, or of the one that runs.
+    pub fn stack(&self, inspector: &Inspector<'_>, thread: Option<ThreadNo>) -> Option<Stack> {
+        let thread = thread.unwrap_or(self.target.thread());
+        inspector.stack(ThreadId(thread.0), DEEPEST).ok()
+    }
+
+    fn in_frame<T>(
+        &self,
+        thread: Option<ThreadNo>,
+        level: usize,
+        question: impl FnOnce(Scope<'_>) -> inspect::Result<T>,
+    ) -> Result<T> {
+        let inspector = self.inspector();
+        let stack = self.stack(&inspector, thread).ok_or(Error::NoFrame)?;
+        let scope = Scope::new(&inspector, &stack, level).ok_or(Error::NoFrame)?;
+        Ok(question(scope)?)
+    }
+}
+
+/// A value where the process is now.
+pub(crate) fn seen(inspector: &Inspector<'_>, value: &Value) -> Seen {
+    Seen {
+        text: Printer::new(inspector, PrintOptions::default()).top(value),
+        value: value.fetched(inspector.process),
+    }
+}
+
+fn seen_in(scope: Scope<'_>, value: &Value) -> Seen {
+    Seen {
+        text: Printer::in_scope(scope, PrintOptions::default()).top(value),
+        value: value.fetched(scope.inspector.process),
+    }
+}
+
+impl Group {
+    /// A process as it stands.
+    pub fn at(&mut self, process: ProcessId) -> Result<View<'_>> {
+        let i = self.index(process)?;
+        self.here(i)?;
+        let never = Cancel::new();
+        let (member, context) = self.with(i, &never)?;
+        let layout = member.layout(context.program.library())?;
+        let target = self.member(i)?.target()?;
+        Ok(View {
+            target,
+            library: self.program.library(),
+            layout,
+            looked: target.look(),
+        })
+    }
+
+    /// The frames of a thread, innermost first, at most so many.
+    pub fn frames(&mut self, thread: ThreadRef, most: usize) -> Result<Vec<FrameInfo>> {
+        let view = self.at(thread.process)?;
+        let inspector = view.inspector();
+        let number = thread.thread.unwrap_or(view.target.thread());
+        let stack = inspector.stack(ThreadId(number.0), most)?;
+        let frames = stack.frames.iter();
+        Ok(frames
+            .map(|frame| FrameInfo {
+                level: frame.level,
+                pc: frame.pc,
+                function: frame.name.clone(),
+                line: frame.place.clone(),
+                cfa: frame.cfa,
+            })
+            .collect())
+    }
+
+    /// The value of an expression in a frame.
+    pub fn evaluate(&mut self, frame: FrameRef, expression: &str) -> Result<Seen> {
+        let view = self.at(frame.thread.process)?;
+        view.in_frame(frame.thread.thread, frame.level, |scope| {
+            let value = scope.evaluate(expression)?;
+            Ok(seen_in(scope, &value))
+        })
+    }
+
+    /// The variables of a frame.
+    pub fn variables(&mut self, frame: FrameRef, which: Variables) -> Result<Vec<Variable>> {
+        let view = self.at(frame.thread.process)?;
+        view.in_frame(frame.thread.thread, frame.level, |scope| {
+            let all = match which {
+                Variables::Arguments => scope.arguments(),
+                Variables::Locals => scope.locals(),
+            };
+            let variable = |local: &inspect::scope::Local| Variable {
+                name: local.name.to_string(),
+                is_parameter: local.parameter,
+                value: scope
+                    .read(local.die)
+                    .map(|value| seen_in(scope, &value))
+                    .map_err(|error| error.to_string()),
+            };
+            Ok(all.iter().map(variable).collect())
+        })
+    }
+
+    /// The value of an expression in the innermost frame of the thread that runs,
+    /// with a process at another position: a second one of it is led there.
+    pub fn eval_at(
+        &mut self,
+        process: ProcessId,
+        at: Position,
+        expression: &str,
+        cancel: &Cancel,
+    ) -> Result<Seen> {
+        let i = self.index(process)?;
+        let (member, context) = self.with(i, cancel)?;
+        let target = member.probe(context.program, at, cancel)?;
+        let looked = target.look();
+        let inspector = Inspector::new(context.program.library(), &*looked);
+        let stack = inspector.stack(ThreadId(target.thread().0), DEEPEST)?;
+        let scope = Scope::new(&inspector, &stack, 0).ok_or(Error::NoFrame)?;
+        let value = scope.evaluate(expression)?;
+        Ok(seen_in(scope, &value))
+    }
+
+    /// The level of the frame to show first where a motion led: of a breakpoint in
+    /// an inlined function that function's, in code of a language's library that is
+    /// inlined the user's.
+    pub fn first_frame(&mut self, stopped: &Stopped) -> Result<usize> {
+        let i = self.index(stopped.process)?;
+        self.here(i)?;
+        let never = Cancel::new();
+        let (member, context) = self.with(i, &never)?;
+        let address = stopped.at.address();
+        let location = match (&stopped.reason, address) {
+            (Reason::Breakpoint { number }, Some(address)) => {
+                let plan = member.plan(context)?;
+                plan.inlined_at(*number, address).cloned()
+            }
+            _ => None,
+        };
+        let level = member.look_at_stack(context, 1 + INLINED_MAX, |_, stack| {
+            let own = location.and_then(|location| frame_of(stack, &location));
+            Some(own.unwrap_or_else(|| user_frame(stack)))
+        })?;
+        Ok(level.unwrap_or(0))
+    }
+
+    /// The innermost frame of a process with its arguments, in a line.
+    pub(crate) fn frame_line(&mut self, i: usize) -> Result<String> {
+        let process = self.member(i)?.id;
+        let view = self.at(process)?;
+        let line = view.in_frame(None, 0, |scope| {
+            Ok(backtrace::frame_line(scope, &PrintOptions::default()))
+        });
+        let line = line.unwrap_or_default();
+        Ok(line.trim_start_matches("#0").trim().to_string())
+    }
+
+    /// What an expression names in a frame, to be watched.
+    pub fn watched(&mut self, frame: FrameRef, text: &str) -> Result<Watched> {
+        let process = frame.thread.process;
+        let level = frame.level;
+        let view = self.at(process)?;
+        let running = view.target.thread();
+        let thread = frame.thread.thread.unwrap_or(running);
+        let image = view.target.maps_version().image;
+        let rsp = view.target.running().map(|t| t.registers.rsp);
+        let (value, seen, inner) = view.in_frame(Some(thread), level, |scope| {
+            let value = scope.evaluate(text)?;
+            let seen = seen_in(scope, &value);
+            let inner = level.checked_sub(1);
+            let inner = inner.and_then(|l| scope.stack.frames.get(l)?.cfa);
+            Ok((value, seen, inner))
+        })?;
+        drop(view);
+        let size = value.size();
+        let Some(address) = value.address().filter(|_| size > 0) else {
+            return Err(Error::NotInMemory(text.to_string()));
+        };
+        if size > Watch::MOST {
+            let text = text.to_string();
+            return Err(Error::TooLong { text, size });
+        }
+        let low = inner.or(rsp.map(|rsp| rsp.saturating_sub(128)));
+        let never = Cancel::new();
+        let i = self.index(process)?;
+        let (member, context) = self.with(i, &never)?;
+        let frame = member.frame_key(context, thread, level)?;
+        let is_local = frame
+            .as_ref()
+            .is_some_and(|f| low.is_some_and(|low| (low..f.cfa).contains(&address)));
+        Ok(Watched {
+            text: text.to_string(),
+            process,
+            image,
+            parts: Watch::split(address, size).collect(),
+            address,
+            frame: frame.filter(|_| is_local),
+            value,
+            seen,
+        })
+    }
+}
