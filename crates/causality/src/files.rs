@@ -69,7 +69,13 @@ impl<'r> Files<'r> {
         let Some((_, _, number, _)) = log.glance() else {
             return;
         };
-        self.forked(place, number);
+        let next = self
+            .children
+            .get(place as usize)
+            .and_then(|list| list.last());
+        if next.is_some_and(|(at, _)| *at <= number) {
+            self.forked(place, number);
+        }
         if !may_change(log) {
             return;
         }

@@ -227,7 +227,7 @@ impl Compiled {
         }
         captured.clear();
         captured.resize(self.names.len(), None);
-        matcher.subject(event).is_some_and(|subject| {
+        matcher.subject(event, renderer).is_some_and(|subject| {
             let looked = Looked { subject, kind };
             looked.fits(&self.node, captured)
         })

@@ -1,7 +1,8 @@
 //! Which events of a recording a pattern fits.
 //!
-//! An event can be asked about by itself: what a pattern looks at is in the
-//! event or in the index, so that nothing has to be read before it.
+//! Who walks through a log anyway has a [`Renderer`] follow what descriptors
+//! lead to, which is fast; one event can also be asked about by itself, as the
+//! index knows that too.
 
 use causality::{EventId, History};
 use protocol::id::ProcessIx;
@@ -34,29 +35,36 @@ impl<'h> Matcher<'h> {
         }
     }
 
-    /// Whether an event fits that was read from its log.
-    pub fn fits(&self, event: &Event<'_>) -> bool {
-        self.subject(event)
+    /// Whether an event fits. The renderer must have been shown the events
+    /// before it (see [`Renderer::before`]).
+    pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+        self.subject(event, renderer)
             .is_some_and(|subject| subject.fits(&self.pattern))
     }
 
-    /// Whether an event fits, which is read from its log; `None` if there is no
-    /// such event.
+    /// Whether an event fits, which is read from its log, and nothing before it;
+    /// `None` if there is no such event.
     pub fn fits_at(&self, id: EventId) -> Option<bool> {
         self.history.look(id, |event| {
             let subject = Subject {
                 matcher: self,
                 event,
+                walked: None,
                 id,
             };
             subject.fits(&self.pattern)
         })
     }
 
-    pub(crate) fn subject<'s>(&'s self, event: &'s Event<'s>) -> Option<Subject<'s, 'h>> {
+    pub(crate) fn subject<'s>(
+        &'s self,
+        event: &'s Event<'s>,
+        renderer: &'s Renderer<'s>,
+    ) -> Option<Subject<'s, 'h>> {
         Some(Subject {
             matcher: self,
             event,
+            walked: Some(renderer),
             id: self.history.event_id(event)?,
         })
     }
@@ -96,6 +104,8 @@ impl<'h> Matcher<'h> {
 pub(crate) struct Subject<'s, 'h> {
     pub(crate) matcher: &'s Matcher<'h>,
     pub(crate) event: &'s Event<'s>,
+    /// What has been shown the events before it; without it, the index is asked.
+    walked: Option<&'s Renderer<'s>>,
     id: EventId,
 }
 
@@ -110,7 +120,10 @@ impl Subject<'_, '_> {
     }
 
     fn kind(&self) -> Type {
-        self.matcher.history.type_of(self.id, self.event)
+        match self.walked {
+            Some(renderer) => renderer.type_of(self.event),
+            None => self.matcher.history.type_of(self.id, self.event),
+        }
     }
 
     pub(crate) fn is(&self, condition: &Condition) -> bool {

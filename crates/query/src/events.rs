@@ -400,7 +400,7 @@ pub fn each<E: From<Error>>(
             break;
         };
         renderer.before(&event);
-        let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event));
+        let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event, &renderer));
         if filter.takes(names, &event, &renderer) && fits() {
             let listed = Listed {
                 recording,

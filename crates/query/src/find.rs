@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use causality::{EventId, History};
 use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
 use protocol::id::{EventNo, ProcessId};
+use recording::render::{Limits, Renderer};
 use recording::{Event, Process, Recording, Timeline};
 
 use crate::{Error, Names};
@@ -181,14 +182,17 @@ pub fn each_match(
 ) {
     let recording = history.recording();
     let matcher = Matcher::new(pattern, history, names);
+    let mut renderer = Renderer::new(recording, names, Limits::default());
     let mut timeline = Timeline::new(recording, recording.processes().iter().map(|p| p.number));
     while timeline.advance() {
         let Some(event) = timeline.event() else { break };
+        renderer.before(&event);
         if let Some(id) = history.event_id(&event)
-            && matcher.fits(&event)
+            && matcher.fits(&event, &renderer)
             && !found(id, &event)
         {
             break;
         }
+        renderer.after(&event);
     }
 }

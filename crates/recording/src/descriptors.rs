@@ -257,9 +257,7 @@ pub fn may_change(log: &Log<'_>) -> bool {
         return false;
     };
     match kind {
-        kind::CALL | kind::END => {
-            is_followed(call) || log.has_blob(tag::IDENTITY) || log.has_blob(tag::CONTROL)
-        }
+        kind::CALL | kind::END => is_followed(call) || log.has_blob([tag::IDENTITY, tag::CONTROL]),
         kind::BEGIN => log.is_exec(),
         _ => false,
     }

@@ -469,10 +469,10 @@ impl<'r> Log<'r> {
         Some((current.kind, current.nr, current.number, current.time))
     }
 
-    /// Whether bytes with this tag belong to the current record, or to the start
-    /// of the call that it ends.
-    pub fn has_blob(&self, tag: u8) -> bool {
-        let is = |blob: &BlobAt| blob.tag & !tag::PARTIAL == tag;
+    /// Whether bytes with one of these tags belong to the current record, or to
+    /// the start of the call that it ends.
+    pub fn has_blob(&self, tags: [u8; 2]) -> bool {
+        let is = |blob: &BlobAt| tags.contains(&(blob.tag & !tag::PARTIAL));
         let started = self.resumed.as_ref();
         self.current.is_some()
             && (self.blobs.iter().any(is) || started.is_some_and(|call| call.places.iter().any(is)))

@@ -61,7 +61,7 @@ impl<'h> Export<'h> {
         while timeline.advance() {
             let Some(event) = timeline.event() else { break };
             renderer.before(&event);
-            let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event));
+            let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event, &renderer));
             if let Some(id) = history.event_id(&event)
                 && fits()
             {
