@@ -70,7 +70,7 @@ impl Instance<'_> {
 fn said_entry(entry: &Entry, first: u64) -> Option<u64> {
     let parsed = entry.die.unit.parsed(entry.die.info)?;
     let value = entry.value(c::DW_AT_entry_pc)?;
-    match entry.die.info.dwarf.attr_address(parsed, value.clone()) {
+    match entry.die.info.dwarf.attr_address(parsed, value) {
         Ok(Some(address)) => Some(address),
         // A number is counted from the first address.
         _ => Some(first.wrapping_add(value.udata_value()?)),

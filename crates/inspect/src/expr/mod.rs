@@ -6,10 +6,14 @@
 //! Nothing is ever written or called: what would change the process is
 //! refused.
 
+mod access;
 mod compile;
 mod eval;
 mod lexer;
+mod operators;
 mod parser;
+mod placement;
+mod types;
 
 use crate::error::Result;
 use crate::scope::Scope;

@@ -563,7 +563,7 @@ impl<'a> Parser<'a> {
             return None;
         }
         let near = self.scope.frame().and_then(|f| f.function).map(|f| f.die);
-        let mut ty = super::eval::base_type(&name, rust)
+        let mut ty = super::types::base_type(&name, rust)
             .or_else(|| self.scope.inspector.find_type(&name, near))?;
         loop {
             if matches!(self.peek(), Some(Token::Name(w)) if w == "const" || w == "volatile") {

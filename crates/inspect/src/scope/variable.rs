@@ -26,7 +26,7 @@ pub(crate) fn location_at(
             let unit = entry.die.unit.parsed(entry.die.info)?;
             let dwarf = &entry.die.info.dwarf;
             if entry_point == Some(address)
-                && let Some(found) = location_at_entry(dwarf, unit, value.clone(), address)
+                && let Some(found) = location_at_entry(dwarf, unit, value, address)
             {
                 return Some(found);
             }

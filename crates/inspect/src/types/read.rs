@@ -384,9 +384,9 @@ fn enumeration(entry: &Entry, language: Language) -> Kind {
         if value < 0 {
             negative = true;
             flags = false;
-        } else if value.count_ones() > 1 {
+        } else if value.count_ones() > 1 || value > i128::from(i64::MAX) {
             // Only single bits are flags, as gdb decides; zero is a name for
-            // none of them.
+            // none of them, and the highest bit is a sign to it.
             flags = false;
         }
         constants.push((name, value));
