@@ -425,7 +425,7 @@ pub fn enforce(thread: &Thread, regs: &mut Regs, number: u64, answer: u32, site:
             // The registers are as they were before the call.
             signal::force_here(thread, SIGSYS, false, &info);
         }
-        action::KILL_THREAD | action::STRICT if !is_last => process::vanish(thread),
+        action::KILL_THREAD | action::STRICT if !is_last => process::vanish(thread, regs),
         action::STRICT => signal::end_by(thread, SIGKILL),
         action::ERRNO | action::TRACE | action::USER_NOTIF => {
             regs.rax = result_of(answer) as u64;

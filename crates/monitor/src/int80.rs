@@ -77,10 +77,12 @@ const SAME: &[(u16, u16)] = &[
 #[cold]
 #[inline(never)]
 pub fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
+    // Unlike `syscall`, the instruction changes nothing but rax.
+    regs.rcx = thread.saved_rcx.get();
     let number = regs.rax & 0xffff_ffff;
     let args = [
         regs.rbx,
-        thread.saved_rcx.get(),
+        regs.rcx,
         regs.rdx,
         regs.rsi,
         regs.rdi,
@@ -103,6 +105,8 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
         if *old == 7 {
             args[3] = 0;
         }
+        // To whoever looks, this is the call.
+        thread.call.set(u64::from(*new) + 1);
         call::perform(thread, regs, site, u64::from(*new), args);
     } else {
         log::done(log::call(thread, named, &args, 6, -sys::ENOSYS, 0));
@@ -110,6 +114,4 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
         recorder::note(thread, topic::INT80, 1, text);
         regs.rax = -sys::ENOSYS as u64;
     }
-    // Unlike `syscall`, the instruction changes nothing else.
-    regs.rcx = thread.saved_rcx.get();
 }

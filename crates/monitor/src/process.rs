@@ -910,10 +910,12 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     }
 }
 
-/// The thread ends without having asked for it.
-pub fn vanish(thread: &Thread) -> ! {
+/// The thread ends without having asked for it: as if it had.
+pub fn vanish(thread: &Thread, regs: &mut Regs) -> ! {
+    (regs.rax, regs.rdi) = (nr::EXIT, SIGSYS as u64);
+    thread.call.set(nr::EXIT + 1);
     match protocol::table::syscall(nr::EXIT) {
-        Some(row) => exit(thread, row, [SIGSYS as u64, 0, 0, 0, 0, 0]),
+        Some(row) => exit(thread, row, regs.args()),
         None => sys::die(b"there is no exit"),
     }
 }

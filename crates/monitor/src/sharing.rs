@@ -28,6 +28,7 @@
 //! is SIGBUS, as it was then (`lay`).
 
 use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use protocol::replay::{Journal, difference, entry};
@@ -691,11 +692,13 @@ fn collect() {
     }
 }
 
+/// How many pages stay open from one turn to the next.
+const OPEN_MAX: u64 = 64;
+
 /// The same at the end of a turn, when most pages that were written will be
 /// written again in the next: those stay open, and are compared again then.
 /// That is much less than to protect a page, to fault and to open it.
 fn harvest() {
-    const MOST: u64 = 32;
     const IDLE_MAX: u64 = 16;
     const MANY: u64 = 4096;
     let count = sharing().kept.get();
@@ -709,7 +712,7 @@ fn harvest() {
             true => 0,
             false => kept.idle() + 1,
         };
-        if open < MOST && idle < IDLE_MAX && region.prot & 3 == 3 {
+        if open < OPEN_MAX && idle < IDLE_MAX && region.prot & 3 == 3 {
             kept.set_idle(idle);
             if open != i {
                 mem::copy(Kept::at(open).place, kept.place, 24);
@@ -774,8 +777,14 @@ fn append_changes(kept: &Kept, region: &Region, page: u64) -> bool {
 /// Writes an entry of the journal.
 fn append(kind: u64, first: u64, second: u64, from: u64, len: u64) {
     let journal = journal();
-    while journal.lock.swap(1, Acquire) != 0 {
-        sys::futex_wait(&journal.lock, 1, 1_000_000);
+    if journal
+        .lock
+        .compare_exchange(0, 1, Acquire, Relaxed)
+        .is_err()
+    {
+        while journal.lock.swap(2, Acquire) != 0 {
+            sys::futex_wait(&journal.lock, 2, 1_000_000);
+        }
     }
     let at = journal.len.load(Relaxed);
     let size = 32 + ((len + 7) & !7);
@@ -788,8 +797,9 @@ fn append(kind: u64, first: u64, second: u64, from: u64, len: u64) {
     } else {
         journal.is_full.store(1, Release);
     }
-    journal.lock.store(0, Release);
-    sys::futex_wake(&journal.lock, 1);
+    if journal.lock.swap(0, Release) == 2 {
+        sys::futex_wake(&journal.lock, 1);
+    }
 }
 
 fn journal_at(at: u64) -> u64 {
@@ -845,6 +855,15 @@ impl OpenPage {
             }
             if wanted(&region, page) & 3 != 3 {
                 protect(page, 3);
+                // What others write they will write again, and this process may
+                // as well: it stays open, too.
+                let count = sharing().kept.get();
+                let is_shared = region.kind == SHARED || region.kind == UNNAMED;
+                if is_written() && is_shared && region.prot & 3 == 3 && count < OPEN_MAX {
+                    keep(key, offset_of_page, page);
+                    set_state(region.state(page), DIRTY);
+                    self.1 = Some(Kept::at(count));
+                }
             }
         }
         let (within, from) = (offset & (PAGE - 1), journal_at(at) + 32);
@@ -968,7 +987,8 @@ fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
     let mut waits = false;
     let mut open = OpenPage(None, None);
     loop {
-        let changes = journal.changes.load(Acquire);
+        let word = journal.turn_word(domain, sequence);
+        let ended = word.load(Acquire);
         let mut at = sharing().seen.get();
         let end = journal.len.load(Acquire);
         // One who has something to do does not wait, however long that takes.
@@ -1003,7 +1023,7 @@ fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
             waits = true;
             journal.waiting.fetch_add(1, Release);
         }
-        sys::futex_wait(&journal.changes, changes, 100_000_000);
+        sys::futex_wait(word, ended, 100_000_000);
     }
 }
 
@@ -1015,19 +1035,21 @@ pub fn publish() {
         return;
     }
     harvest();
-    append(entry::TURN, domain - 1, sharing.sequence.get(), 0, 0);
-    // What it wrote itself it need not read.
-    sharing.sequence.set(0);
-    journal().changes.fetch_add(1, Release);
-    sys::futex_wake(&journal().changes, u32::MAX >> 1);
+    let sequence = sharing.sequence.replace(0);
+    append(entry::TURN, domain - 1, sequence, 0, 0);
+    wake(journal().turn_word(domain - 1, sequence));
+}
+
+fn wake(word: &AtomicU32) {
+    word.fetch_add(1, Release);
+    sys::futex_wake(word, u32::MAX >> 1);
 }
 
 /// This process does not get to the end of its turns: nobody shall wait.
 pub fn give_up() {
     if sharing().domain.get() != 0 && journal().is_complete.load(Acquire) == 0 {
         journal().is_hopeless.store(1, Release);
-        journal().changes.fetch_add(1, Release);
-        sys::futex_wake(&journal().changes, u32::MAX >> 1);
+        journal().turns.iter().for_each(wake);
     }
 }
 

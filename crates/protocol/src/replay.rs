@@ -388,9 +388,12 @@ pub struct StartMap {
 /// follows) and bytes, filled up to a multiple of eight.
 #[repr(C)]
 pub struct Journal {
+    /// 0 free, 1 held, 2 held and somebody waits (a futex).
     pub lock: AtomicU32,
-    /// A futex: turns that have ended.
-    pub changes: AtomicU32,
+    pub lock_pad: AtomicU32,
+    /// Futexes: turns that have ended, by [`Journal::turn_word`]. Only who waits
+    /// for that very turn has to wake up.
+    pub turns: [AtomicU32; TURN_WORDS],
     /// Everything is in it; nobody writes any more.
     pub is_complete: AtomicU32,
     /// There was no room for an entry.
@@ -401,6 +404,16 @@ pub struct Journal {
     pub len: AtomicU64,
     pub capacity: AtomicU64,
     pub offset: AtomicU64,
+}
+
+pub const TURN_WORDS: usize = 64;
+
+impl Journal {
+    /// Where one waits for the end of a turn.
+    #[must_use]
+    pub fn turn_word(&self, domain: u64, sequence: u64) -> &AtomicU32 {
+        &self.turns[(domain.wrapping_mul(31).wrapping_add(sequence) % TURN_WORDS as u64) as usize]
+    }
 }
 
 /// Kinds of the journal's entries.

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
@@ -62,6 +63,15 @@ static void on_refused(int signal)
     siglongjmp(refused, signal);
 }
 
+/* Where a 32-bit call can reach it. */
+static long mmap_low(const char *text, size_t size)
+{
+    char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    CHECK(low != MAP_FAILED);
+    memcpy(low, text, size);
+    return (long)low;
+}
+
 /* getpid by the number of the 32-bit table, which in the 64-bit one is writev. */
 static void call_by_int80(void)
 {
@@ -69,6 +79,18 @@ static void call_by_int80(void)
     __asm__ volatile("int $0x80" : "+a"(a), "+c"(c), "+d"(d) : "b"(1), "S"(0), "D"(0) : "memory");
     CHECK((pid_t)a == getpid() || (int)a == -ENOSYS);
     CHECK(c == 0x1234567812345678 && d == 77);
+}
+
+/* write, with arguments; and mmap, whose structure is the 32-bit one. */
+static void others_by_int80(void)
+{
+    static const char text[] = "int 0x80: said by itself\n";
+    long a = 4, low = mmap_low(text, sizeof text - 1);
+    __asm__ volatile("int $0x80" : "+a"(a) : "b"(1), "c"(low), "d"(sizeof text - 1) : "memory");
+    CHECK((int)a == sizeof text - 1);
+    a = 90;
+    __asm__ volatile("int $0x80" : "+a"(a) : "b"(0) : "memory");
+    CHECK((int)a < 0 && (int)a >= -4095);
 }
 
 static void test_int80(void)
@@ -79,6 +101,9 @@ static void test_int80(void)
     if (sigsetjmp(refused, 1) == 0) {
         for (int i = 0; i < 3; i++)
             call_by_int80();
+        others_by_int80();
+    } else {
+        say("int 0x80: said by itself\n");
     }
     OK(sigaction(SIGSEGV, &before, NULL));
     say("int 0x80: an answer, and nothing else\n");

@@ -52,7 +52,15 @@ pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
                 assert_eq!(then[..17], now, "{name}");
             } else {
                 let count = recording::calls::row(event.nr).map_or(0, |row| row.args.len());
-                let args = [now.rdi, now.rsi, now.rdx, now.r10, now.r8, now.r9];
+                let mut args = [now.rdi, now.rsi, now.rdx, now.r10, now.r8, now.r9];
+                // `int 0x80` has them elsewhere.
+                let is_int80 = |at: u64| {
+                    let mut code = [0; 2];
+                    session.read_code(at, &mut code) == 2 && code == [0xcd, 0x80]
+                };
+                if is_int80(now.rip) || is_int80(now.rip - 2) {
+                    args = [now.rbx, now.rcx, now.rdx, now.rsi, now.rdi, now.rbp];
+                }
                 let number = int80(event.nr).unwrap_or(event.nr);
                 assert_eq!(now.orig_rax, number, "{name}");
                 assert_eq!(args[..count], event.args[..count], "{name}");
