@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use events::Matcher;
 use protocol::id::{EventNo, ProcessId};
 use recording::Timeline;
+use recording::render::{Limits, Renderer};
 
 use crate::program::Program;
 use crate::{Error, Result};
@@ -32,15 +33,18 @@ impl Caught {
         let numbers = recording.processes().iter().map(|p| p.number);
         let mut timeline = Timeline::new(recording, numbers);
         let mut events: HashMap<ProcessId, Vec<EventNo>> = HashMap::new();
+        let mut renderer = Renderer::new(recording, names, Limits::default());
         while timeline.advance() {
             let Some(event) = timeline.event() else { break };
-            if matcher.fits(&event) && (!calls_only || event.is_call()) {
+            renderer.before(&event);
+            if matcher.fits(&event, &renderer) && (!calls_only || event.is_call()) {
                 let process = ProcessId::of_first(event.process);
                 events
                     .entry(process)
                     .or_default()
                     .push(EventNo(event.number));
             }
+            renderer.after(&event);
         }
         for numbers in events.values_mut() {
             numbers.sort_unstable();
