@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Back, Budget, Condition, SharedReplay, Position, Session, Stops, Watch};
+use replay::{Arrival, Back, Budget, Condition, Position, Session, SharedReplay, Stops, Watch};
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
