@@ -398,6 +398,57 @@ fn the_program_moves_together() {
     assert!(lists[0] == lists[1] && lists[1] == lists[2], "{text}");
 }
 
+/// A breakpoint in a function that is inlined stops in that function's own frame,
+/// and its condition sees that function's variables, forwards and back.
+#[test]
+fn inlined_functions() {
+    let scratch = Scratch::new("debug-inlined");
+    let compiler = tool!("c++");
+    let program = scratch.path().join("inlined");
+    let made = Command::new(compiler)
+        .args(["-g", "-O1", "-o"])
+        .arg(&program)
+        .arg(programs::sources().join("inspect/inlined.cpp"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let recorded = scratch.record(&[program]);
+    let text = ask(
+        &recorded,
+        &[
+            "break weigh if value == 3",
+            "continue",
+            "print value",
+            "print scale",
+            "condition 1 value == 9",
+            "continue",
+            "print scale",
+            "condition 1 value == 2 && scale == 5",
+            "reverse-continue",
+            "print value",
+            "info breakpoints",
+        ],
+    );
+    has_in_order(
+        &text,
+        &[
+            "Breakpoint 1 at",
+            "places)",
+            "Breakpoint 1\n",
+            "weigh at",
+            "$1 = 3\n",
+            "$2 = 5\n",
+            "Breakpoint 1\n",
+            "weigh at",
+            "$3 = 100\n",
+            "Breakpoint 1\n",
+            "weigh at",
+            "$4 = 2\n",
+            "hit 3 times",
+        ],
+    );
+}
+
 /// What is watched stops both ways, says what it was and becomes, and ends
 /// with its frame.
 #[test]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Back, Budget, Condition, Ground, Position, Session, Stops, Watch};
+use replay::{Arrival, Back, Budget, Condition, Position, Session, SharedReplay, Stops, Watch};
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
@@ -69,7 +69,7 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
 fn wander(recorded: &Recorded) {
     stay_on_one_processor();
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
-    let ground = Arc::new(Ground::new(&recording));
+    let ground = Arc::new(SharedReplay::new(&recording));
     for process in recording.processes() {
         let mut session = Session::open_on(&ground, process.number).unwrap();
         let mut end = 0;

@@ -17,9 +17,9 @@
 //! | a process of a group: where it is said to be, what is known of its way | `member` |
 //! | what to stop at, as the user said it | `stops`, `watched`, `caught` |
 //! | the same for one process as it stands | `plan`, `conditions`, `bytecode` |
-//! | the next stop of one process, and the last | `search` |
+//! | the next stop of one process, and the last | `search`, `search_back`, `found` |
 //! | steps: lines, instructions, out of functions, and their reverse | `stepping`, `stepping_back` |
-//! | motion of the whole: search, then commit | `motion` |
+//! | motion of the whole: search, then commit | `motion`, `commit`, `decide` |
 //! | questions | `view` |
 //! | a group on a thread of its own | `handle` |
 
@@ -28,8 +28,11 @@
 
 mod bytecode;
 mod caught;
+mod commit;
 mod conditions;
+mod decide;
 mod error;
+mod found;
 mod group;
 mod handle;
 mod member;
@@ -38,6 +41,7 @@ mod plan;
 mod program;
 mod reason;
 mod search;
+mod search_back;
 mod stepping;
 mod stepping_back;
 mod stops;
@@ -47,10 +51,10 @@ mod watched;
 pub use caught::Caught;
 pub use error::{Error, Result};
 pub use group::{Group, MemberInfo, Positions};
-pub use handle::Handle;
+pub use handle::{Answer, Handle};
 pub use motion::{Direction, Follow, How, Move, Who};
 pub use program::Program;
-pub use reason::{Reason, Seen, Stopped, Traced};
+pub use reason::{Change, Reason, Seen, Stopped, Traced};
 pub use stops::{Place, Point, StopTable, What, Whom, address_in, places};
 pub use view::{FrameInfo, FrameRef, ThreadRef, Variable, Variables, View};
 pub use watched::{FrameKey, Watched};

@@ -13,9 +13,9 @@ use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use target::{Arrival, Cancel, ImageSpan, MapsVersion, Position, Recorded, Target};
 
 use crate::conditions::{Conditions, Judge};
+use crate::found::Known;
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::search::Known;
 use crate::stops::{Key, StopTable};
 use crate::{Error, Result};
 

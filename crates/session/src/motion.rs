@@ -12,14 +12,14 @@
 
 use std::ops::Range;
 
-use causality::EventId;
 use protocol::id::{EventNo, ProcessId, ThreadNo};
 use target::{Arrival, Cancel, Position};
 
+use crate::commit::{Crew, Settled};
+use crate::found::{Came, Found, Passed, Search};
 use crate::group::{Group, Positions};
 use crate::member::Context;
 use crate::reason::{Reason, Stopped, Traced};
-use crate::search::{Came, Found, Passed, Search};
 use crate::{Error, Result};
 
 /// Which way.
@@ -85,30 +85,6 @@ pub struct Move {
     pub direction: Direction,
     pub follow: Follow,
 }
-
-/// What is decided.
-enum Settled {
-    /// This process stands where this was found.
-    At(usize, Found),
-    /// The request was cancelled: this process stands somewhere on its way.
-    Interrupted(usize),
-}
-
-/// Who moves, and how they are led.
-struct Crew {
-    lead: usize,
-    /// The leader first.
-    all: Vec<usize>,
-    follow: Follow,
-}
-
-impl Crew {
-    fn others(&self, than: usize) -> Vec<usize> {
-        let all = self.all.iter().copied();
-        all.filter(|i| *i != than).collect()
-    }
-}
-
 impl Group {
     /// Moves; says where that led. After an error everybody is where they were,
     /// unless it is a condition that cannot be tested: that is stopped at.
@@ -163,7 +139,7 @@ impl Group {
     }
 
     /// Those that may move, the leader first.
-    fn crew(&self, lead: usize, who: Who) -> Vec<usize> {
+    pub(crate) fn crew(&self, lead: usize, who: Who) -> Vec<usize> {
         let others = (0..self.members.len()).filter(|i| who == Who::All && *i != lead);
         std::iter::once(lead)
             .chain(others)
@@ -174,24 +150,34 @@ impl Group {
             .collect()
     }
 
-    fn put(&mut self, i: usize, at: Position) {
+    pub(crate) fn put(&mut self, i: usize, at: Position) {
         if let Some(member) = self.members.get_mut(i) {
             member.at = at;
         }
     }
 
-    fn next_stop(&mut self, i: usize, limit: Position, cancel: &Cancel) -> Result<Search> {
+    pub(crate) fn next_stop(
+        &mut self,
+        i: usize,
+        limit: Position,
+        cancel: &Cancel,
+    ) -> Result<Search> {
         let (member, context) = self.with(i, cancel)?;
         member.next_stop(context, limit)
     }
 
-    fn last_stop(&mut self, i: usize, floor: Position, cancel: &Cancel) -> Result<Search> {
+    pub(crate) fn last_stop(
+        &mut self,
+        i: usize,
+        floor: Position,
+        cancel: &Cancel,
+    ) -> Result<Search> {
         let (member, context) = self.with(i, cancel)?;
         member.last_stop(context, floor)
     }
 
     /// On to what stops somebody first. The leader goes to `event` at most.
-    fn forwards(
+    pub(crate) fn forwards(
         &mut self,
         crew: &Crew,
         event: Option<EventNo>,
@@ -223,7 +209,7 @@ impl Group {
     }
 
     /// Back to what stopped somebody last. The leader goes to `event` at most.
-    fn backwards(
+    pub(crate) fn backwards(
         &mut self,
         crew: &Crew,
         event: Option<EventNo>,
@@ -256,7 +242,7 @@ impl Group {
     }
 
     /// An event of a process as something that stops it.
-    fn goal(&self, i: usize, event: EventNo) -> Result<Found> {
+    pub(crate) fn goal(&self, i: usize, event: EventNo) -> Result<Found> {
         let member = self.member(i)?;
         let at = member.within(Position::Event(event));
         Ok(Found {
@@ -271,7 +257,12 @@ impl Group {
     }
 
     /// Everybody to where their runs end, or begin.
-    fn all_to(&mut self, crew: &Crew, end: bool, cancel: &Cancel) -> Result<(usize, Reason)> {
+    pub(crate) fn all_to(
+        &mut self,
+        crew: &Crew,
+        end: bool,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
         let before = self.positions();
         for i in &crew.all {
             let member = self.member(*i)?;
@@ -292,7 +283,7 @@ impl Group {
     /// Leads the leader to where it is said to be, which may take long. If that is
     /// cancelled, it is where it got and the others are where they were, or where
     /// that needs them. Says what it came to instead.
-    fn lead_there(
+    pub(crate) fn lead_there(
         &mut self,
         crew: &Crew,
         before: &Positions,
@@ -321,7 +312,12 @@ impl Group {
     }
 
     /// The leader to a position, the others to what belongs to that.
-    fn travel(&mut self, crew: &Crew, at: Position, cancel: &Cancel) -> Result<(usize, Reason)> {
+    pub(crate) fn travel(
+        &mut self,
+        crew: &Crew,
+        at: Position,
+        cancel: &Cancel,
+    ) -> Result<(usize, Reason)> {
         let before = self.positions();
         let lead = crew.lead;
         let at = self.member(lead)?.within(at);
@@ -338,7 +334,7 @@ impl Group {
 
     /// The others to where they belong if the leader is at a position, forwards or
     /// back.
-    fn arrange(&mut self, crew: &Crew, at: Position) -> Result<()> {
+    pub(crate) fn arrange(&mut self, crew: &Crew, at: Position) -> Result<()> {
         let lead = self.member(crew.lead)?.ix;
         let cut = match crew.follow {
             Follow::Causal => self.program.past(lead, at.event()),
@@ -365,165 +361,8 @@ impl Group {
         self.arrange(&crew, at)
     }
 
-    /// A process was on its way when somebody had enough. What the others would
-    /// have stopped at on theirs is not looked for.
-    fn interrupted(&mut self, i: usize, at: Position, crew: &Crew) -> Result<(usize, Reason)> {
-        self.follow(i, at, &crew.others(i))?;
-        self.put(i, at);
-        Ok((i, Reason::Interrupted))
-    }
-
-    /// How far the others must have come for a process to be at a position: only
-    /// those that have not.
-    fn needed(&self, i: usize, at: Position, others: &[usize]) -> Result<Vec<(usize, EventNo)>> {
-        let Some(cut) = self.program.past(self.member(i)?.ix, at.event()) else {
-            return Ok(Vec::new());
-        };
-        let mut all = Vec::new();
-        for j in others {
-            let member = self.member(*j)?;
-            let bound = cut.bound(member.ix).min(member.last.next());
-            if bound > member.at.event() {
-                all.push((*j, bound));
-            }
-        }
-        Ok(all)
-    }
-
-    /// Others come to where a process must have seen them at a position.
-    fn follow(&mut self, i: usize, at: Position, others: &[usize]) -> Result<()> {
-        for (j, bound) in self.needed(i, at, others)? {
-            self.put(j, Position::Event(bound));
-        }
-        Ok(())
-    }
-
-    /// Others go as far as they can when a process is at a position: not past what
-    /// stops them, nor past what needs somebody to go past that.
-    fn follow_far(
-        &mut self,
-        i: usize,
-        at: Position,
-        others: &[usize],
-        cancel: &Cancel,
-    ) -> Result<()> {
-        let cut = self.program.latest(self.member(i)?.ix, at.event());
-        let mut bounds = Vec::new();
-        let mut halted = Vec::new();
-        for j in others {
-            let member = self.member(*j)?;
-            let (ix, now) = (member.ix, member.at.event());
-            let bound = cut.bound(ix).min(member.last.next());
-            if bound <= now {
-                continue;
-            }
-            let bound = match self.next_stop(*j, Position::Event(bound), cancel)? {
-                Search::Nothing => bound,
-                Search::Found(found) => {
-                    let before = found.at.event().previous();
-                    halted.push(EventId::new(ix, before));
-                    before
-                }
-                Search::Interrupted(_) => {
-                    halted.push(EventId::new(ix, now));
-                    now
-                }
-            };
-            bounds.push((*j, ix, bound));
-        }
-        for event in halted {
-            let saw = self.program.history().future(event);
-            for (_, ix, bound) in &mut bounds {
-                if *ix != event.process
-                    && let Some(saw) = saw.get(ix.index()).copied().flatten()
-                {
-                    *bound = (*bound).min(saw);
-                }
-            }
-        }
-        for (j, _, bound) in bounds {
-            if bound > self.member(j)?.at.event() {
-                self.put(j, Position::Event(bound));
-            }
-        }
-        Ok(())
-    }
-
-    /// Others come along as far as what was found needs them. If one of them
-    /// has to stop on the way, that was first.
-    fn commit(&mut self, i: usize, found: Found, crew: &Crew, cancel: &Cancel) -> Result<Settled> {
-        let (mut i, mut found) = (i, found);
-        'again: loop {
-            let others = crew.others(i);
-            for (j, bound) in self.needed(i, found.at, &others)? {
-                match self.next_stop(j, Position::Event(bound), cancel)? {
-                    Search::Found(earlier) => {
-                        (i, found) = (j, earlier);
-                        continue 'again;
-                    }
-                    Search::Nothing => {}
-                    Search::Interrupted(_) => {
-                        let (i, _) = self.interrupted(i, found.at, crew)?;
-                        return Ok(Settled::Interrupted(i));
-                    }
-                }
-            }
-            self.follow(i, found.at, &others)?;
-            self.put(i, found.at);
-            if crew.follow == Follow::Consistent {
-                self.follow_far(i, found.at, &others, cancel)?;
-            }
-            return Ok(Settled::At(i, found));
-        }
-    }
-
-    /// Going back, others leave what they have seen of what is undone. If one of
-    /// them has to stop on the way, that comes first.
-    fn commit_back(
-        &mut self,
-        i: usize,
-        found: Found,
-        crew: &Crew,
-        cancel: &Cancel,
-    ) -> Result<Settled> {
-        let (mut i, mut found) = (i, found);
-        'again: loop {
-            let event = found.at.event();
-            let member = self.member(i)?;
-            let undone = match event <= member.last {
-                true => {
-                    let event = EventId::new(member.ix, event);
-                    self.program.history().future(event)
-                }
-                false => Vec::new(),
-            };
-            let mut leave = Vec::new();
-            for j in crew.others(i) {
-                let member = self.member(j)?;
-                let saw = undone.get(member.ix.index()).copied().flatten();
-                let Some(saw) = saw.filter(|saw| *saw < member.at.event()) else {
-                    continue;
-                };
-                let floor = Position::Event(saw.max(member.first));
-                match self.last_stop(j, floor, cancel)? {
-                    Search::Found(later) => {
-                        (i, found) = (j, later);
-                        continue 'again;
-                    }
-                    Search::Nothing => leave.push((j, floor)),
-                    Search::Interrupted(_) => return Ok(Settled::Interrupted(j)),
-                }
-            }
-            for (j, floor) in leave {
-                self.put(j, floor);
-            }
-            self.put(i, found.at);
-            return Ok(Settled::At(i, found));
-        }
-    }
-
     /// A step of the leader.
-    fn step(
+    pub(crate) fn step(
         &mut self,
         crew: &Crew,
         motion: &Move,
@@ -582,7 +421,7 @@ impl Group {
     }
 
     /// A step of the leader, backwards.
-    fn step_back(
+    pub(crate) fn step_back(
         &mut self,
         crew: &Crew,
         motion: &Move,
@@ -630,101 +469,5 @@ impl Group {
                 None => {}
             }
         }
-    }
-
-    /// Somebody stands where something was found: why that stops it. None: it
-    /// does not, it was only passed.
-    fn decide(
-        &mut self,
-        i: usize,
-        found: Found,
-        traced: &mut Vec<Traced>,
-    ) -> Result<Option<Reason>> {
-        let mut point = None;
-        match found.came {
-            Came::Watch {
-                number,
-                values,
-                back,
-            } => {
-                if self.counts(i, number, traced)? {
-                    // Others here have their counts, though one is enough to stop.
-                    for number in found.points {
-                        self.counts(i, number, traced)?;
-                    }
-                    return Ok(Some(Reason::Watch {
-                        number,
-                        values,
-                        back,
-                    }));
-                }
-            }
-            Came::Caught(numbers) => {
-                let mut caught = None;
-                for number in numbers {
-                    if self.counts(i, number, traced)? {
-                        caught = caught.or(Some(number));
-                    }
-                }
-                return Ok(caught.map(|number| Reason::Caught { number }));
-            }
-            Came::OutOfScope { number, back } => {
-                let text = self.stops.get(number).map(|p| p.text());
-                let text = text.unwrap_or_default();
-                if !back {
-                    self.stops.remove(number);
-                }
-                return Ok(Some(Reason::OutOfScope { number, text, back }));
-            }
-            Came::Trouble(trouble) => {
-                let (number, condition, source) = (*trouble).clone();
-                return Err(Error::Condition {
-                    number,
-                    condition,
-                    source,
-                });
-            }
-            Came::Step => point = Some(Reason::Step),
-            Came::Points => {}
-            Came::Exec => return Ok(Some(Reason::Exec)),
-            Came::Arrived => return Ok(Some(Reason::Arrived)),
-            Came::Start => return Ok(Some(Reason::Start)),
-            Came::End => return Ok(Some(Reason::End)),
-            Came::Diverged(difference) => return Ok(Some(Reason::Diverged(difference))),
-        }
-        let mut hit = None;
-        for number in found.points {
-            if self.counts(i, number, traced)? {
-                hit = hit.or(Some(number));
-            }
-        }
-        Ok(hit.map(|number| Reason::Breakpoint { number }).or(point))
-    }
-
-    /// A point was come to: whether it is one to stop at.
-    fn counts(&mut self, i: usize, number: u32, traced: &mut Vec<Traced>) -> Result<bool> {
-        let Ok(point) = self.stops.get_mut(number) else {
-            return Ok(false);
-        };
-        point.hits += 1;
-        if point.ignore > 0 {
-            point.ignore -= 1;
-            return Ok(false);
-        }
-        if point.traces {
-            let frame = self.frame_line(i)?;
-            let member = self.member(i)?;
-            traced.push(Traced {
-                number,
-                process: member.id,
-                at: member.at,
-                frame,
-            });
-            return Ok(false);
-        }
-        if point.temporary {
-            self.stops.remove(number);
-        }
-        Ok(true)
     }
 }

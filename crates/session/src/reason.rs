@@ -79,3 +79,18 @@ pub struct Stopped {
     /// What was passed on the way.
     pub traced: Vec<Traced>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a group answers goes to other threads.
+    #[test]
+    fn answers_can_be_sent() {
+        fn is_sent<T: Send + 'static>() {}
+        is_sent::<Stopped>();
+        is_sent::<crate::FrameInfo>();
+        is_sent::<crate::Variable>();
+        is_sent::<crate::Error>();
+    }
+}

@@ -11,8 +11,8 @@ use inspect::{Inspector, ThreadId};
 use protocol::id::ThreadNo;
 use target::{Arrival, Position, Stops, Target};
 
+use crate::found::{Came, Found, Leg, Passed, Search};
 use crate::member::{Context, Member};
-use crate::search::{Came, Found, Leg, Passed, Search};
 use crate::watched::FrameKey;
 use crate::{Error, Result};
 

@@ -8,8 +8,8 @@ use inspect::frames::Frame;
 use protocol::id::ThreadNo;
 use target::{Arrival, Back, Position, Stops, Target};
 
+use crate::found::{Came, Leg, Search};
 use crate::member::{Context, Member};
-use crate::search::{Came, Leg, Search};
 use crate::stepping::STEPS_MAX;
 use crate::{Error, Result};
 

@@ -4,6 +4,8 @@ mod commands;
 mod complete;
 mod debugger;
 mod info;
+mod look;
+mod moves;
 mod screen;
 mod stops;
 mod table;

@@ -6,8 +6,10 @@
 //! network; the server ends when gdb does. (gdb could start it by itself, at
 //! the end of a pipe, but then it makes a system call for each byte it reads.)
 
+mod files;
 mod monitor;
 mod program;
+mod target;
 
 use std::io::{BufRead, Write};
 use std::net::{TcpListener, TcpStream};

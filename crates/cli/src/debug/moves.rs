@@ -1,0 +1,401 @@
+//! The commands that move, and what is said then.
+
+use ::session::{Caught, Direction, How, Reason, Stopped};
+use ::target::Position;
+use causality::EventId;
+use protocol::id::EventNo;
+
+use super::commands::{Prompt, number};
+use super::debugger::{Instant, Mode, Named};
+use super::screen::{Part, paint, say};
+use crate::failure::Failure;
+
+impl Prompt {
+    /// Moves, and says where that led.
+    pub(super) fn go(&mut self, how: How, direction: Direction, only: bool) -> Result<(), Failure> {
+        let from = self.debugger.instant();
+        let stopped = self.debugger.go(how, direction, only);
+        self.moved(from, stopped.as_ref().ok())?;
+        self.say_where(&stopped?)
+    }
+
+    /// Moves so many times, as long as nothing else stops it.
+    pub(super) fn repeat(
+        &mut self,
+        text: &str,
+        how: How,
+        direction: Direction,
+    ) -> Result<(), Failure> {
+        let (only, text) = only(text);
+        let count = if text.is_empty() { 1 } else { number(text)? };
+        let from = self.debugger.instant();
+        let mut stopped = self.debugger.stands();
+        for _ in 0..count {
+            let last = self.debugger.go(how.clone(), direction, only);
+            if let Ok(last) = &last {
+                self.say_traced(last)?;
+            }
+            let is_step = matches!(&last, Ok(last) if matches!(last.reason, Reason::Step));
+            stopped = last;
+            if !is_step {
+                break;
+            }
+        }
+        self.moved(from, None)?;
+        self.say_where(&stopped?)
+    }
+
+    /// What was passed on the way.
+    pub(super) fn say_traced(&self, stopped: &Stopped) -> Result<(), Failure> {
+        for traced in &stopped.traced {
+            let name = self.debugger.name(traced.process);
+            say!(
+                "Tracepoint {}, {name} before {name}:{}: {}",
+                traced.number,
+                traced.at.event(),
+                traced.frame
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Remembers where it was.
+    pub(super) fn moved(
+        &mut self,
+        from: Instant,
+        stopped: Option<&Stopped>,
+    ) -> Result<(), Failure> {
+        if let Some(stopped) = stopped {
+            self.say_traced(stopped)?;
+        }
+        if self.debugger.instant() != from {
+            self.behind.push(from);
+            self.ahead.clear();
+        }
+        Ok(())
+    }
+
+    /// To where it was before the last motion, or undoes that.
+    pub(super) fn travel_history(&mut self, back: bool) -> Result<(), Failure> {
+        let now = self.debugger.instant();
+        let (from, to) = match back {
+            true => (&mut self.behind, &mut self.ahead),
+            false => (&mut self.ahead, &mut self.behind),
+        };
+        let Some(instant) = from.pop() else {
+            return Err(Failure::new(match back {
+                true => "there was no motion before",
+                false => "nothing was undone",
+            }));
+        };
+        to.push(now);
+        let stopped = self.debugger.restore(&instant)?;
+        self.say_where(&stopped)
+    }
+
+    /// Who, why, where and when; then what breakpoints have to be done.
+    pub(super) fn say_where(&mut self, stopped: &Stopped) -> Result<(), Failure> {
+        let name = self.debugger.name(stopped.process);
+        let hit = match &stopped.reason {
+            Reason::Breakpoint { number }
+            | Reason::Caught { number }
+            | Reason::Watch { number, .. } => Some(*number),
+            _ => None,
+        };
+        let point = hit.and_then(|number| self.debugger.group.points().get(number));
+        self.last_hit = point.map(|p| p.number);
+        let commands = point.map_or(Vec::new(), |p| p.commands.clone());
+        let silent = commands.first().is_some_and(|c| c == "silent");
+        let rest = commands.into_iter().filter(|c| c != "silent");
+        if !self.queue.is_empty() && point.is_some() {
+            self.queue.clear();
+        }
+        self.queue.extend(rest);
+        if silent {
+            return Ok(());
+        }
+        self.say_why(&stopped.reason, &name)?;
+        self.when()?;
+        self.show_line()?;
+        self.show_displays()
+    }
+
+    pub(super) fn say_why(&mut self, reason: &Reason, name: &str) -> Result<(), Failure> {
+        let bold = |text: String| paint(Part::Why, &text);
+        match reason {
+            Reason::Breakpoint { number } => say!("{}", bold(format!("Breakpoint {number}"))),
+            Reason::Caught { number } => {
+                say!("{}", bold(format!("Catchpoint {number}")))?;
+                self.say_event()
+            }
+            Reason::Watch {
+                number,
+                values,
+                back,
+            } => {
+                let about = if *back { ", about to change" } else { "" };
+                let text = values.as_ref().map_or("", |change| change.text.as_str());
+                say!("{}", bold(format!("Watchpoint {number}: {text}{about}")))?;
+                if let Some(change) = values {
+                    say!("Old value = {}", change.old.text)?;
+                    say!("New value = {}", change.new.text)?;
+                }
+                Ok(())
+            }
+            Reason::OutOfScope { number, text, back } => match back {
+                false => say!(
+                    "{}: its frame has returned, it is deleted.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                ),
+                true => say!(
+                    "{}: its frame begins here, there is nothing of it before.",
+                    bold(format!("Watchpoint {number}: {text}"))
+                ),
+            },
+            Reason::End => say!("{name} has come to its end."),
+            Reason::Start => say!("This is the beginning of {name}."),
+            Reason::Interrupted => say!("Interrupted."),
+            Reason::Diverged(difference) => say!(
+                "{name} does not do what it did: expected {}, found {}.",
+                difference.expected,
+                difference.found
+            ),
+            Reason::Step | Reason::Arrived | Reason::Exec => Ok(()),
+        }
+    }
+
+    /// Who and when.
+    pub(super) fn when(&mut self) -> Result<(), Failure> {
+        let process = self.debugger.process;
+        let name = self.debugger.name(process);
+        let thread = self.debugger.view()?.target().thread();
+        let position = self.debugger.position()?;
+        let thread = self.debugger.names().thread(process.number, thread.0);
+        let when = match position {
+            Position::Event(event) => format!("about to do {name}:{event}"),
+            Position::Inside(inside) => format!("before {name}:{}", inside.event),
+        };
+        say!("{}, {thread}, {when}", paint(Part::Process, &name))
+    }
+
+    /// The event that comes next, in words.
+    pub(super) fn say_event(&mut self) -> Result<(), Failure> {
+        let event = self.debugger.position()?.event();
+        let event = EventId::new(self.debugger.index()?, event);
+        let (history, names) = (self.debugger.group.history(), self.debugger.names());
+        let shown = query::shown::event(history, names, event, query::shown::DATA);
+        say!("{}  {}", shown.name, shown.text)
+    }
+
+    /// To an event, and everybody to what belongs to it.
+    pub(super) fn goto(&mut self, text: &str) -> Result<(), Failure> {
+        let (only, text) = only(text);
+        let way = Direction::Forwards;
+        match text {
+            "start" => return self.go_quietly(How::ToStart, only),
+            "end" => return self.go(How::ToEnd, way, only),
+            _ => {}
+        }
+        if let Ok(event) = text.parse::<u64>() {
+            return self.go(How::To(Position::Event(EventNo(event))), way, only);
+        }
+        let history = self.debugger.group.history();
+        let event = query::find::event(history, self.debugger.names(), text)?;
+        let process = history.id_of(event.process);
+        let before = self.debugger.process;
+        if let Some(process) = process {
+            self.debugger.choose(process);
+        }
+        let from = Instant {
+            process: before,
+            ..self.debugger.instant()
+        };
+        let at = Position::Event(event.number);
+        let stopped = self.debugger.go(How::To(at), way, only);
+        if stopped.is_err() {
+            self.debugger.choose(before);
+        }
+        self.moved(from, None)?;
+        self.say_where(&stopped?)
+    }
+
+    /// Moves to where nothing is to be said of.
+    pub(super) fn go_quietly(&mut self, how: How, only: bool) -> Result<(), Failure> {
+        let from = self.debugger.instant();
+        self.debugger.go(how, Direction::Forwards, only)?;
+        self.moved(from, None)?;
+        let stopped = self.debugger.stands()?;
+        self.say_where(&stopped)
+    }
+
+    /// On to an event of the process at hand, or back to one.
+    pub(super) fn run_to(&mut self, text: &str, back: bool) -> Result<(), Failure> {
+        let (only, text) = only(text);
+        let process = self.debugger.process;
+        let name = self.debugger.name(process);
+        let now = self.debugger.position()?;
+        let own = text.strip_prefix(&format!("{name}:")).unwrap_or(text);
+        let is_inside = matches!(now, Position::Inside(_));
+        let event = match own.parse::<u64>() {
+            Ok(event) => Some(EventNo(event)),
+            Err(_) if text.is_empty() => {
+                return Err(Failure::new("run to which event?")
+                    .hint("a number, or a pattern: `run-to send and length > 100`"));
+            }
+            Err(_) => {
+                let found = Caught::find(text, self.debugger.group.program())?;
+                match (back, is_inside) {
+                    (true, _) => found.before(process, now.event()),
+                    (false, true) => found.from(process, now.event()),
+                    (false, false) => found.from(process, now.event().next()),
+                }
+            }
+        };
+        let way = if back { "before" } else { "after" };
+        let Some(event) = event else {
+            return Err(Failure::new(format!(
+                "{name} has no event {way} this that fits `{text}`"
+            )));
+        };
+        let behind = event < now.event() || event == now.event() && is_inside && back;
+        if behind != back {
+            return Err(Failure::new(format!("{name}:{event} is not {way} this"))
+                .hint("`goto` goes either way"));
+        }
+        let direction = match back {
+            true => Direction::Backwards,
+            false => Direction::Forwards,
+        };
+        self.go(How::RunTo(event), direction, only)
+    }
+
+    /// To the next event that sends or receives, or the last.
+    pub(super) fn step_message(&mut self, back: bool) -> Result<(), Failure> {
+        use protocol::syscall::Type;
+        let process = self.debugger.process;
+        let position = self.debugger.position()?;
+        let now = position.event().0;
+        let recording = self.debugger.recording();
+        let place = self.debugger.index()?;
+        let history = self.debugger.group.history();
+        let (first, last) = history.span(place);
+        let (first, last) = (first.0, last.0);
+        let is_message = |event: &u64| {
+            let used = history.uses(EventId::new(place, EventNo(*event)));
+            !used.is_empty()
+                || recording.log_at(process.number, *event).is_some_and(|log| {
+                    log.event()
+                        .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
+                })
+        };
+        let from = now + u64::from(matches!(position, Position::Event(_)));
+        let found = match back {
+            true => (first..now).rev().find(is_message),
+            false => (from..=last).find(is_message),
+        };
+        match found {
+            Some(event) => {
+                let at = Position::Event(EventNo(event));
+                self.go(How::To(at), Direction::Forwards, false)
+            }
+            None if back => Err(Failure::new("there is no message before")),
+            None => Err(Failure::new("there is no further message")),
+        }
+    }
+
+    /// Which events this one follows from.
+    pub(super) fn why(&mut self) -> Result<(), Failure> {
+        let event = self.debugger.position()?.event();
+        let place = self.debugger.index()?;
+        let history = self.debugger.group.history();
+        let mut found = false;
+        for link in history.causes_before(place, event).take(5) {
+            found = true;
+            say!(
+                "{} <- {}",
+                query::names::event(history, link.effect),
+                query::names::event(history, link.cause)
+            )?;
+        }
+        if !found {
+            say!("Nothing from other processes or threads came before this.")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn mode(&mut self, mode: &str) -> Result<(), Failure> {
+        let mode = match mode {
+            "causal" => Mode::Causal,
+            "consistent" => Mode::Consistent,
+            "alone" => Mode::Alone,
+            "" => self.debugger.mode,
+            other => {
+                return Err(Failure::new(format!("there is no mode `{other}`"))
+                    .hint("`causal`, `consistent` or `alone`"));
+            }
+        };
+        if mode != self.debugger.mode && mode != Mode::Alone {
+            self.debugger.mode = mode;
+            let (process, follow) = (self.debugger.process, self.debugger.follow());
+            self.debugger.group.regroup(process, follow)?;
+        }
+        self.debugger.mode = mode;
+        say!(
+            "{}",
+            match mode {
+                Mode::Causal => "others are shown where they must have come (causal)",
+                Mode::Consistent => "others are shown as far as they can have come (consistent)",
+                Mode::Alone => "others stay where they are (alone)",
+            }
+        )
+    }
+
+    pub(super) fn checkpoint(&mut self) -> Result<(), Failure> {
+        let process = self.debugger.process;
+        self.debugger.group.checkpoint(process)?;
+        let at = self.debugger.position()?;
+        self.checkpoints += 1;
+        let instant = self.debugger.instant();
+        self.debugger.named.push(Named {
+            number: self.checkpoints,
+            at,
+            instant,
+        });
+        say!(
+            "Checkpoint {} at {}:{}",
+            self.checkpoints,
+            self.debugger.name(process),
+            at.event()
+        )
+    }
+
+    pub(super) fn restart(&mut self, number: u32) -> Result<(), Failure> {
+        let named = self.debugger.named.iter().find(|n| n.number == number);
+        let Some(instant) = named.map(|named| named.instant.clone()) else {
+            return Err(Failure::new(format!("there is no checkpoint {number}"))
+                .hint("`info checkpoints` lists them"));
+        };
+        let from = self.debugger.instant();
+        let stopped = self.debugger.restore(&instant)?;
+        self.moved(from, None)?;
+        self.say_where(&stopped)
+    }
+}
+
+/// Which way a command leads.
+pub(super) fn way(name: &str) -> Direction {
+    match name.starts_with("reverse-") {
+        true => Direction::Backwards,
+        false => Direction::Forwards,
+    }
+}
+
+/// Whether only the process at hand is to move, and what else is said.
+pub(super) fn only(text: &str) -> (bool, &str) {
+    match text.strip_prefix("-only") {
+        Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => {
+            (true, rest.trim_start())
+        }
+        _ => (false, text),
+    }
+}

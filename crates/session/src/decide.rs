@@ -1,0 +1,109 @@
+//! Whether what somebody came to stops it, and what is counted of it.
+
+use crate::found::{Came, Found};
+use crate::group::Group;
+use crate::reason::{Reason, Traced};
+use crate::{Error, Result};
+
+impl Group {
+    /// Somebody stands where something was found: why that stops it. None: it
+    /// does not, it was only passed.
+    pub(crate) fn decide(
+        &mut self,
+        i: usize,
+        found: Found,
+        traced: &mut Vec<Traced>,
+    ) -> Result<Option<Reason>> {
+        let mut point = None;
+        match found.came {
+            Came::Watch {
+                number,
+                values,
+                back,
+            } => {
+                if self.counts(i, number, traced)? {
+                    // Others here have their counts, though one is enough to stop.
+                    for number in found.points {
+                        self.counts(i, number, traced)?;
+                    }
+                    return Ok(Some(Reason::Watch {
+                        number,
+                        values,
+                        back,
+                    }));
+                }
+            }
+            Came::Caught(numbers) => {
+                let mut caught = None;
+                for number in numbers {
+                    if self.counts(i, number, traced)? {
+                        caught = caught.or(Some(number));
+                    }
+                }
+                return Ok(caught.map(|number| Reason::Caught { number }));
+            }
+            Came::OutOfScope { number, back } => {
+                let text = self.stops.get(number).map(|p| p.text());
+                let text = text.unwrap_or_default();
+                if !back {
+                    self.stops.remove(number);
+                }
+                return Ok(Some(Reason::OutOfScope { number, text, back }));
+            }
+            Came::Trouble(trouble) => {
+                let (number, condition, source) = (*trouble).clone();
+                return Err(Error::Condition {
+                    number,
+                    condition,
+                    source,
+                });
+            }
+            Came::Step => point = Some(Reason::Step),
+            Came::Points => {}
+            Came::Exec => return Ok(Some(Reason::Exec)),
+            Came::Arrived => return Ok(Some(Reason::Arrived)),
+            Came::Start => return Ok(Some(Reason::Start)),
+            Came::End => return Ok(Some(Reason::End)),
+            Came::Diverged(difference) => return Ok(Some(Reason::Diverged(difference))),
+        }
+        let mut hit = None;
+        for number in found.points {
+            if self.counts(i, number, traced)? {
+                hit = hit.or(Some(number));
+            }
+        }
+        Ok(hit.map(|number| Reason::Breakpoint { number }).or(point))
+    }
+
+    /// A point was come to: whether it is one to stop at.
+    pub(crate) fn counts(
+        &mut self,
+        i: usize,
+        number: u32,
+        traced: &mut Vec<Traced>,
+    ) -> Result<bool> {
+        let Ok(point) = self.stops.get_mut(number) else {
+            return Ok(false);
+        };
+        point.hits += 1;
+        if point.ignore > 0 {
+            point.ignore -= 1;
+            return Ok(false);
+        }
+        if point.traces {
+            let frame = self.frame_line(i)?;
+            let member = self.member(i)?;
+            traced.push(Traced {
+                number,
+                process: member.id,
+                at: member.at,
+                frame,
+            });
+            return Ok(false);
+        }
+        if point.temporary {
+            self.stops.remove(number);
+        }
+        Ok(true)
+    }
+}
