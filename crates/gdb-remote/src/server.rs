@@ -202,6 +202,7 @@ impl<W: Write> Server<'_, W> {
             match input {
                 Input::Packet(data) => {
                     self.interrupt.answers(number);
+                    tracing::debug!(target: "gdb", packet = %data.escape_ascii(), "asked");
                     if self.acknowledges {
                         self.to.write_all(b"+")?;
                         self.to.flush()?;
@@ -211,6 +212,7 @@ impl<W: Write> Server<'_, W> {
                         Reply::Bytes(bytes) => packet::frame(&bytes),
                         Reply::End => return Ok(()),
                     };
+                    tracing::trace!(target: "gdb", packet = %sent.escape_ascii(), "answered");
                     self.to.write_all(&sent)?;
                     self.to.flush()?;
                 }
@@ -625,8 +627,15 @@ fn refusal(result: Result<(), Refused>) -> Reply {
         Ok(()) => OK.into(),
         Err(Refused::Unsupported) => UNKNOWN.into(),
         Err(Refused::Errno(number)) => Reply::Text(format!("E{number:02x}")),
-        Err(Refused::Words(words)) => Reply::Text(format!("E.{words}")),
+        Err(Refused::Words(words)) => Reply::Text(format!("E.{}", harmless(&words))),
     }
+}
+
+/// Words that can stand in a packet as they are. Clients do not undo escapes in
+/// words, so what frames a packet, or would be an escape or a repetition, is
+/// replaced.
+fn harmless(words: &str) -> String {
+    words.replace(['$', '#', '}', '*'], "_")
 }
 
 /// Text for XML.
