@@ -175,7 +175,8 @@ impl Shelf {
         Some(dir.join(name(file)))
     }
 
-    /// The same for what was found in it.
+    /// Where the shelf has what this `mw` found in a file; `None` if it is not to
+    /// be kept.
     fn place_of_sites(&self, file: &Metadata) -> Option<PathBuf> {
         static OURSELVES: OnceLock<Option<String>> = OnceLock::new();
         let place = self.place(file)?;

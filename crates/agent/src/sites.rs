@@ -569,8 +569,8 @@ mod tests {
 
     use super::*;
 
-    /// The same by a full disassembler that reads all code from the beginning
-    /// of each section.
+    /// The instructions that a full disassembler finds which reads all code from
+    /// the beginning of each section.
     fn disassembled(path: &str) -> BTreeSet<Site> {
         let data = std::fs::read(path).unwrap();
         let file = object::File::parse(&*data).unwrap();

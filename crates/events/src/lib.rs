@@ -6,7 +6,7 @@
 //!
 //! A pattern is read into a [`Pattern`] ([`parse`]) without looking at any
 //! recording; a [`Matcher`] then tells which events of a recording it fits.
-//! The same patterns are for everything that chooses events. The language is
+//! Everything that chooses events takes such patterns. The language is
 //! described in docs/patterns.md.
 
 #![forbid(unsafe_code)]

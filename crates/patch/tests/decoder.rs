@@ -116,7 +116,8 @@ fn every_form_agrees() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same after VEX and EVEX prefixes.
+/// Every opcode after VEX and EVEX prefixes has the length that a full
+/// disassembler gives it.
 #[test]
 fn every_vector_form_agrees() {
     let mut wrong = Vec::new();

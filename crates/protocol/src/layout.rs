@@ -28,7 +28,7 @@ pub const SLOTS_MAX: u64 = 8192;
 pub const TRANSLATION_BASE: u64 = MONITOR_BASE + 0x1_0000_0000;
 pub const TRANSLATION_SIZE: u64 = 0x200_0000;
 
-/// The same, for motion between events.
+/// In replay: translated code that moves a thread between two events.
 pub const MOTION_BASE: u64 = MONITOR_BASE + 0x1_1000_0000;
 pub const MOTION_SIZE: u64 = 0x400_0000;
 

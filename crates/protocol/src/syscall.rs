@@ -109,7 +109,9 @@ pub enum How {
     /// done for real while recording and logged as one event; in replay its
     /// result and outputs come from the log.
     Plain,
-    /// The same, but it may block: logged as two events (start and end).
+    /// May block, and touches nothing but what its arguments say: done for real
+    /// while recording and logged as two events, start and end; in replay its
+    /// result and outputs come from the log.
     Block,
     /// Changes the address space: replay does it again, at the recorded
     /// addresses.

@@ -122,8 +122,9 @@ impl Cache<'_> {
         Some(self.base.wrapping_add(offset as u64))
     }
 
-    /// The same after an [`Exit`]: what led out of the cache stays in it from
-    /// now on.
+    /// The address in the cache at which the program goes on after an [`Exit`]:
+    /// what led out of the cache there stays in it from now on. `None`: the code
+    /// cannot be translated, and has to be run where it is.
     pub fn resume(
         &mut self,
         exit: Exit,

@@ -484,7 +484,8 @@ pub fn write_exit(w: &mut Writer<'_>, target: u64, site: usize, kind: u32) {
     w.u32(kind);
 }
 
-/// The same for a jump through a register or memory.
+/// Leaves the cache by a jump through a register or memory, whose `value` says
+/// what kind of exit it is.
 pub fn write_exit_through(w: &mut Writer<'_>, value: u32) {
     w.store_value(EXIT, value);
     w.jump_through(COMMON);

@@ -278,7 +278,7 @@ impl Source for Own {
     }
 }
 
-/// The same, of code that may be written to at any time.
+/// This process's own code, of which any may be written to at any time.
 pub struct Made;
 
 impl Source for Made {
@@ -363,7 +363,8 @@ impl Machine {
         self.from(state, code, options)
     }
 
-    /// The same, without clearing the cache.
+    /// Runs translated code from `code` on until it does something else than to go
+    /// on, with what the cache holds already.
     pub fn from(&mut self, state: &mut State, code: u64, options: &Options<'_>) -> Exit {
         let first = Exit::Open {
             target: code,
