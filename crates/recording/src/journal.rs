@@ -10,11 +10,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use protocol::shared::CHUNK_SIZE;
 use zstd::bulk::Decompressor;
 
 use crate::frame::{self, Head, Kind};
+use crate::model::Summary;
 
 /// How many places that look like a frame are tried behind damage.
 const CANDIDATES_MAX: usize = 4096;
@@ -67,6 +69,36 @@ impl Journal {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When it was last written to, in nanoseconds since the epoch; 0 if that
+    /// cannot be told.
+    pub fn changed_ns(&self) -> u64 {
+        let changed = self.file.metadata().and_then(|meta| meta.modified()).ok();
+        let since = changed.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.map_or(0, |since| {
+            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// The end frame, if it is the last: found without a walk.
+    pub fn end(&self) -> Option<Summary> {
+        // Such a frame is a head and a few numbers.
+        const LONGEST: u64 = frame::HEAD as u64 + 64;
+        let from = self.len.saturating_sub(LONGEST);
+        let mut tail = vec![0; (self.len - from) as usize];
+        self.read_at(&mut tail, from).ok()?;
+        let places = tail.windows(frame::MAGIC.len()).zip(from..);
+        for (_, at) in places.filter(|(window, _)| **window == frame::MAGIC) {
+            let Ok(Some(head)) = self.head_at(at) else {
+                continue;
+            };
+            let reaches = at + frame::HEAD as u64 + u64::from(head.stored_len) == self.len;
+            if reaches && Kind::from_number(head.kind) == Some(Kind::End) {
+                return self.value(&Frame { at, head }).ok();
+            }
+        }
+        None
     }
 
     /// All frames, and what lies between them that is none.

@@ -35,6 +35,7 @@ pub mod error;
 pub mod event;
 pub mod frame;
 mod journal;
+pub mod listing;
 pub mod log;
 pub mod model;
 pub mod names;

@@ -484,7 +484,7 @@ impl Recording {
     }
 }
 
-fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
+pub(crate) fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
     let not_a_recording = |why| OpenError::NotARecording {
         path: dir.to_path_buf(),
         why,
@@ -522,7 +522,7 @@ fn read_manifest(dir: &Path) -> Result<Manifest, OpenError> {
 
 /// The clock of the manifest, its rate taken over the whole run if the end
 /// of the run is known.
-fn refined(manifest: &Manifest, summary: Option<&Summary>) -> Clock {
+pub(crate) fn refined(manifest: &Manifest, summary: Option<&Summary>) -> Clock {
     let clock = manifest.clock;
     let Some(summary) = summary else {
         return clock;

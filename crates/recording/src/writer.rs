@@ -30,11 +30,13 @@ const SHORT: u64 = 1024 * 1024;
 const STEP: u64 = 4 * 1024 * 1024;
 /// Payloads shorter than this are stored as they are.
 const COMPRESS_MIN: usize = 256;
-/// The same while the journal is shorter than [`BEGINNING`]: to start
-/// compressing takes longer than to write all that, and a program waits for it.
+/// While the journal is shorter than [`BEGINNING`], payloads shorter than this are
+/// stored as they are: to start compressing takes longer than to write all that,
+/// and a program waits for it.
 const COMPRESS_FIRST_MIN: usize = 32 * 1024;
 const BEGINNING: u64 = 64 * 1024;
-/// The same for chunks that are left at the end.
+/// Chunks that are left at the end are stored as they are if they are shorter
+/// than this: somebody waits.
 const COMPRESS_LAST_MIN: usize = 128 * 1024;
 /// How hard zstd tries: while it does, the program has one core less. Of logs
 /// this makes as much as level 1, to a few hundredths, in four fifths of the
@@ -132,6 +134,9 @@ impl Writer {
             .create_new(true)
             .open(&path)
             .map_err(|e| WriteError::io("create", &path, e))?;
+        // Nobody removes a recording while this is held (see [`crate::listing`]).
+        // There may be no locks where it is: then its end says when it ended.
+        let _ = rustix::fs::flock(&journal, rustix::fs::FlockOperation::LockExclusive);
 
         // The manifest comes last and in one step: a directory with a
         // manifest is a recording.
@@ -170,8 +175,9 @@ impl Writer {
         self.chunk_with(bytes, COMPRESS_MIN)
     }
 
-    /// The same for one of those that are left when the program has ended, for
-    /// which somebody waits: it is compressed if that is worth the time.
+    /// One chunk of those that are left when the program has ended, its head
+    /// included and cut at its `used`. Somebody waits for it, so it is compressed
+    /// only if that is worth the time.
     pub fn last_chunk(&self, bytes: &[u8]) -> Result<(), WriteError> {
         self.chunk_with(bytes, COMPRESS_LAST_MIN)
     }
