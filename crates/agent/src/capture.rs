@@ -158,6 +158,13 @@ impl Captures {
             mode: meta.mode(),
         };
         writer.file(&info).map_err(io::Error::other)?;
+        tracing::debug!(
+            target: "record",
+            id,
+            size = info.size,
+            path = %name.display(),
+            "a file is captured"
+        );
         let place = free_place(control, key);
         let kept = keep_sites(control, place, &sites, &mut sites_used);
         if !kept || !sites.doubtful.is_empty() {

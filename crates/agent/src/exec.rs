@@ -89,6 +89,14 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         time: ticks(),
     };
     shared.writer.start(&start)?;
+    tracing::debug!(
+        target: "record",
+        pid,
+        process = start.process,
+        image = start.image,
+        exe = %exe.display(),
+        "an exec"
+    );
     let clock = shared
         .clock_offset
         .filter(|_| vdso != 0)

@@ -71,6 +71,7 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     };
     signals::hold(reaper.pid(), write_image).map_err(no_thread)?;
     let first = First::let_go(&mut reaper)?;
+    tracing::info!(target: "record", pid = first.pid, dir = %options.dir.display(), "the program begins");
 
     // The kernel now makes the program's image, and stops it before its first
     // instruction. Meanwhile:
@@ -124,6 +125,13 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
         shared.captures.remember(control, &exe, &shared.expected);
     }
     let drained = store::drain(&shared.arena, &shared.writer);
+    tracing::info!(
+        target: "record",
+        status,
+        drained,
+        journal = shared.writer.journal_len(),
+        "the program has ended"
+    );
     let summary = Summary {
         time: ticks(),
         realtime_ns: realtime_ns(),
@@ -210,6 +218,7 @@ fn follow(
                 if pid == first.pid {
                     status = Some(wait_status);
                 }
+                tracing::debug!(target: "record", pid, wait_status, "a process has ended");
                 let frame = Status {
                     process: None,
                     pid: pid as u32,
@@ -407,6 +416,7 @@ fn disk_full(
             "mw: no room for the recording in {}: {why}; it ends here, and {consequence}",
             arena.path().parent().unwrap_or(arena.path()).display()
         );
+        tracing::warn!(target: "record", why, "there is no room");
         *told = Some(why.to_string());
         match how {
             OnFull::Continue => arena.end(mode::PASS),

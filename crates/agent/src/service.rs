@@ -52,6 +52,7 @@ impl Shared {
 
     /// A process runs on without being recorded.
     pub fn note_unrecorded(&self, pid: i32, why: &str) {
+        tracing::warn!(target: "record", pid, why, "a process is not recorded");
         self.note(0, "unrecorded", &format!("process {pid}: {why}"));
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use protocol::syscall::Type;
@@ -131,15 +132,16 @@ impl History {
     /// Where it cannot be kept beside the recording it is kept in memory.
     pub fn open(recording: &Arc<Recording>, progress: Progress<'_>) -> Result<History, Error> {
         let key = fingerprint(recording);
-        match IndexFile::open(&History::path(recording), key) {
-            Some(index) => Ok(History {
-                set: Arc::new(Set::of(Arc::clone(recording))),
-                recording: Arc::clone(recording),
-                index,
-                built: false,
-            }),
-            None => History::build(recording, progress),
-        }
+        let Some(index) = IndexFile::open(&History::path(recording), key) else {
+            return History::build(recording, progress);
+        };
+        tracing::debug!(target: "index", events = index.head().events.get(), "there is one");
+        Ok(History {
+            set: Arc::new(Set::of(Arc::clone(recording))),
+            recording: Arc::clone(recording),
+            index,
+            built: false,
+        })
     }
 
     /// Where the index of a recording is.
@@ -160,9 +162,18 @@ impl History {
             }
         }
         let key = fingerprint(recording);
+        let begun = Instant::now();
         let bytes = build::build(recording, key, progress);
         let path = History::path(recording);
-        let kept = file::write(&path, &bytes).is_ok();
+        let written = file::write(&path, &bytes);
+        tracing::info!(
+            target: "index",
+            bytes = bytes.len(),
+            took = ?begun.elapsed(),
+            written = ?written,
+            "it was built"
+        );
+        let kept = written.is_ok();
         let stored = kept
             .then(|| IndexFile::open(Path::new(&path), key))
             .flatten();
@@ -197,6 +208,7 @@ impl History {
             return Ok(answer);
         }
         let recording = Arc::clone(&self.recording);
+        tracing::warn!(target: "index", "it is damaged and is built again");
         *self = History::build(&recording, progress)?;
         Ok(question(self))
     }

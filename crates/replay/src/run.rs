@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inject::Image;
 use recording::Recording;
@@ -96,6 +96,12 @@ pub fn verify(
         found: Mutex::default(),
         error: Mutex::default(),
     };
+    tracing::debug!(
+        target: "replay",
+        images = plan.outlines.len(),
+        together = plan.units.len(),
+        "what is to be replayed"
+    );
     let workers = match settings.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -166,7 +172,19 @@ impl Work<'_> {
     }
 
     fn replay(&self, unit: &Unit) -> Result<(), Error> {
+        let begun = Instant::now();
         let verdicts = self.verdicts(unit)?;
+        for verdict in &verdicts {
+            tracing::debug!(
+                target: "replay",
+                process = verdict.process,
+                image = verdict.image,
+                events = verdict.events,
+                outcome = ?verdict.outcome,
+                took = ?begun.elapsed(),
+                "an image was replayed"
+            );
+        }
         self.course.done.fetch_add(verdicts.len(), Relaxed);
         let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
         found.extend(unit.members.iter().copied().zip(verdicts));
