@@ -1,15 +1,15 @@
 //! What the commands about causes share: opening the index, with progress on a
 //! terminal, and asking what threads are called.
 
-use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use causality::History;
 use query::Names;
 use recording::Recording;
 
 use crate::failure::Failure;
+use crate::output::Progress;
 use crate::source::Replayer;
 
 /// How long is looked for the functions that threads run, once.
@@ -38,21 +38,8 @@ pub fn names(history: &History) -> Names {
 fn with_progress<T>(
     work: impl FnOnce(causality::Progress<'_>) -> Result<T, causality::Error>,
 ) -> Result<T, Failure> {
-    const PATIENCE: Duration = Duration::from_millis(500);
-    let begun = Instant::now();
-    let shown = Mutex::new(false);
-    let terminal = std::io::stderr().is_terminal();
-    let progress = |events: u64| {
-        if terminal && begun.elapsed() > PATIENCE {
-            let _ = write!(std::io::stderr(), "\rreading the logs: {events} events ");
-            *shown.lock().unwrap_or_else(|e| e.into_inner()) = true;
-        }
-    };
-    let done = work(&progress);
-    if *shown.lock().unwrap_or_else(|e| e.into_inner()) {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
-    done.map_err(Failure::new)
+    let progress = Progress::counting("reading the logs");
+    work(&|events| progress.set(events)).map_err(Failure::new)
 }
 
 /// Asks the causes something. An index that turns out to be damaged is made

@@ -6,6 +6,7 @@
 mod blocked;
 mod causes;
 mod channels;
+mod completions;
 mod cut;
 mod debug;
 mod events;
@@ -13,10 +14,13 @@ mod export;
 mod failure;
 mod gdb;
 mod info;
+mod list;
+mod logging;
 mod order;
 mod output;
 mod ps;
 mod record;
+mod remove;
 mod rename;
 mod replay;
 mod select;
@@ -58,10 +62,15 @@ enum Command {
     Replay(replay::Cmd),
     Gdb(gdb::Cmd),
     ServeGdb(gdb::Serve),
+    List(list::Cmd),
+    Rm(remove::Rm),
+    Prune(remove::Prune),
     Syscalls(syscalls::Cmd),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
-/// The same without the other subcommands. To describe all of them takes a
+/// The command line of `mw record`, without the other subcommands. To describe all of them takes a
 /// while, and who records waits for it.
 #[derive(Parser)]
 #[command(name = "mw", version, max_term_width = 100)]
@@ -88,10 +97,14 @@ fn parse() -> Result<Arguments, clap::Error> {
 }
 
 fn main() -> ExitCode {
+    completions::answer_shell();
     let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return Failure::usage(&error).report(),
     };
+    if let Err(failure) = logging::listen() {
+        return failure.report();
+    }
     let result = match arguments.command {
         Command::Record(cmd) => cmd.run(),
         Command::Ps(cmd) => cmd.run(),
@@ -109,7 +122,12 @@ fn main() -> ExitCode {
         Command::Replay(cmd) => cmd.run(),
         Command::Gdb(cmd) => cmd.run(),
         Command::ServeGdb(cmd) => cmd.run(),
+        Command::List(cmd) => cmd.run(),
+        Command::Rm(cmd) => cmd.run(),
+        Command::Prune(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
+        Command::Completions(cmd) => cmd.run(),
+        Command::Man(cmd) => cmd.run(),
     };
     result.unwrap_or_else(Failure::report)
 }

@@ -1,7 +1,13 @@
-//! Standard output: buffered, coloured on a terminal only.
+//! What people see: standard output, buffered; colours, where there is a terminal
+//! that has them; progress; numbers and times in words.
+
+mod progress;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::mem;
+use std::time::SystemTime;
+
+pub use progress::Progress;
 
 /// Where a command prints what it was asked for.
 pub struct Output {
@@ -48,14 +54,23 @@ impl Style {
     }
 }
 
+/// Whether what is written there may move the cursor about.
+pub fn can_move_about(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Whether what is written there may have colours (see <https://no-color.org>).
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    can_move_about(stream) && !refused
+}
+
 impl Output {
     pub fn new() -> Output {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Output {
-            colours: terminal && !plain,
+            colours: has_colours(&stdout),
             size: terminal
                 .then(terminal_size::terminal_size)
                 .flatten()
@@ -151,6 +166,26 @@ pub fn seconds(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
 }
 
+/// How long ago something was, in its largest unit.
+pub fn age(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (count, unit) = match seconds {
+        0..60 => (seconds, "s"),
+        60..3600 => (seconds / 60, "min"),
+        3600..86_400 => (seconds / 3600, "h"),
+        _ => (seconds / 86_400, "d"),
+    };
+    format!("{count} {unit} ago")
+}
+
+/// Now, in nanoseconds since the epoch.
+pub fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
 /// A point in time, in UTC: date and time of day with microseconds.
 pub fn date(ns: u64) -> (String, String) {
     let seconds = ns / 1_000_000_000;
@@ -239,6 +274,9 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(5 << 30), "5.0 GiB");
         assert_eq!(seconds(1_234_567_890), "1.234567");
+        assert_eq!(age(59_999_999_999), "59 s ago");
+        assert_eq!(age(60_000_000_000), "1 min ago");
+        assert_eq!(age(86_400_000_000_000 * 40), "40 d ago");
         let (day, time) = date(1_700_000_000_123_456_789);
         assert_eq!(
             (day.as_str(), time.as_str()),

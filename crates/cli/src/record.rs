@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
+use crate::output::{bytes, seconds};
 use crate::select;
 
 /// Run a command and record it and every process it starts.
@@ -21,8 +22,12 @@ use crate::select;
 pub struct Cmd {
     /// Directory to make for the recording
     /// [default: ${XDG_DATA_HOME:-~/.local/share}/meanwhile/CMD-N]
-    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    #[arg(short = 'o', long = "output", value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
+
+    /// Do not say, on a terminal, where the recording is
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
 
     /// What becomes of the program when the disk is full
     #[arg(long, value_enum, default_value_t = OnFull::Stop, value_name = "WHAT")]
@@ -33,7 +38,8 @@ pub struct Cmd {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "CMD"
+        value_name = "CMD",
+        value_hint = clap::ValueHint::CommandWithArguments
     )]
     pub command: Vec<OsString>,
 }
@@ -61,9 +67,9 @@ impl Cmd {
         }
         let path = find_command(name)?;
         check_executable(&path)?;
-        let place = Place::choose(self.output, name)?;
+        let dir = choose(self.output, name)?;
         let options = agent::Options {
-            dir: place.dir.clone(),
+            dir: dir.clone(),
             path,
             on_full: match self.on_full {
                 OnFull::Stop => agent::OnFull::Stop,
@@ -73,7 +79,10 @@ impl Cmd {
             shelf: select::cache().map(|cache| cache.join("files")),
         };
         let ended = agent::record(&options).map_err(explain)?;
-        place.make_latest();
+        select::point_latest_at(&dir);
+        if !self.quiet && std::io::stderr().is_terminal() {
+            tell(&dir);
+        }
         Ok(ExitCode::from(
             u8::try_from(ended.status).unwrap_or(u8::MAX),
         ))
@@ -186,70 +195,60 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the recording goes.
-struct Place {
-    dir: PathBuf,
-    /// The directory that gets the `latest` link.
-    home: Option<PathBuf>,
+/// Says where the recording is, how much it is, and what can be done with it.
+/// Whoever does not hear it misses nothing.
+fn tell(dir: &Path) {
+    let Ok(listed) = recording::listing::Listed::read(dir) else {
+        return;
+    };
+    let by_name = select::home().is_some_and(|home| dir.parent() == Some(&home));
+    let name = match by_name {
+        true => listed.name.clone(),
+        false => dir.display().to_string(),
+    };
+    let _ = writeln!(
+        std::io::stderr(),
+        "mw: recorded as {name}: {} s, {}; look at it with `mw ps`, `mw events`, `mw replay`",
+        seconds(listed.duration_ns),
+        bytes(listed.size)
+    );
 }
 
-impl Place {
-    fn choose(output: Option<PathBuf>, name: &OsStr) -> Result<Place, Failure> {
-        let home = select::home();
-        if let Some(dir) = output {
-            if std::fs::symlink_metadata(&dir).is_ok() {
-                return Err(Failure::new(format!("{} exists already", dir.display()))
-                    .hint("name a directory that does not exist, or remove it first"));
-            }
-            let parent = match dir.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent,
-                _ => Path::new("."),
-            };
-            check_writable(parent)?;
-            return Ok(Place { dir, home });
+/// Where the recording goes.
+fn choose(output: Option<PathBuf>, name: &OsStr) -> Result<PathBuf, Failure> {
+    if let Some(dir) = output {
+        if std::fs::symlink_metadata(&dir).is_ok() {
+            return Err(Failure::new(format!("{} exists already", dir.display()))
+                .hint("name a directory that does not exist, or remove it first"));
         }
-        let home = home.ok_or_else(|| {
-            Failure::new("neither HOME nor XDG_DATA_HOME is set: there is no place for recordings")
-                .hint("name a directory with `-o DIR`")
-        })?;
-        std::fs::create_dir_all(&home).map_err(|error| {
-            Failure::new(format!("cannot create {}: {error}", home.display()))
-                .hint("name another directory with `-o DIR`")
-        })?;
-        check_writable(&home)?;
-        let base = Path::new(name)
-            .file_name()
-            .unwrap_or(name)
-            .to_string_lossy()
-            .into_owned();
-        let mut number = 0u32;
-        loop {
-            let dir = home.join(format!("{base}-{number}"));
-            if std::fs::symlink_metadata(&dir).is_err() {
-                return Ok(Place {
-                    dir,
-                    home: Some(home),
-                });
-            }
-            number += 1;
-        }
-    }
-
-    /// Points `latest` at the recording. Not being able to is no failure of
-    /// the recording.
-    fn make_latest(&self) {
-        let Some(home) = &self.home else { return };
-        let Ok(target) = std::fs::canonicalize(&self.dir) else {
-            return;
+        let parent = match dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
         };
-        if std::fs::create_dir_all(home).is_err() {
-            return;
+        check_writable(parent)?;
+        return Ok(dir);
+    }
+    let home = select::home().ok_or_else(|| {
+        Failure::new("neither HOME nor XDG_DATA_HOME is set: there is no place for recordings")
+            .hint("name a directory with `-o DIR`")
+    })?;
+    std::fs::create_dir_all(&home).map_err(|error| {
+        Failure::new(format!("cannot create {}: {error}", home.display()))
+            .hint("name another directory with `-o DIR`")
+    })?;
+    check_writable(&home)?;
+    let base = Path::new(name)
+        .file_name()
+        .unwrap_or(name)
+        .to_string_lossy()
+        .into_owned();
+    let mut number = 0u32;
+    loop {
+        let dir = home.join(format!("{base}-{number}"));
+        if std::fs::symlink_metadata(&dir).is_err() {
+            return Ok(dir);
         }
-        let fresh = home.join(format!(".latest-{}", std::process::id()));
-        let _ = std::fs::remove_file(&fresh);
-        if std::os::unix::fs::symlink(&target, &fresh).is_ok() {
-            let _ = std::fs::rename(&fresh, home.join("latest"));
-        }
+        number += 1;
     }
 }
 

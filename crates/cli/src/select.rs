@@ -1,9 +1,13 @@
 //! Which recording a command is about.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use recording::Recording;
+use clap_complete::engine::{
+    ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use recording::{Recording, listing};
 
 use crate::failure::Failure;
 
@@ -32,12 +36,19 @@ fn own(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// `REC` as an argument or as `-r REC`, for commands that have no other.
 #[derive(Clone, clap::Args)]
 pub struct Positional {
-    /// The recording [default: the latest]
-    #[arg(value_name = "REC", conflicts_with = "option")]
+    /// The recording: its name in `mw list`, or the beginning of it, or a path
+    /// [default: the latest]
+    #[arg(value_name = "REC", conflicts_with = "option", add = completer())]
     argument: Option<PathBuf>,
 
     /// The recording, too
-    #[arg(id = "option", short = 'r', long = "recording", value_name = "REC")]
+    #[arg(
+        id = "option",
+        short = 'r',
+        long = "recording",
+        value_name = "REC",
+        add = completer()
+    )]
     option: Option<PathBuf>,
 }
 
@@ -50,8 +61,9 @@ impl Positional {
 /// `-r REC`, for commands whose argument is something else.
 #[derive(clap::Args)]
 pub struct Chosen {
-    /// The recording [default: the latest]
-    #[arg(short = 'r', long = "recording", value_name = "REC")]
+    /// The recording: its name in `mw list`, or the beginning of it, or a path
+    /// [default: the latest]
+    #[arg(short = 'r', long = "recording", value_name = "REC", add = completer())]
     recording: Option<PathBuf>,
 }
 
@@ -63,7 +75,7 @@ impl Chosen {
 
 fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
     let path = match path {
-        Some(path) => path,
+        Some(given) => locate(&given)?,
         None => {
             let latest = home()
                 .ok_or_else(|| {
@@ -96,4 +108,104 @@ fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
             None => failure,
         }
     })
+}
+
+/// Where the recording is that is named: by a path, by its name in `mw list`, or
+/// by a beginning that only one name has.
+pub fn locate(given: &Path) -> Result<PathBuf, Failure> {
+    let is_path = given.components().count() != 1
+        || given.as_os_str().as_encoded_bytes().contains(&b'/')
+        || matches!(given.to_str(), Some("." | ".."));
+    if is_path || given.join(recording::MANIFEST).is_file() {
+        return Ok(given.to_path_buf());
+    }
+    let name = given.to_string_lossy();
+    let home = home();
+    let names = home.as_deref().map(listing::names).unwrap_or_default();
+    if let Some(home) = &home
+        && (names.iter().any(|known| *known == name) || name == "latest")
+    {
+        return Ok(home.join(given));
+    }
+    let begun: Vec<&String> = names
+        .iter()
+        .filter(|known| known.starts_with(&*name))
+        .collect();
+    match (&home, begun.as_slice()) {
+        (Some(home), [only]) if !name.is_empty() => return Ok(home.join(only)),
+        (_, [_, _, ..]) if !name.is_empty() => {
+            let some: Vec<&str> = begun.iter().take(5).map(|known| known.as_str()).collect();
+            let more = if begun.len() > some.len() {
+                ", ..."
+            } else {
+                ""
+            };
+            return Err(
+                Failure::new(format!("`{name}` can be any of {} recordings", begun.len()))
+                    .hint(format!("one of {}{more}", some.join(", "))),
+            );
+        }
+        _ => {}
+    }
+    // Something else: what is wrong with it is told when it is opened.
+    if std::fs::symlink_metadata(given).is_ok() {
+        return Ok(given.to_path_buf());
+    }
+    let failure = Failure::new(format!("there is no recording `{name}`"));
+    Err(
+        match events::nearest(&name, names.iter().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint("`mw list` shows what there is; a path is right as well"),
+        },
+    )
+}
+
+/// What a shell offers for a recording: names, then directories.
+pub fn completer() -> ArgValueCompleter {
+    ArgValueCompleter::new(|begun: &OsStr| {
+        let text = begun.to_string_lossy();
+        let names = home().as_deref().map(listing::names).unwrap_or_default();
+        let mut offered: Vec<CompletionCandidate> = names
+            .iter()
+            .filter(|name| name.starts_with(&*text))
+            .map(CompletionCandidate::new)
+            .collect();
+        if offered.is_empty() || text.contains('/') {
+            offered.extend(PathCompleter::dir().complete(begun));
+        }
+        offered
+    })
+}
+
+/// Where `latest` leads to nothing any more, it leads to the newest that is left.
+pub fn mend_latest() {
+    let Some(latest) = home().map(|home| home.join("latest")) else {
+        return;
+    };
+    if latest.exists() || latest.symlink_metadata().is_err() {
+        return;
+    }
+    let newest = latest
+        .parent()
+        .and_then(|home| listing::list(home).ok()?.pop());
+    match newest {
+        Some(newest) => point_latest_at(&newest.path),
+        None => _ = std::fs::remove_file(&latest),
+    }
+}
+
+/// Makes `latest` lead to a recording. Not being able to is no failure of it.
+pub fn point_latest_at(recording: &Path) {
+    let Some(home) = home() else { return };
+    let Ok(target) = std::fs::canonicalize(recording) else {
+        return;
+    };
+    if std::fs::create_dir_all(&home).is_err() {
+        return;
+    }
+    let fresh = home.join(format!(".latest-{}", std::process::id()));
+    let _ = std::fs::remove_file(&fresh);
+    if std::os::unix::fs::symlink(&target, &fresh).is_ok() {
+        let _ = std::fs::rename(&fresh, home.join("latest"));
+    }
 }

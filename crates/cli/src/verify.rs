@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use ::replay::{Course, Interrupts, Settings};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use protocol::id::ProcessId;
 use query::verify::{Difference, Ending, Outcome, Replayed, Unread, Verdict, mapped_at, report};
 use query::{Names, events, find};
@@ -14,7 +13,7 @@ use recording::{Process, Recording};
 
 use crate::events::Columns;
 use crate::failure::Failure;
-use crate::output::{Output, Style, bytes};
+use crate::output::{Output, Progress, Style, bytes};
 use crate::select;
 
 /// How many events are shown before a difference.
@@ -119,15 +118,15 @@ fn with_progress(
     let course = Course::default();
     let over = std::sync::atomic::AtomicBool::new(false);
     let watch = || {
-        let bar = bar(recording, settings.process);
+        let total = events_of(recording, settings.process);
+        let progress = Progress::of(total, "replaying");
         while !over.load(Relaxed) {
-            bar.set_position(course.events.load(Relaxed));
+            progress.set(course.events.load(Relaxed));
             if interrupts.came() {
                 course.stop.store(true, Relaxed);
             }
             std::thread::park_timeout(Duration::from_millis(50));
         }
-        bar.finish_and_clear();
     };
     std::thread::scope(|scope| {
         // Where no thread can be had, nobody draws.
@@ -141,23 +140,13 @@ fn with_progress(
     })
 }
 
-/// Drawn on standard error if that is a terminal, and hidden otherwise.
-fn bar(recording: &Recording, only: Option<u32>) -> ProgressBar {
-    use std::io::IsTerminal;
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
+/// How many events are to be replayed.
+fn events_of(recording: &Recording, only: Option<u32>) -> u64 {
     let wanted = |process: &&Process| only.is_none_or(|only| only == process.number);
     let processes = recording.processes().iter().filter(wanted);
-    let events = processes
+    processes
         .map(|process| recording.life(process).events)
-        .sum();
-    let bar = ProgressBar::new(events);
-    let style = "{wide_bar} {human_pos} of {human_len} events, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    bar
+        .sum()
 }
 
 /// What replay says of an image, as reports have it.

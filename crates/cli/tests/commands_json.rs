@@ -66,6 +66,7 @@ fn objects_have_the_keys_that_are_documented() {
     let program = programs::program("ground_truth_waits");
     let recorded = scratch.record(&[&program, "1"]);
     let rec = recorded.dir.to_str().unwrap();
+    let beside = recorded.dir.parent().unwrap().to_str().unwrap();
     let event = recorded.find("a receive with a cause", |event| {
         event.kind() == "recv" && !event.json()["causes"].as_array().unwrap().is_empty()
     });
@@ -77,6 +78,7 @@ fn objects_have_the_keys_that_are_documented() {
     });
     let documented = documented();
     let asked: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
+        ("list", vec!["list", beside]),
         ("ps", vec!["ps", rec]),
         ("events", vec!["events", rec]),
         ("why", vec!["why", event, "--all", "-r", rec]),

@@ -137,6 +137,7 @@ fn messages() -> BTreeMap<String, String> {
     sources.extend(files(&root.join("crates/session/src"), &[".rs"]));
     sources.push(root.join("crates/target/src/error.rs"));
     sources.push(root.join("crates/recording/src/error.rs"));
+    sources.push(root.join("crates/recording/src/listing.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));
     sources.push(root.join("crates/causality/src/history.rs"));
@@ -330,7 +331,8 @@ fn the_page_on_the_format_has_its_numbers_right() {
 fn links_between_the_pages_lead_somewhere() {
     let root = repository();
     let mut pages = files(&root.join("docs"), &[".md"]);
-    pages.extend(["ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    pages
+        .extend(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
     for page in pages {
         let text = read(&page);
         for (at, _) in text.match_indices("](") {

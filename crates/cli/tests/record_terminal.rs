@@ -35,7 +35,10 @@ fn same(name: &str, script: &str, typed: &str) -> String {
     let dir = dir.to_str().unwrap();
     scratch.note(format!("{MW} record -o {dir} -- sh -c '{script}'"));
     let native = run(&["sh", "-c", script], typed);
-    let recorded = run(&[MW, "record", "-o", dir, "--", "sh", "-c", script], typed);
+    let recorded = run(
+        &[MW, "record", "-q", "-o", dir, "--", "sh", "-c", script],
+        typed,
+    );
     assert_eq!(recorded, native);
     harness::recorded::ask(std::path::Path::new(dir), &["info"]);
     recorded.0

@@ -1,6 +1,5 @@
 //! What the prompt prints: in colours on a terminal, plain elsewhere.
 
-use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 /// Prints a line. Whoever read it may have gone away: that is a failure that
@@ -33,11 +32,7 @@ pub enum Part {
 
 fn has_colours() -> bool {
     static COLOURS: OnceLock<bool> = OnceLock::new();
-    *COLOURS.get_or_init(|| {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !dumb
-    })
+    *COLOURS.get_or_init(|| crate::output::has_colours(&std::io::stdout()))
 }
 
 /// A word in its colour.
