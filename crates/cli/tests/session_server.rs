@@ -25,7 +25,7 @@ use target::{Cancel, Position};
 
 fn program(recorded: &Recorded) -> Arc<Program> {
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
-    let history = History::open(&recording, &mut |_| {}).unwrap();
+    let history = History::open(&recording, &|_| {}).unwrap();
     let shared = Arc::new(SharedReplay::new(&recording));
     let names = query::names::own(&history);
     Program::new(history, names, Arc::new(Replayer(shared)))
