@@ -25,7 +25,7 @@ use target::{Cancel, Position};
 
 fn program(recorded: &Recorded) -> Arc<Program> {
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
-    let history = History::open(&recording, &mut |_| {}).unwrap();
+    let history = History::open(&recording, &|_| {}).unwrap();
     let shared = Arc::new(SharedReplay::new(&recording));
     let names = query::names::own(&history);
     Program::new(history, names, Arc::new(Replayer(shared)))
@@ -50,11 +50,12 @@ fn motion(process: ProcessId, how: How, back: bool) -> Move {
     }
 }
 
-/// What each of the children calls `number`, in its frame of `work`.
-fn numbers(group: &mut Group) -> Vec<String> {
+/// What the children call `number`, each in its frame of `work`, in order: which of
+/// them began first is not said.
+fn numbers(group: &mut Group) -> Vec<i64> {
     let members = group.members();
     let children = members.iter().skip(1);
-    children
+    let mut numbers: Vec<i64> = children
         .map(|child| {
             let thread = ThreadRef {
                 process: child.id,
@@ -71,9 +72,12 @@ fn numbers(group: &mut Group) -> Vec<String> {
                 thread,
                 level: work.level,
             };
-            group.evaluate(frame, "number").unwrap().text
+            let number = group.evaluate(frame, "number").unwrap().text;
+            number.parse().unwrap()
         })
-        .collect()
+        .collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 /// Four groups ask for the values of eight processes at one cut, again and again,
@@ -85,7 +89,7 @@ fn eight_processes_from_four_groups_while_a_fifth_moves() {
     let recorded = eight(&scratch);
     let program = program(&recorded);
     let parent = ProcessId::of_first(program.recording().processes()[0].number);
-    let expected: Vec<String> = (0..8).map(|i| (11 * i).to_string()).collect();
+    let expected: Vec<i64> = (0..8).map(|i| 11 * i).collect();
     // In the second round all of them have told their numbers once.
     let mover = Handle::start(&program).unwrap();
     let at = mover

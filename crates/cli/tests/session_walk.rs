@@ -9,6 +9,8 @@
 )]
 
 mod harness;
+#[path = "../../../tests/seed.rs"]
+mod seed;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,19 +33,12 @@ fn random(seed: &mut u64) -> u64 {
     *seed
 }
 
-fn seed() -> u64 {
-    let given = std::env::var("MW_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or(0x5eed_0f_a11_0dd5);
-    println!("MW_SEED={seed}");
-    seed
-}
-
 fn open(recorded: &Recorded) -> Arc<Recording> {
     Arc::new(Recording::open(&recorded.dir).unwrap())
 }
 
 fn program(recording: &Arc<Recording>) -> Arc<Program> {
-    let history = History::open(recording, &mut |_| {}).unwrap();
+    let history = History::open(recording, &|_| {}).unwrap();
     let shared = Arc::new(SharedReplay::new(recording));
     let names = query::names::own(&history);
     Program::new(history, names, Arc::new(Replayer(shared)))
@@ -68,6 +63,8 @@ struct Walked {
     stops: Vec<(Position, Kind)>,
     /// Where it stands when it goes back over a change: before it.
     before_change: HashMap<Position, Position>,
+    /// Where `total` is, in the last of its programs.
+    total: Option<u64>,
 }
 
 /// Walks a process from its beginning to its end by single steps. What is where is
@@ -83,6 +80,7 @@ fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked 
         positions: vec![target.position()],
         stops: Vec::new(),
         before_change: HashMap::new(),
+        total: None,
     };
     let mut known = None;
     let (mut entries, mut total) = (Vec::new(), None);
@@ -150,6 +148,7 @@ fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked 
             other => panic!("{other:?} at {at:?}"),
         }
     }
+    walked.total = total;
     walked
 }
 
@@ -328,7 +327,7 @@ fn recorded(scratch: &Scratch) -> Recorded {
 }
 
 fn naive(recording: &Arc<Recording>) -> Naive {
-    let history = History::open(recording, &mut |_| {}).unwrap();
+    let history = History::open(recording, &|_| {}).unwrap();
     let opener = Replayer(Arc::new(SharedReplay::new(recording)));
     let runs: Vec<Walked> = recording
         .processes()
@@ -352,7 +351,7 @@ fn naive(recording: &Arc<Recording>) -> Naive {
 /// exec: everybody is where the naive walk says, after every motion.
 #[test]
 fn random_walks_equal_single_steps() {
-    let mut seed = seed();
+    let mut seed = seed::seed("random_walks", 0x5eed_0fa1);
     let scratch = Scratch::new("session-walk");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
@@ -377,7 +376,7 @@ fn random_walks_equal_single_steps() {
         let choice = random(&mut seed) % 10;
         let lead = (random(&mut seed) % 2) as usize;
         let process = naive.runs[lead].id;
-        let all = random(&mut seed) % 3 != 0;
+        let all = !random(&mut seed).is_multiple_of(3);
         if choice < 3 || round == 0 {
             let i = (random(&mut seed) % 3) as usize;
             said.push(format!("toggle {}", FUNCTIONS[i]));
@@ -393,7 +392,7 @@ fn random_walks_equal_single_steps() {
             naive.broken[i] = !naive.broken[i];
             continue;
         }
-        let back = choice % 2 == 0;
+        let back = choice.is_multiple_of(2);
         let is_step = choice >= 8;
         said.push(format!("{lead} back={back} all={all} step={is_step}"));
         let motion = Move {
@@ -469,7 +468,7 @@ fn ways(seed: &mut u64) -> Vec<bool> {
 #[test]
 fn all_faces_come_to_the_same_stops() {
     let gdb = tool!("gdb");
-    let mut seed = seed();
+    let mut seed = seed::seed("all_faces", 0x5eed_0fa1);
     let scratch = Scratch::new("session-faces");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
@@ -611,4 +610,57 @@ fn going_far_misses_nothing() {
             assert_eq!(hits.len(), 9, "{lead} {direction:?}");
         }
     }
+}
+
+/// Watched memory stops behind each change, and going back before it, where single
+/// steps find the changes.
+#[test]
+fn watched_memory_equals_single_steps() {
+    let scratch = Scratch::new("session-watch");
+    let recorded = recorded(&scratch);
+    let recording = open(&recorded);
+    let naive = naive(&recording);
+    // The one that executes one program only.
+    let run = &naive.runs[0];
+    let changes = run.stops.iter().filter(|(_, kind)| *kind == Kind::Changed);
+    let changes: Vec<Position> = changes.map(|(at, _)| *at).collect();
+    assert_eq!(changes.len(), 3);
+    let program = program(&recording);
+    let mut group = Group::new(&program).unwrap();
+    let what = What::Memory {
+        address: run.total.unwrap(),
+        length: 8,
+    };
+    let number = group.stops().add(what, |point| {
+        point.whom = session::Whom::Process(run.id);
+    });
+    let mut walk = |direction: Direction| {
+        let mut stops = Vec::new();
+        loop {
+            let motion = Move {
+                who: Who::All,
+                process: run.id,
+                thread: None,
+                how: How::Continue,
+                direction,
+                follow: Follow::Causal,
+            };
+            let stopped = group.go(&motion, &Cancel::new()).unwrap();
+            match stopped.reason {
+                Reason::Watch { number: n, .. } => {
+                    assert_eq!((n, stopped.process), (number, run.id));
+                    stops.push(stopped.at);
+                }
+                Reason::End | Reason::Start => return stops,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(walk(Direction::Forwards), changes);
+    let before: Vec<Position> = changes
+        .iter()
+        .rev()
+        .map(|at| run.before_change[at])
+        .collect();
+    assert_eq!(walk(Direction::Backwards), before);
 }

@@ -271,7 +271,7 @@ impl Member {
         passed: &mut Passed,
     ) -> Result<Search> {
         self.here(context.program)?;
-        let leg = self.to_line(context, into, Position::END, Some(passed))?;
+        let leg = self.run_to_line(context, into, Position::END, Some(passed))?;
         let search = self.stepped(leg)?;
         // A breakpoint may be just here.
         let is_passed = |found: &Found| passed.found.last().is_some_and(|p| p.at == found.at);
@@ -307,7 +307,7 @@ impl Member {
 
     /// To where the next line begins, but not past `limit`. Without `passed`
     /// nothing else stops it.
-    pub fn to_line(
+    pub fn run_to_line(
         &mut self,
         context: Context<'_>,
         into: bool,

@@ -259,7 +259,7 @@ impl Member {
             };
             let mut last = start.line;
             for _ in 0..STEPS_MAX {
-                match self.to_line(context, into, here, None)? {
+                match self.run_to_line(context, into, here, None)? {
                     Leg::At => {}
                     _ => break,
                 }

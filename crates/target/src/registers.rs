@@ -149,10 +149,10 @@ mod tests {
         assert_eq!(gdb.last(), Some(&dwarf.rip));
         assert_eq!(dwarf.rsp(), registers.rsp);
         let mut xmm = [0; 16];
-        xmm.first_chunk_mut::<8>()
-            .map(|low| *low = 7u64.to_le_bytes());
-        xmm.last_chunk_mut::<8>()
-            .map(|high| *high = 8u64.to_le_bytes());
+        let words = [7u64, 8].into_iter().flat_map(u64::to_le_bytes);
+        for (byte, value) in xmm.iter_mut().zip(words) {
+            *byte = value;
+        }
         assert_eq!(dwarf.xmm(15), Some(xmm));
     }
 }
