@@ -500,8 +500,21 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     capture::outputs(row, args, result, &before, &mut blobs);
     capture::extra(thread, number, args, result, &mut blobs);
     memory::written(thread, number, args, result, &mut blobs);
+    if number == nr::FUTEX && space().shared.get() != 0 {
+        note_death(args[0], &mut blobs);
+    }
     finish(thread, row, args, result, &blobs);
     result
+}
+
+/// The owner of a lock that was waited for may have been killed: then the kernel
+/// has marked it, in nobody's turn, and this thread is likely to be the first to
+/// see it.
+fn note_death(word: u64, blobs: &mut Blobs) {
+    const OWNER_DIED: u32 = 0x4000_0000;
+    if mem::read::<u32>(word).is_some_and(|word| word & OWNER_DIED != 0) {
+        blobs.memory(0, word, 4);
+    }
 }
 
 /// Whether a descriptor is open for reading only.

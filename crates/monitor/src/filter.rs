@@ -149,7 +149,7 @@ fn run(at: u32, len: u64, data: &[u32; 16]) -> u32 {
         let operand = if code & 8 != 0 { x } else { k };
         let mut jump = |so: bool| pc += if so { yes } else { no };
         match code {
-            0x20 => a = data[k as usize / 4 & 15],
+            0x20 => a = data[(k as usize / 4) & 15],
             0x00 => a = k,
             0x01 => x = k,
             0x60 => a = cells[cell],

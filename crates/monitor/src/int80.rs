@@ -80,15 +80,8 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
     // Unlike `syscall`, the instruction changes nothing but rax.
     regs.rcx = thread.saved_rcx.get();
     let number = regs.rax & 0xffff_ffff;
-    let args = [
-        regs.rbx,
-        regs.rcx,
-        regs.rdx,
-        regs.rsi,
-        regs.rdi,
-        regs.rbp,
-    ]
-    .map(|arg| arg & 0xffff_ffff);
+    let args =
+        [regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp].map(|arg| arg & 0xffff_ffff);
     let named = INT80 | number;
     let answer = if replay::is_on() {
         replay::filtered(thread, named)

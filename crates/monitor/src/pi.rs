@@ -71,7 +71,7 @@ enum Taken {
 
 /// Takes the lock if it is free.
 fn take(thread: &Thread, at: u64) -> Taken {
-    if at % 4 != 0 {
+    if !at.is_multiple_of(4) {
         return Taken::Done(-sys::EINVAL);
     }
     let Some(word) = mem::read::<u32>(at) else {

@@ -213,7 +213,8 @@ table! {
     25 mremap(addr: Addr, old_length: Size, new_length: Size, flags: Named(&names::MREMAP),
         new_addr: Addr) -> Hex: Memory, Memory;
     26 msync(addr: Addr, length: Size, flags: Named(&names::MSYNC)) -> Int: Memory, Block;
-    27 mincore(addr: Addr, length: Size, vec: Out(Bytes, Len::ArgPages(1))) -> Int: Memory, Plain;
+    27 mincore(addr: Addr, length: Size, vec: InOut(Bytes, Len::ArgPages(1))) -> Int: Memory, Plain,
+        "What is mapped is told up to where something is not.";
     28 madvise(addr: Addr, length: Size, advice: Named(&names::MADVISE)) -> Int: Memory, Memory,
         "Replay repeats what changes content (MADV_DONTNEED, MADV_REMOVE and the like).";
     29 shmget(key: Hex, size: Size, flags: Named(&names::IPC_GET)) -> Int: Memory, Plain;

@@ -95,6 +95,20 @@ static void test_madvise(void)
     show_pages("madvise of locked memory", at, 8);
 }
 
+/* What is mapped is told up to where nothing is. */
+static void test_mincore(void)
+{
+    char *at = fresh(8);
+    OK(munmap(at + 3 * PAGE, PAGE));
+    unsigned char told[8];
+    memset(told, 9, sizeof told);
+    FAILS(mincore(at, 8 * PAGE, told), ENOMEM);
+    say("mincore: ");
+    for (int i = 0; i < 8; i++)
+        say("%d", told[i]);
+    say("\n");
+}
+
 static void in_child(const char *what, char *at, int pages)
 {
     pid_t child = OK(fork());
@@ -150,6 +164,7 @@ int main(void)
     OK(sigaction(SIGSEGV, &action, NULL));
     test_mprotect();
     test_madvise();
+    test_mincore();
     test_fork();
     say("done\n");
     return 0;

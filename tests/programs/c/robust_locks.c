@@ -1,5 +1,5 @@
 /* Covers: robust mutexes in shared memory whose owner ends: by exit_group, by exit of its only
- * thread, by a signal with the default action, by a fault; with a list of several locks, and with
+ * thread, by a signal with the default action, by a fault, killed while one waits; with a list of several locks, and with
  * one held by a thread that is not the one that ends the process.
  *
  * Hard for a recorder: the kernel writes into the locks when the owner is gone, in nobody's turn. */
@@ -108,6 +108,29 @@ static void test(const char *how, void (*end)(void))
     say("%s: status %#x, %d died\n", how, status & 0xff7f, died);
 }
 
+/* The owner is killed while somebody waits. */
+static void test_killed(void)
+{
+    shared->ready = 0;
+    pid_t owner = OK(fork());
+    if (owner == 0)
+        hold(&shared->locks[2]);
+    while (!*(volatile int *)&shared->ready)
+        sleep_ms(1);
+    pid_t killer = OK(fork());
+    if (killer == 0) {
+        sleep_ms(30);
+        OK(kill(owner, SIGKILL));
+        _exit(0);
+    }
+    CHECK(pthread_mutex_lock(&shared->locks[2]) == EOWNERDEAD);
+    ZERO(pthread_mutex_consistent(&shared->locks[2]));
+    ZERO(pthread_mutex_unlock(&shared->locks[2]));
+    DIES(owner, SIGKILL);
+    EXITS(killer, 0);
+    say("killed: 1 died\n");
+}
+
 int main(void)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -118,6 +141,7 @@ int main(void)
     test("default action", by_default);
     test("fault", by_fault);
     test("another thread's", of_another_thread);
+    test_killed();
     say("done\n");
     return 0;
 }
