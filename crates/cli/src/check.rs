@@ -1,6 +1,7 @@
 //! `mw check`: whether rules hold in recordings.
 
 mod formats;
+mod learn;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use crate::select;
 /// described in docs/conditions.md.
 #[derive(clap::Args)]
 pub struct Cmd {
-    /// A file of rules
+    /// A file of rules (with --learn, a recording)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -50,6 +51,10 @@ pub struct Cmd {
     /// A rule that there is nothing to judge by is no failure
     #[arg(long)]
     allow_vacuous: bool,
+
+    /// Propose rules that hold in all given recordings, as a file to edit
+    #[arg(long, conflicts_with_all = ["json", "junit", "sarif", "allow_vacuous"])]
+    learn: bool,
 }
 
 /// What is told of each rule.
@@ -95,6 +100,14 @@ pub fn failure(error: Failed) -> Failure {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if self.learn {
+            let all = std::iter::once(&self.file).chain(&self.recordings);
+            let all: Vec<Option<PathBuf>> = all.cloned().map(Some).collect();
+            let mut out = Output::new();
+            out.line(learn::learn(&all)?.trim_end())?;
+            out.finish()?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let rules = Rules::read(&self.file).map_err(failure)?;
         if rules.rules.is_empty() {
             return Err(

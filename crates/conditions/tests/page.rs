@@ -19,6 +19,7 @@ fn the_examples_of_the_page_come_out_as_it_says() {
     let page = std::fs::read_to_string(path).unwrap();
     let story = Story::new(blocks(&page, "run")[0]);
     let mut seen = 0;
+    let mut off = Vec::new();
     for block in blocks(&page, "mw") {
         let verdicts = story.judge(block).verdicts;
         let mut expected = block.lines().filter_map(|line| {
@@ -29,10 +30,13 @@ fn the_examples_of_the_page_come_out_as_it_says() {
             let (rule, said) = expected.next().unwrap_or_else(|| panic!("{verdict:?}"));
             assert!(rule.contains(&verdict.rule), "{rule}: {verdict:?}");
             let words = format!("{} {}", verdict.outcome.name(), story.places(verdict));
-            assert_eq!(words.trim(), said, "{rule}");
+            if words.trim() != said {
+                off.push(format!("{rule}: {}", words.trim()));
+            }
             seen += 1;
         }
         assert_eq!(expected.next(), None);
     }
+    assert!(off.is_empty(), "{}", off.join("\n"));
     assert_eq!(seen, 20);
 }

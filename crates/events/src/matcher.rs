@@ -81,8 +81,8 @@ impl<'h> Matcher<'h> {
 }
 
 pub(crate) struct Subject<'s, 'h> {
-    pub(crate) matcher: &'s Matcher<'h>,
-    pub(crate) event: &'s Event<'s>,
+    matcher: &'s Matcher<'h>,
+    event: &'s Event<'s>,
     renderer: &'s Renderer<'s>,
     id: EventId,
 }
