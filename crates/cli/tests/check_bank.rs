@@ -23,7 +23,9 @@ fn check(args: &[&str], rules: &Path, recording: &Path) -> Output {
 
 fn objects(output: &Output) -> Vec<Value> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -36,18 +38,30 @@ fn the_lost_update_is_found_in_wrong_runs_and_in_no_other() {
         let went_wrong = recorded.outcome.code() == 1;
         let output = check(&["--json"], &rules, &recorded.dir);
         let verdicts = objects(&output);
-        let lost = verdicts.iter().find(|own| own["rule"] == "lost_update").unwrap();
+        let lost = verdicts
+            .iter()
+            .find(|own| own["rule"] == "lost_update")
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if went_wrong {
             wrong += 1;
             assert_eq!(output.status.code(), Some(1), "{said}");
             assert_eq!(lost["verdict"], "violated", "{said}");
-            assert_eq!(lost["captures"]["a"], "0", "only the bank's own account is shared: {said}");
+            assert_eq!(
+                lost["captures"]["a"], "0",
+                "only the bank's own account is shared: {said}"
+            );
             let events = lost["events"].as_array().unwrap();
             assert_eq!(events.len(), 2, "{said}");
             // The command goes there.
             let last = events[1].as_str().unwrap();
-            assert!(lost["goto"].as_str().unwrap().contains(&format!("goto {last}")), "{said}");
+            assert!(
+                lost["goto"]
+                    .as_str()
+                    .unwrap()
+                    .contains(&format!("goto {last}")),
+                "{said}"
+            );
             let cut = lost["cut"].as_object().unwrap();
             let (name, number) = last.rsplit_once(':').unwrap();
             assert_eq!(cut[name].as_u64().unwrap().to_string(), number, "{said}");
@@ -69,19 +83,25 @@ fn rules_are_judged_in_every_format() {
     let rules = scratch.path().join("rules.mw");
     let write = |text: &str| std::fs::write(&rules, text).unwrap();
     let status = |args: &[&str]| check(args, &rules, &recorded.dir).status.code();
-    let text = |args: &[&str]| {
-        String::from_utf8(check(args, &rules, &recorded.dir).stdout).unwrap()
-    };
+    let text =
+        |args: &[&str]| String::from_utf8(check(args, &rules, &recorded.dir).stdout).unwrap();
     write("never heard: send and bytes ~ \"one\" -> recv and bytes ~ \"one\"");
     assert_eq!(status(&[]), Some(1));
     assert!(text(&[]).contains("goto cat-0:"), "{}", text(&[]));
-    assert!(text(&["--junit"]).contains("<failure message="), "{}", text(&["--junit"]));
+    assert!(
+        text(&["--junit"]).contains("<failure message="),
+        "{}",
+        text(&["--junit"])
+    );
     let sarif: Value = serde_json::from_str(&text(&["--sarif"])).unwrap();
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "heard");
     write("find heard: send and bytes ~ \"one\" -> recv and bytes ~ \"one\"");
     assert_eq!(status(&[]), Some(0));
     write("never x: send and bytes ~ \"two\"");
-    assert_eq!((status(&[]), status(&["--allow-vacuous"])), (Some(3), Some(0)));
+    assert_eq!(
+        (status(&[]), status(&["--allow-vacuous"])),
+        (Some(3), Some(0))
+    );
     write("state s = cat-0: x == 1\nnever x: s");
     assert_eq!(status(&[]), Some(2));
     write("never x: sned");
@@ -92,9 +112,15 @@ fn rules_are_judged_in_every_format() {
     assert!(said.contains("did you mean `send`?"), "{said}");
     let find = |condition: &str, more: &[&str]| {
         let mut command = Command::new(MW);
-        command.args(["find", condition, "-r"]).arg(&recorded.dir).args(more);
+        command
+            .args(["find", condition, "-r"])
+            .arg(&recorded.dir)
+            .args(more);
         let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
     };
     let (code, said) = find("send and bytes ~ \"one\"", &["--count"]);
     assert_eq!((code, said.trim()), (Some(0), "1"));

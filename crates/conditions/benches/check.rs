@@ -35,7 +35,8 @@ const MILLIONS: u64 = 10;
 /// What is measured: name, rules, what must be reached.
 fn cases() -> Vec<(&'static str, String)> {
     let lets = "let s = send and length > 0\nlet r = recv and length > 0\n";
-    let pattern = |n: usize| format!("find p{n}: send and process = server-{n}* and length > {n}\n");
+    let pattern =
+        |n: usize| format!("find p{n}: send and process = server-{n}* and length > {n}\n");
     let pattern = |n: usize| match n {
         0 => "find p0: send and length > 100000\n".to_string(),
         n => pattern(n),
@@ -103,7 +104,10 @@ fn main() {
 }
 
 fn step(args: &[&str]) -> String {
-    let output = Command::new(std::env::current_exe().unwrap()).args(args).output().unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(args)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -111,8 +115,16 @@ fn step(args: &[&str]) -> String {
 /// The most memory this process ever had, in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
 }
 
 fn run_case(dir: &Path, case: &str) {
@@ -123,7 +135,10 @@ fn run_case(dir: &Path, case: &str) {
     let recorded = Recorded::new(&history, names);
     // Processes of the recording are called after what they run.
     let (_, rules) = cases().into_iter().find(|(name, _)| *name == case).unwrap();
-    let own = recording.processes().iter().map(|process| process.name.clone());
+    let own = recording
+        .processes()
+        .iter()
+        .map(|process| process.name.clone());
     let program = own.into_iter().next().unwrap();
     let program = program.rsplit_once('-').unwrap().0.to_string();
     let rules = rules.replace("server-", &format!("{program}-"));
@@ -147,10 +162,15 @@ fn table(rows: &[String]) -> String {
         .iter()
         .map(|row| {
             let words: Vec<&str> = row.split_whitespace().collect();
-            (words[0].parse().unwrap(), words[1].parse().unwrap(), words[2].parse().unwrap())
+            (
+                words[0].parse().unwrap(),
+                words[1].parse().unwrap(),
+                words[2].parse().unwrap(),
+            )
         })
         .collect();
-    let mut out = String::from("| what | measured | goal | reached |\n| --- | ---: | ---: | --- |\n");
+    let mut out =
+        String::from("| what | measured | goal | reached |\n| --- | ---: | ---: | --- |\n");
     let yes = |reached: bool| if reached { "yes" } else { "no" };
     let speed = |i: usize| parsed[i].1 / parsed[i].0 / 1e6;
     for (i, (case, _)) in cases().iter().enumerate() {

@@ -350,8 +350,10 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
     /// Gives all components what happened, in causal order.
     fn follow(&mut self, lanes: Vec<Lane>, states: &mut States<'_>) {
         let mut lanes = lanes;
-        let marks: Vec<Vec<Mark>> =
-            lanes.iter_mut().map(|lane| std::mem::take(&mut lane.marks)).collect();
+        let marks: Vec<Vec<Mark>> = lanes
+            .iter_mut()
+            .map(|lane| std::mem::take(&mut lane.marks))
+            .collect();
         let of_states: Vec<u32> = states.letters().collect();
         let events = self.events;
         for moment in Stream::new(events, &marks) {

@@ -58,16 +58,27 @@ fn the_language_is_read() {
     let names: Vec<&str> = rules.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(names.len(), 16);
     assert_eq!(&names[..3], ["overdrawn", "two_owners", "stale"]);
-    let low = rules.states.iter().find(|state| state.name == "low").unwrap();
+    let low = rules
+        .states
+        .iter()
+        .find(|state| state.name == "low")
+        .unwrap();
     let conditions::rules::StateBody::Source(source, None) = &low.body else {
         panic!("{low:?}");
     };
     assert_eq!(source.text, "accounts[0] < 100");
-    let hot = rules.states.iter().find(|state| state.name == "hot").unwrap();
+    let hot = rules
+        .states
+        .iter()
+        .find(|state| state.name == "hot")
+        .unwrap();
     let conditions::rules::StateBody::Source(source, Some(place)) = &hot.body else {
         panic!("{hot:?}");
     };
-    assert_eq!((source.text.as_str(), place.text.as_str()), ("self.balances.len > 3", "Books::handle"));
+    assert_eq!(
+        (source.text.as_str(), place.text.as_str()),
+        ("self.balances.len > 3", "Books::handle")
+    );
 }
 
 fn wrong(text: &str) -> Error {
@@ -85,32 +96,110 @@ fn what_is_wrong_is_said_with_line_and_column() {
         ("let = send", 1, 5, "a name for the event", None),
         ("let a = send\nlet a = recv", 2, 5, "not taken", None),
         ("let a = sned", 1, 9, "an event or state", Some("send")),
-        ("let reset = send\nfind x: reste -> recv", 2, 9, "an event or state", Some("reset")),
-        ("state low = p-0: x < 1\nnever x: lwo and low", 2, 10, "the name of a state", Some("low")),
-        ("let a = send\nstate s = p-0: x\nnever x: a and s", 3, 10, "a state; this is an event", None),
-        ("state s = p-0: x\nfind x: s -> send", 2, 9, "an event; this is a state", None),
-        ("let a = send and bytes ~ /(?<v>x)/\nfind x: a(v, w) -> send", 2, 14, "captures one thing", None),
+        (
+            "let reset = send\nfind x: reste -> recv",
+            2,
+            9,
+            "an event or state",
+            Some("reset"),
+        ),
+        (
+            "state low = p-0: x < 1\nnever x: lwo and low",
+            2,
+            10,
+            "the name of a state",
+            Some("low"),
+        ),
+        (
+            "let a = send\nstate s = p-0: x\nnever x: a and s",
+            3,
+            10,
+            "a state; this is an event",
+            None,
+        ),
+        (
+            "state s = p-0: x\nfind x: s -> send",
+            2,
+            9,
+            "an event; this is a state",
+            None,
+        ),
+        (
+            "let a = send and bytes ~ /(?<v>x)/\nfind x: a(v, w) -> send",
+            2,
+            14,
+            "captures one thing",
+            None,
+        ),
         ("let a = send and proces = x", 1, 18, "", Some("process")),
-        ("expect x: send leads to recv within 5", 1, 37, "a time like", None),
+        (
+            "expect x: send leads to recv within 5",
+            1,
+            37,
+            "a time like",
+            None,
+        ),
         ("expect x: send leads recv", 1, 22, "`to`", None),
         ("expect x: no send between recv", 1, 31, "`and`", None),
         ("never x: count(s) >= 2", 1, 16, "the name of a state", None),
-        ("state s = p-0: x\nnever x: count(s)", 2, 18, "a comparison", None),
+        (
+            "state s = p-0: x\nnever x: count(s)",
+            2,
+            18,
+            "a comparison",
+            None,
+        ),
         ("find x: send^0 -> recv", 1, 13, "a count of", None),
         ("recognizer r: send (recv", 1, 25, "`)`", None),
-        ("recognizer r: send do { emit x(y) }", 1, 32, "a name that is bound", None),
-        ("recognizer r: send do { disable q }", 1, 33, "the name of a rule", Some("r")),
-        ("recognizer r: x do { emit x() }", 1, 27, "not made of itself", None),
+        (
+            "recognizer r: send do { emit x(y) }",
+            1,
+            32,
+            "a name that is bound",
+            None,
+        ),
+        (
+            "recognizer r: send do { disable q }",
+            1,
+            33,
+            "the name of a rule",
+            Some("r"),
+        ),
+        (
+            "recognizer r: x do { emit x() }",
+            1,
+            27,
+            "not made of itself",
+            None,
+        ),
         ("always x: send", 1, 11, "a condition over states", None),
         ("find definitely x: send", 1, 6, "a name for the rule", None),
-        ("find x: definitely send", 1, 20, "a condition over states", None),
+        (
+            "find x: definitely send",
+            1,
+            20,
+            "a condition over states",
+            None,
+        ),
         ("find x: (send -> recv", 1, 22, "`)`", None),
         ("state s = : x", 1, 11, "names of processes", None),
         ("state s = p-0:", 1, 15, "an expression", None),
-        ("state s = p-0: last v of (send and bytes ~ /(?<w>x)/)", 1, 21, "the name of a capture", Some("w")),
+        (
+            "state s = p-0: last v of (send and bytes ~ /(?<w>x)/)",
+            1,
+            21,
+            "the name of a capture",
+            Some("w"),
+        ),
         ("include common", 1, 9, "the name of a file", None),
         ("find x: send recv", 1, 14, "the end of the rule", None),
-        ("let a = send and bytes ~ /(/", 1, 26, "a regular expression", None),
+        (
+            "let a = send and bytes ~ /(/",
+            1,
+            26,
+            "a regular expression",
+            None,
+        ),
     ] {
         let error = wrong(text);
         let right = (error.line, error.column) == (line, column)
@@ -135,22 +224,94 @@ fn files_include_each_other_but_not_themselves() {
     let failed = Rules::read(&dir.path().join("self.mw"));
     assert!(matches!(failed, Err(Failed::Wrong(_))), "{failed:?}");
     let failed = Rules::parse("x.mw", "include \"none.mw\"", Some(dir.path()));
-    assert!(matches!(failed, Err(Failed::Unreadable { .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(Failed::Unreadable { .. })),
+        "{failed:?}"
+    );
 }
 
 /// Random texts of words of the language, and changed pieces of what is right.
 /// `MW_FUZZ=1000000` for a long run; the seed of each is its number.
 #[test]
 fn no_text_makes_it_panic() {
-    let count: u64 = std::env::var("MW_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(30_000);
+    let count: u64 = std::env::var("MW_FUZZ")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(30_000);
     const WORDS: &[&str] = &[
-        "let", "state", "never", "always", "find", "expect", "recognizer", "verifier", "include",
-        "a", "b", "s", "p-0", "p-*", "send", "recv", "and", "or", "not", "->", "|", "||", "^3",
-        "{2,5}", "{", "}", "(", ")", "[", "]", "=", "==", "<", ">=", ":", ";", ",", "~", "/x(?<v>y)/",
-        "\"t\"", "bytes", "process", "count(s)", "sum(p-*: x)", "value(", "in_flight(", "leads to",
-        "within 5ms", "until", "before", "between", "without", "no", "do", "else", "over", "emit x(v)",
-        "happened(a)", "from", "last v of", "running", "at F in p", "*", "+", "?", "-", "7", "#", "\n",
-        "as", "_", "é", "\0",
+        "let",
+        "state",
+        "never",
+        "always",
+        "find",
+        "expect",
+        "recognizer",
+        "verifier",
+        "include",
+        "a",
+        "b",
+        "s",
+        "p-0",
+        "p-*",
+        "send",
+        "recv",
+        "and",
+        "or",
+        "not",
+        "->",
+        "|",
+        "||",
+        "^3",
+        "{2,5}",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        "=",
+        "==",
+        "<",
+        ">=",
+        ":",
+        ";",
+        ",",
+        "~",
+        "/x(?<v>y)/",
+        "\"t\"",
+        "bytes",
+        "process",
+        "count(s)",
+        "sum(p-*: x)",
+        "value(",
+        "in_flight(",
+        "leads to",
+        "within 5ms",
+        "until",
+        "before",
+        "between",
+        "without",
+        "no",
+        "do",
+        "else",
+        "over",
+        "emit x(v)",
+        "happened(a)",
+        "from",
+        "last v of",
+        "running",
+        "at F in p",
+        "*",
+        "+",
+        "?",
+        "-",
+        "7",
+        "#",
+        "\n",
+        "as",
+        "_",
+        "é",
+        "\0",
     ];
     let lines: Vec<&str> = EXAMPLE.lines().collect();
     let mut good = 0;
@@ -174,7 +335,10 @@ fn no_text_makes_it_panic() {
                     let at = random.below(line.len());
                     match random.below(3) {
                         0 => _ = line.remove(at),
-                        1 => line.insert(at, ['(', ')', '*', ':', '"', '/', '\\', '{', '\u{fffd}'][random.below(9)]),
+                        1 => line.insert(
+                            at,
+                            ['(', ')', '*', ':', '"', '/', '\\', '{', '\u{fffd}'][random.below(9)],
+                        ),
                         _ => line.truncate(at),
                     }
                 }
@@ -186,7 +350,10 @@ fn no_text_makes_it_panic() {
             Ok(_) => good += 1,
             Err(Failed::Wrong(error)) => {
                 let lines = text.chars().filter(|c| *c == '\n').count() + 1;
-                assert!((1..=lines).contains(&error.line), "seed {seed}: {error}: {text:?}");
+                assert!(
+                    (1..=lines).contains(&error.line),
+                    "seed {seed}: {error}: {text:?}"
+                );
                 assert!(error.column >= 1, "seed {seed}: {error}");
             }
             Err(Failed::Unreadable { .. }) => {}
@@ -223,7 +390,10 @@ fn a_lock_that_two_have_is_found() {
     let verdict = story.verdict(rules);
     assert_eq!(verdict.outcome, Outcome::Violated);
     assert_eq!(story.places(&verdict), "worker-0:1 worker-1:1");
-    assert_eq!(verdict.witnesses[0].captures, [("l".to_string(), "x".to_string())]);
+    assert_eq!(
+        verdict.witnesses[0].captures,
+        [("l".to_string(), "x".to_string())]
+    );
     // It is not definite: the one could have released before the other got it.
     let rules = rules.replace("never two_owners:", "never two_owners: definitely");
     assert_eq!(story.outcome(&rules), Outcome::Holds);
@@ -249,14 +419,26 @@ fn orders_over_time() {
         }
     };
     expect("expect x: want leads to grant within 2ms", Outcome::Holds);
-    expect("expect x: want leads to grant within 1ms", Outcome::Violated);
+    expect(
+        "expect x: want leads to grant within 1ms",
+        Outcome::Violated,
+    );
     expect("expect x: grant leads to want", Outcome::Violated);
-    expect("expect x: release leads to want within 5ms", Outcome::Unknown);
+    expect(
+        "expect x: release leads to want within 5ms",
+        Outcome::Unknown,
+    );
     expect("expect x: want(l) before grant(l)", Outcome::Holds);
     expect("expect x: grant before want", Outcome::Violated);
     expect("expect x: never_seen leads to want", Outcome::Vacuous);
-    expect("expect x: no grant between want and release", Outcome::Violated);
-    expect("expect x: no want between grant and release", Outcome::Holds);
+    expect(
+        "expect x: no grant between want and release",
+        Outcome::Violated,
+    );
+    expect(
+        "expect x: no want between grant and release",
+        Outcome::Holds,
+    );
     expect("expect x: no want after release", Outcome::Holds);
     expect("expect x: no release before grant", Outcome::Holds);
     expect("expect x: no never_seen after want", Outcome::Holds);
@@ -265,8 +447,14 @@ fn orders_over_time() {
     expect("never x: in_flight(want) > 1", Outcome::Violated);
     expect("never x: in_flight(want) > 2", Outcome::Holds);
     expect("always x: in_flight(want) >= 0", Outcome::Holds);
-    expect("state up = worker-*: running\nexpect x: not up until want", Outcome::Holds);
-    expect("state idle = server-0: from recv until never_seen\nexpect x: not idle until want", Outcome::Holds);
+    expect(
+        "state up = worker-*: running\nexpect x: not up until want",
+        Outcome::Holds,
+    );
+    expect(
+        "state idle = server-0: from recv until never_seen\nexpect x: not idle until want",
+        Outcome::Holds,
+    );
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
@@ -283,22 +471,30 @@ fn values_of_messages_are_states() {
         "#,
     );
     let names = r#"
-        state leads   = leader-*: last n of (bytes ~ /^commit (?<n>\d+)/)
-        state follows = follower-*: last n of (bytes ~ /^commit (?<n>\d+)/)
+        state leader_n   = leader-*: last n of (bytes ~ /^commit (?<n>\d+)/)
+        state follower_n = follower-*: last n of (bytes ~ /^commit (?<n>\d+)/)
     "#;
-    let verdict = story.verdict(&format!("{names} never stale: value(leads) < value(follows)"));
+    let verdict = story.verdict(&format!(
+        "{names} never stale: value(leader_n) < value(follower_n)"
+    ));
     assert_eq!(verdict.outcome, Outcome::Violated);
     assert_eq!(story.places(&verdict), "leader-0:0 follower-0:1");
     assert_eq!(
         verdict.witnesses[0].values,
         [
-            (0, "leads".to_string(), "1".to_string()),
-            (1, "follows".to_string(), "2".to_string())
+            (0, "leader_n".to_string(), "1".to_string()),
+            (1, "follower_n".to_string(), "2".to_string())
         ]
     );
     let most = |rule: &str| story.outcome(&format!("{names} {rule}"));
-    assert_eq!(most("always few: sum(leads) + sum(follows) <= 5"), Outcome::Holds);
-    assert_eq!(most("always few: sum(leads) + sum(follows) <= 4"), Outcome::Violated);
+    assert_eq!(
+        most("always few: sum(leader_n) + sum(follower_n) <= 5"),
+        Outcome::Holds
+    );
+    assert_eq!(
+        most("always few: sum(leader_n) + sum(follower_n) <= 4"),
+        Outcome::Violated
+    );
 }
 
 #[test]
@@ -319,14 +515,22 @@ fn places_in_the_source_are_events_between_events() {
 #[test]
 fn who_is_not_there_is_named() {
     let story = Story::new(RUN);
-    let failed = story.try_judge("state s = sever-0: x\nnever x: s").unwrap_err();
+    let failed = story
+        .try_judge("state s = sever-0: x\nnever x: s")
+        .unwrap_err();
     let Failed::Wrong(error) = failed else {
         panic!("{failed:?}");
     };
-    assert_eq!((error.line, error.column, error.near.as_deref()), (1, 11, Some("server-0")));
+    assert_eq!(
+        (error.line, error.column, error.near.as_deref()),
+        (1, 11, Some("server-0"))
+    );
     let verdict = story.verdict("state s = nobody-*: from send until recv\nnever x: s");
     assert_eq!(verdict.outcome, Outcome::Vacuous);
-    assert_eq!(verdict.reason.as_deref(), Some("no process is called `nobody-*`"));
+    assert_eq!(
+        verdict.reason.as_deref(),
+        Some("no process is called `nobody-*`")
+    );
     let verdict = story.verdict("state s = server-0: nothing == 1\nnever x: s");
     assert_eq!(verdict.outcome, Outcome::Unknown);
 }

@@ -10,7 +10,10 @@ use story::Story;
 /// The blocks of a kind, in order.
 fn blocks<'p>(page: &'p str, kind: &str) -> Vec<&'p str> {
     let mark = format!("```{kind}\n");
-    page.split(&mark).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    page.split(&mark)
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect()
 }
 
 #[test]

@@ -41,12 +41,19 @@ fn ddbx_p_inf_of_p_with_the_false_sps_active() {
     );
     assert_eq!(verdict.outcome, Outcome::Violated);
     let witness = &verdict.witnesses[0];
-    assert!(witness.first, "the first state of a conjunction is the only one");
+    assert!(
+        witness.first,
+        "the first state of a conjunction is the only one"
+    );
     let bound = |name: &str| witness.cut[story.number(name)];
     assert_eq!(bound("p-1"), 5, "behind x = 1");
     assert_eq!(bound("p-4"), 3, "behind x = 1, and no further");
     assert_eq!(bound("p-3"), 2, "behind the fork of p-4, and no further");
-    assert_eq!(bound("p-6"), 2, "behind what it sent to p-1, and no further");
+    assert_eq!(
+        bound("p-6"),
+        2,
+        "behind what it sent to p-1, and no further"
+    );
     assert_eq!(bound("p-2"), 0, "not begun");
     assert_eq!(bound("p-5"), 0, "not begun");
 }
@@ -99,7 +106,10 @@ fn ddbx_p_equal_variables_of_two_processes() {
         5ms p-2 does "x = 1"
         "#,
     );
-    assert_eq!(story.outcome("find equal: value(p-1: x) == value(p-2: x)"), Outcome::Holds);
+    assert_eq!(
+        story.outcome("find equal: value(p-1: x) == value(p-2: x)"),
+        Outcome::Holds
+    );
 }
 
 /// Two processes; the first tells the second something after its first event.
@@ -136,7 +146,11 @@ fn miller_and_choi_unordered_conjunction() {
     let story = Story::new(PAIR);
     let verdict = story.verdict(&format!("{SPS} find unordered: sp1 || sp2"));
     assert_eq!(verdict.outcome, Outcome::Matched);
-    assert_eq!(story.places(&verdict), "p-1:0 p-2:0", "before the message came");
+    assert_eq!(
+        story.places(&verdict),
+        "p-1:0 p-2:0",
+        "before the message came"
+    );
     // The second of the one and those of the other after the message.
     assert_eq!(verdict.count, 4);
 }
@@ -148,10 +162,20 @@ fn miller_and_choi_linked_predicate_with_counts() {
     let verdict = story.verdict(&format!("{SPS} find twice: sp1 -> sp2^2"));
     assert_eq!(verdict.count, 1);
     assert_eq!(story.places(&verdict), "p-1:0 p-2:2 p-2:3");
-    assert_eq!(story.verdict(&format!("{SPS} find thrice: sp1 -> sp2^3")).count, 0);
+    assert_eq!(
+        story
+            .verdict(&format!("{SPS} find thrice: sp1 -> sp2^3"))
+            .count,
+        0
+    );
     assert_eq!(story.verdict(&format!("{SPS} find all: sp2^3")).count, 1);
     // Disjunctions in a step.
-    assert_eq!(story.verdict(&format!("{SPS} find any: sp1 -> sp1 | sp2")).count, 3);
+    assert_eq!(
+        story
+            .verdict(&format!("{SPS} find any: sp1 -> sp1 | sp2"))
+            .count,
+        3
+    );
 }
 
 /// A file server: who opens a file and what it is asked for until it is closed.
@@ -197,7 +221,10 @@ fn amoeba_the_file_servers_request_recognizer() {
     };
     assert_eq!((requests.outcome, requests.count), (Outcome::Matched, 2));
     assert_eq!(requests.commands, ["print f", "print f"]);
-    assert_eq!(story.places(requests), "server-0:0 server-0:1 server-0:3 server-0:6 server-0:7");
+    assert_eq!(
+        story.places(requests),
+        "server-0:0 server-0:1 server-0:3 server-0:6 server-0:7"
+    );
     let emitted: Vec<(String, Vec<String>)> = report
         .emitted
         .iter()

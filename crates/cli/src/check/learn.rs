@@ -48,7 +48,9 @@ impl Kind {
     fn name(&self) -> String {
         let way = if self.sent { "sent" } else { "got" };
         let text = format!("{}_{way}_{}", self.program, self.word);
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect()
     }
 
     fn definition(&self, numbered: bool) -> String {
@@ -76,7 +78,10 @@ fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
     let symbols = Symbols::default();
     let mut all: BTreeMap<Kind, Numbers> = BTreeMap::new();
     for process in 0..recorded.processes() {
-        let program = recorded.name(process).rsplit_once('-').map_or("", |(name, _)| name);
+        let program = recorded
+            .name(process)
+            .rsplit_once('-')
+            .map_or("", |(name, _)| name);
         recorded.scan(process, &[(0, &send), (1, &recv)], &symbols, &mut |seen| {
             for happening in seen.set {
                 let [word, number] = &happening.values[..] else {
@@ -152,7 +157,11 @@ pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
     let mut pairs: BTreeMap<String, (usize, usize, String)> = BTreeMap::new();
     for (a, (first, numbers)) in list.iter().enumerate() {
         for (b, (then, others)) in list.iter().enumerate().filter(|(b, _)| *b != a) {
-            let with = if always(numbers) && always(others) { "(n)" } else { "" };
+            let with = if always(numbers) && always(others) {
+                "(n)"
+            } else {
+                ""
+            };
             let (x, y) = (first.name() + with, then.name() + with);
             for (word, between) in [("before", "before"), ("leads", "leads to")] {
                 let name = format!("{}_{word}_{}", first.name(), then.name());
@@ -162,7 +171,9 @@ pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
             }
         }
     }
-    let mut out = String::from("# What held in the given runs. Keep what is meant, and change what is not.\n\n");
+    let mut out = String::from(
+        "# What held in the given runs. Keep what is meant, and change what is not.\n\n",
+    );
     out.push_str(&lets);
     if list.len() > 1 {
         let held = holding(&format!("{lets}{candidates}"), recordings)?;
@@ -199,7 +210,9 @@ fn orders(
     };
     let direct = |list: &[(usize, usize, &String, &String)], a: usize, b: usize| {
         let has = |x: usize, y: usize| list.iter().any(|(c, d, ..)| (*c, *d) == (x, y));
-        !list.iter().any(|(c, d, ..)| *c == a && *d != b && has(*d, b) && !has(*d, a))
+        !list
+            .iter()
+            .any(|(c, d, ..)| *c == a && *d != b && has(*d, b) && !has(*d, a))
     };
     let before = own("_before_");
     let leads = own("_leads_");
@@ -209,8 +222,10 @@ fn orders(
             out.push_str(&format!("expect {name}: {rule}\n"));
         }
     }
-    let answers: Vec<&(usize, usize, &String, &String)> =
-        leads.iter().filter(|(a, b, ..)| direct(&leads, *a, *b)).collect();
+    let answers: Vec<&(usize, usize, &String, &String)> = leads
+        .iter()
+        .filter(|(a, b, ..)| direct(&leads, *a, *b))
+        .collect();
     let mut timed = lets.to_string();
     for (_, _, name, rule) in &answers {
         for time in TIMES {
@@ -222,7 +237,9 @@ fn orders(
         false => holding(&timed, recordings)?,
     };
     for (_, _, name, rule) in answers {
-        let first = TIMES.iter().position(|time| in_time.contains(&format!("{name}_{time}")));
+        let first = TIMES
+            .iter()
+            .position(|time| in_time.contains(&format!("{name}_{time}")));
         // Ten times what it took, for the day on which the machine is busy.
         let time = first.and_then(|at| TIMES.get(at + 1).or(TIMES.last()));
         let within = time.map_or(String::new(), |time| format!(" within {time}"));

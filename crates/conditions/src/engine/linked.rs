@@ -12,7 +12,7 @@
 
 use std::rc::Rc;
 
-use super::{Atom, Table, Happening, Match, Sym, Trail, merge, project};
+use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::history::At;
 use crate::stream::{Clock, Moment};
 
@@ -309,7 +309,12 @@ impl Linked {
             (end.len >= before.step.least).then_some((*process, end))
         };
         if let Some(most) = before.step.most {
-            let longest = group.ends.iter().filter_map(last).map(|(_, end)| end.len).max()?;
+            let longest = group
+                .ends
+                .iter()
+                .filter_map(last)
+                .map(|(_, end)| end.len)
+                .max()?;
             if longest > most {
                 return None;
             }
@@ -322,8 +327,10 @@ impl Linked {
                 .any(|between| between.is_between(*process, end.at, moment, &binding))
         };
         // Its own process knows most of what it did itself.
-        let (here, others): (Vec<_>, Vec<_>) =
-            group.ends.iter().partition(|(process, _)| *process == moment.process);
+        let (here, others): (Vec<_>, Vec<_>) = group
+            .ends
+            .iter()
+            .partition(|(process, _)| *process == moment.process);
         let all = here.into_iter().chain(others);
         all.filter_map(last).find(free).map(|(_, end)| end)
     }

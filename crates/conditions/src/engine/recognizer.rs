@@ -103,7 +103,9 @@ impl Recognizer {
         }
         if own.is_empty() {
             // It passed the filter and is nothing of the sequence's.
-            self.break_all(moment, tell);
+            if self.filter.is_some() {
+                self.break_all(moment, tell);
+            }
             return;
         }
         if self.keyed {

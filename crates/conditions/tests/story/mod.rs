@@ -9,7 +9,12 @@
 //!
 //! A line is an event of its process; events are counted from 0. What is sent is
 //! received by whom it is received by, with the same text.
-#![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
 
 use std::collections::HashMap;
 
@@ -92,7 +97,13 @@ impl Story {
         self.names.iter().position(|own| own == name).unwrap()
     }
 
-    fn fits(&self, process: usize, deed: &Deed, pattern: &Pattern, into: &mut Vec<(String, String)>) -> bool {
+    fn fits(
+        &self,
+        process: usize,
+        deed: &Deed,
+        pattern: &Pattern,
+        into: &mut Vec<(String, String)>,
+    ) -> bool {
         match pattern {
             Pattern::And(a, b) => {
                 self.fits(process, deed, a, into) && self.fits(process, deed, b, into)
@@ -130,7 +141,8 @@ impl Story {
     }
 
     pub fn judge(&self, rules: &str) -> Report {
-        self.try_judge(rules).unwrap_or_else(|error| panic!("{error}"))
+        self.try_judge(rules)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn try_judge(&self, rules: &str) -> Result<Report, Failed> {
@@ -157,7 +169,11 @@ impl Story {
         let Some(witness) = verdict.witnesses.first() else {
             return String::new();
         };
-        let names: Vec<String> = witness.events.iter().map(|own| self.name_of(*own)).collect();
+        let names: Vec<String> = witness
+            .events
+            .iter()
+            .map(|own| self.name_of(*own))
+            .collect();
         names.join(" ")
     }
 }
@@ -170,7 +186,9 @@ impl History for Story {
         &self.names[process]
     }
     fn program(&self, process: usize) -> &str {
-        self.names[process].rsplit_once('-').map_or("", |(program, _)| program)
+        self.names[process]
+            .rsplit_once('-')
+            .map_or("", |(program, _)| program)
     }
     fn first(&self, _: usize) -> u32 {
         0
@@ -261,14 +279,25 @@ impl Events for Story {
         "main-0".to_string()
     }
     fn received(&self, process: usize, number: u32) -> Option<(usize, u32)> {
-        let own = self.links.iter().filter(|(cause, _)| *cause == (process, number));
+        let own = self
+            .links
+            .iter()
+            .filter(|(cause, _)| *cause == (process, number));
         own.map(|(_, effect)| *effect).max()
     }
     fn times(&self, events: &[(usize, u32)]) -> Vec<u64> {
-        events.iter().map(|(p, n)| self.deeds[*p][*n as usize].time).collect()
+        events
+            .iter()
+            .map(|(p, n)| self.deeds[*p][*n as usize].time)
+            .collect()
     }
     fn last_time(&self) -> u64 {
-        self.deeds.iter().flatten().map(|deed| deed.time).max().unwrap_or(0)
+        self.deeds
+            .iter()
+            .flatten()
+            .map(|deed| deed.time)
+            .max()
+            .unwrap_or(0)
     }
     fn check(&self, _: &Pattern) -> Result<(), NoSuch> {
         Ok(())
@@ -279,7 +308,11 @@ impl Events for Story {
 /// `x < 1`, `x > 1`. Places are texts that are done.
 impl Truth for Story {
     fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble> {
-        let words: Vec<&str> = question.expression.unwrap_or("").split_whitespace().collect();
+        let words: Vec<&str> = question
+            .expression
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
         let variable = words[0];
         let mut changes = Vec::new();
         for (number, deed) in (0u32..).zip(&self.deeds[question.process]) {
