@@ -309,6 +309,12 @@ impl History {
         (number(record.first.get()), number(record.last.get()))
     }
 
+    /// Whether a process ended with its last event. (Who was killed stood behind
+    /// it for a while.)
+    pub fn has_exited(&self, place: ProcessIx) -> bool {
+        self.record(place).ended.get() == End::Exited as u32
+    }
+
     /// How many threads a process had.
     pub fn thread_count(&self, place: ProcessIx) -> u32 {
         self.record(place).threads.get()

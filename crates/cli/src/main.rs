@@ -6,12 +6,14 @@
 mod blocked;
 mod causes;
 mod channels;
+mod check;
 mod completions;
 mod cut;
 mod debug;
 mod events;
 mod export;
 mod failure;
+mod find;
 mod gdb;
 mod info;
 mod list;
@@ -56,6 +58,8 @@ enum Command {
     Cut(cut::Cmd),
     Blocked(blocked::Cmd),
     Channels(channels::Cmd),
+    Check(check::Cmd),
+    Find(find::Cmd),
     Export(export::Cmd),
     Rename(rename::Cmd),
     Verify(verify::Cmd),
@@ -116,6 +120,8 @@ fn main() -> ExitCode {
         Command::Cut(cmd) => cmd.run(),
         Command::Blocked(cmd) => cmd.run(),
         Command::Channels(cmd) => cmd.run(),
+        Command::Check(cmd) => cmd.run(),
+        Command::Find(cmd) => cmd.run(),
         Command::Export(cmd) => cmd.run(),
         Command::Rename(cmd) => cmd.run(),
         Command::Verify(cmd) => cmd.run(),

@@ -73,7 +73,8 @@ impl Chosen {
     }
 }
 
-fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
+/// The recording at a path, or the latest.
+pub fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
     let path = match path {
         Some(given) => locate(&given)?,
         None => {

@@ -76,6 +76,8 @@ fn objects_have_the_keys_that_are_documented() {
     let wait = recorded.find("a wait", |event| {
         event.kind() == "recv" && event.json()["phase"] == "start"
     });
+    let rules = scratch.path().join("rules.mw");
+    std::fs::write(&rules, "find heard: send -> recv").unwrap();
     let documented = documented();
     let asked: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
         ("list", vec!["list", beside]),
@@ -87,6 +89,8 @@ fn objects_have_the_keys_that_are_documented() {
         ("cut", vec!["cut", event, "--latest", "-r", rec]),
         ("blocked", vec!["blocked", "--at", wait.name(), "-r", rec]),
         ("channels", vec!["channels", rec]),
+        ("check", vec!["check", rules.to_str().unwrap(), rec]),
+        ("find", vec!["find", "send -> recv", rec, "--limit", "3"]),
         ("info", vec!["info", rec]),
         ("verify", vec!["verify", rec]),
         ("syscalls", vec!["syscalls"]),

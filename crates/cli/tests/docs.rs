@@ -142,6 +142,8 @@ fn messages() -> BTreeMap<String, String> {
     sources.push(root.join("crates/inspect/src/error.rs"));
     sources.push(root.join("crates/causality/src/history.rs"));
     sources.push(root.join("crates/events/src/lib.rs"));
+    sources.push(root.join("crates/conditions/src/syntax/mod.rs"));
+    sources.push(root.join("crates/conditions/src/rules.rs"));
     sources.extend(files(&root.join("crates/query/src"), &[".rs"]));
     let mut found = BTreeMap::new();
     for path in sources {

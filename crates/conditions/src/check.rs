@@ -65,7 +65,16 @@ struct Worker {
 #[derive(Default)]
 struct Lane {
     marks: Vec<Mark>,
-    sets: Vec<Box<[Happening]>>,
+    happenings: Vec<Happening>,
+    /// Behind the happenings of each mark.
+    ends: Vec<usize>,
+}
+
+impl Lane {
+    fn set(&self, index: usize) -> &[Happening] {
+        let from = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.happenings[from..self.ends[index]]
+    }
 }
 
 /// Judges rules.
@@ -243,26 +252,26 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             let events = self.events;
             let symbols = &self.symbols;
             let mut take = |seen: Seen<'_>| {
-                let mut kept: Vec<Happening> = Vec::new();
+                let before = lane.happenings.len();
                 let mut touches = false;
                 for happening in seen.set {
                     let letter = happening.letter as usize;
                     happened[letter] += 1;
                     touches |= of_states[letter];
                     if !subscribed[letter].is_empty() {
-                        kept.push(happening.clone());
+                        lane.happenings.push(happening.clone());
                     }
                 }
                 if touches {
                     let place = (process, Some(seen.thread), seen.at, seen.time);
                     states.take(events, place, seen.set, symbols);
                 }
-                if !kept.is_empty() {
+                if lane.happenings.len() > before {
                     lane.marks.push(Mark {
                         at: seen.at,
                         time: seen.time,
                     });
-                    lane.sets.push(kept.into());
+                    lane.ends.push(lane.happenings.len());
                 }
             };
             // What happens between events is put where it belongs.
@@ -340,14 +349,15 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
 
     /// Gives all components what happened, in causal order.
     fn follow(&mut self, lanes: Vec<Lane>, states: &mut States<'_>) {
-        let (marks, sets): (Vec<Vec<Mark>>, Vec<Vec<Box<[Happening]>>>) = lanes
-            .into_iter()
-            .map(|lane| (lane.marks, lane.sets))
-            .unzip();
+        let mut lanes = lanes;
+        let marks: Vec<Vec<Mark>> = lanes
+            .iter_mut()
+            .map(|lane| std::mem::take(&mut lane.marks))
+            .collect();
         let of_states: Vec<u32> = states.letters().collect();
         let events = self.events;
         for moment in Stream::new(events, &marks) {
-            let set = &sets[moment.process][moment.index];
+            let set = lanes[moment.process].set(moment.index);
             let mut higher: VecDeque<Happening> = VecDeque::new();
             self.give(&moment, set, &mut higher);
             while let Some(happening) = higher.pop_front() {

@@ -10,9 +10,21 @@
 //!
 //! The language is described in docs/conditions.md.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// Rules are typed by people, and recordings may say anything: nothing makes it
+// panic. What indexes tables that it made itself says so at the head of its file.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unreachable
+)]
+
 pub mod check;
 pub mod engine;
 pub mod history;
+pub mod recorded;
 pub mod rules;
 pub mod source;
 pub mod states;

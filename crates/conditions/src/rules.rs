@@ -222,30 +222,58 @@ pub struct Rules {
 impl Rules {
     /// Reads a file, and those that it includes.
     pub fn read(path: &Path) -> Result<Rules, Failed> {
-        let text = read(path)?;
-        Rules::of(&path.display().to_string(), &text, path.parent(), false)
+        Rules::parse(&path.display().to_string(), &read(path)?, path.parent())
+    }
+
+    /// Of a question: names and states, and a condition at the end. It may use
+    /// what a file defines.
+    pub fn question(text: &str, with: Option<&Path>) -> Result<Rules, Failed> {
+        let mut resolver = Resolver::default();
+        if let Some(path) = with {
+            let text = Text::new(path.display().to_string(), &read(path)?);
+            let items = parse(&text)?;
+            let items = items.into_iter().filter(|item| !is_judged(item));
+            resolver.add(text, items.collect(), path.parent(), &mut Vec::new())?;
+        }
+        let text = Text::new(QUESTION, text);
+        let items = parse_condition(&text)?;
+        resolver.add(text, items, None, &mut Vec::new())?;
+        resolver.resolve()?;
+        Ok(resolver.rules)
     }
 
     /// Of a text. What it includes is looked for in `dir`.
     pub fn parse(name: &str, text: &str, dir: Option<&Path>) -> Result<Rules, Failed> {
-        Rules::of(name, text, dir, false)
-    }
-
-    /// Of a question: names and states, and a condition at the end.
-    pub fn question(text: &str, dir: Option<&Path>) -> Result<Rules, Failed> {
-        Rules::of("condition", text, dir, true)
-    }
-
-    fn of(name: &str, text: &str, dir: Option<&Path>, question: bool) -> Result<Rules, Failed> {
         let mut resolver = Resolver::default();
         let text = Text::new(name, text);
-        let items = match question {
-            true => parse_condition(&text)?,
-            false => parse(&text)?,
-        };
+        let items = parse(&text)?;
         resolver.add(text, items, dir, &mut Vec::new())?;
         resolver.resolve()?;
         Ok(resolver.rules)
+    }
+
+    /// Whether it asks what threads are called.
+    pub fn names_threads(&self) -> bool {
+        fn in_pattern(pattern: &Pattern) -> bool {
+            match pattern {
+                Pattern::And(a, b) | Pattern::Or(a, b) => in_pattern(a) || in_pattern(b),
+                Pattern::Not(inner) => in_pattern(inner),
+                Pattern::Is(
+                    events::Condition::Field(events::Field::Thread, ..)
+                    | events::Condition::Capture(events::Field::Thread, _),
+                ) => true,
+                Pattern::Is(_) => false,
+            }
+        }
+        let threads = |selector: &Selector| selector.thread.is_some();
+        self.states
+            .iter()
+            .any(|state| state.selector.as_ref().is_some_and(threads))
+            || self.letters.iter().any(|letter| match &letter.origin {
+                Origin::Pattern(pattern) => in_pattern(pattern),
+                Origin::Passing(passing) => threads(&passing.selector),
+                Origin::Derived => false,
+            })
     }
 
     /// Something is wrong at a place.
@@ -279,6 +307,14 @@ pub enum Failed {
         /// Why.
         why: String,
     },
+}
+
+/// What a question that was typed is called.
+pub const QUESTION: &str = "condition";
+
+/// Whether something in a file is judged, and tells nothing to others.
+fn is_judged(item: &Item) -> bool {
+    matches!(item, Item::Rule(rule) if rule.kind != Kind::Recognizer && rule.kind != Kind::Verifier)
 }
 
 fn read(path: &Path) -> Result<String, Failed> {

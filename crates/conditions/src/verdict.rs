@@ -45,8 +45,6 @@ pub struct Witness {
     pub captures: Vec<(String, String)>,
     /// It is the one first state of all in which this is so.
     pub first: bool,
-    /// What is to be said besides.
-    pub note: Option<String>,
 }
 
 /// What came of a rule.

@@ -227,21 +227,37 @@ impl Compiled {
         }
         captured.clear();
         captured.resize(self.names.len(), None);
-        matcher.subject(event, renderer).is_some_and(|subject| {
-            let looked = Looked { subject, kind };
-            looked.fits(&self.node, captured)
-        })
+        let looked = Looked {
+            matcher,
+            event,
+            renderer,
+            kind,
+        };
+        looked.fits(&self.node, captured)
     }
 }
 
 struct Looked<'s, 'h> {
-    subject: Subject<'s, 'h>,
+    matcher: &'s Matcher<'h>,
+    event: &'s Event<'s>,
+    renderer: &'s Renderer<'s>,
     kind: Type,
 }
 
-impl Looked<'_, '_> {
+impl<'s, 'h> Looked<'s, 'h> {
+    /// For what is seldom asked.
+    fn subject(&self) -> Option<Subject<'s, 'h>> {
+        self.matcher.subject(self.event, self.renderer)
+    }
+
+    fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
+        self.subject()
+            .map(|subject| subject.texts(field))
+            .unwrap_or_default()
+    }
+
     fn data(&self) -> Option<&[u8]> {
-        let event = self.subject.event;
+        let event = self.event;
         let carries = matches!(self.kind, Type::Send | Type::Recv | Type::File);
         (carries && event.is_call() && event.args_known)
             .then(|| event.argument(1).map(|data| data.bytes))?
@@ -274,7 +290,7 @@ impl Looked<'_, '_> {
                 }
                 true
             }
-            Node::Capture(field, slot) => match self.subject.texts(field).into_iter().next() {
+            Node::Capture(field, slot) => match self.texts(field).into_iter().next() {
                 Some(text) => {
                     if let Some(place) = captured.get_mut(*slot) {
                         *place = Some(text);
@@ -283,13 +299,13 @@ impl Looked<'_, '_> {
                 }
                 None => false,
             },
-            Node::Call(nr) => self.subject.event.is_call() && self.subject.event.nr == *nr,
+            Node::Call(nr) => self.event.is_call() && self.event.nr == *nr,
             Node::Slow(Condition::Field(_, Operator::Like, Value::Regex(regex)))
                 if regex.capture_names().flatten().next().is_some() =>
             {
                 self.slow_groups(node, regex, captured)
             }
-            Node::Slow(condition) => self.subject.is(condition),
+            Node::Slow(condition) => self.subject().is_some_and(|subject| subject.is(condition)),
         }
     }
 
@@ -298,13 +314,13 @@ impl Looked<'_, '_> {
         let Node::Slow(Condition::Field(field, ..)) = node else {
             return false;
         };
-        let texts = self.subject.texts(field);
+        let texts = self.texts(field);
         let Some(found) = texts.iter().find_map(|text| regex.captures(text)) else {
             return false;
         };
         // Few patterns have them: names are looked up as they come.
         for name in regex.capture_names().flatten() {
-            let slot = self.subject.matcher.slot(name);
+            let slot = self.matcher.slot(name);
             if let (Some(text), Some(place)) = (found.name(name), captured.get_mut(slot)) {
                 *place = Some(text.as_bytes().to_vec());
             }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use causality::History;
 use events::{Matcher, Pattern, parse};
 use mutate::{Random, changed, goes_on};
+use recording::render::{Limits, Renderer};
 use recording::synthetic::story;
 use recording::{Recording, ThreadNames, Timeline};
 
@@ -116,9 +117,12 @@ fn ask(pattern: Pattern, history: &History) {
     let matcher = Matcher::new(pattern, history, &names);
     let all = recording.processes().iter().map(|process| process.number);
     let mut timeline = Timeline::new(recording, all);
+    let mut renderer = Renderer::new(recording, &names, Limits::default());
     while timeline.advance() {
         let event = timeline.event().unwrap();
-        matcher.fits(&event);
+        renderer.before(&event);
+        matcher.fits(&event, &renderer);
+        renderer.after(&event);
     }
 }
 

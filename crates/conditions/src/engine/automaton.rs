@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::Table;
+
 /// A sequence of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expr {
@@ -49,7 +51,7 @@ pub struct Automaton {
     states: Vec<Vec<usize>>,
     finals: Vec<bool>,
     by_set: HashMap<Vec<usize>, usize>,
-    moves: HashMap<(usize, u64), usize>,
+    moves: Table<(usize, u64), usize>,
 }
 
 struct Parts {
@@ -68,7 +70,7 @@ impl Automaton {
             states: vec![Vec::new()],
             finals: vec![false],
             by_set: HashMap::new(),
-            moves: HashMap::new(),
+            moves: Table::default(),
         };
         let parts = automaton.build(expr)?;
         automaton.follow.push(parts.first);

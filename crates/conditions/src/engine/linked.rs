@@ -10,10 +10,9 @@
 //! Everything is partitioned by the values of the names that later steps use.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each step.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::{Atom, Happening, Match, Sym, Trail, merge, project};
+use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::history::At;
 use crate::stream::{Clock, Moment};
 
@@ -87,7 +86,7 @@ struct Between {
     atom: Atom,
     key: Vec<usize>,
     /// By values, by process: where, and what its process knew.
-    seen: HashMap<Box<[Sym]>, Vec<(usize, Vec<(At, Clock)>)>>,
+    seen: Table<Box<[Sym]>, Vec<(usize, Vec<(At, Clock)>)>>,
 }
 
 struct Stage {
@@ -95,10 +94,10 @@ struct Stage {
     /// The names whose values tell groups apart.
     live: Vec<usize>,
     groups: Vec<Group>,
-    by_live: HashMap<Box<[Sym]>, usize>,
+    by_live: Table<Box<[Sym]>, usize>,
     /// For each atom of the next step, the names it shares with what is live,
     /// and groups by the values of these.
-    next: Vec<(Vec<usize>, HashMap<Box<[Sym]>, Vec<usize>>)>,
+    next: Vec<(Vec<usize>, Table<Box<[Sym]>, Vec<usize>>)>,
     /// What may not be between the step before and this one.
     without: Vec<Between>,
     /// All ends are needed, not only the first of each process.
@@ -114,6 +113,7 @@ pub struct Linked {
 impl Linked {
     /// For a chain with so many names.
     pub fn new(steps: Vec<Step>, names: usize) -> Linked {
+        let steps = one_by_one(steps);
         let count = steps.len();
         let mut stages: Vec<Stage> = Vec::with_capacity(count);
         for (k, step) in steps.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Linked {
                     .map(|atom| {
                         let shared = live.iter().copied();
                         let shared = shared.filter(|name| atom.bound().any(|own| own == *name));
-                        (shared.collect(), HashMap::new())
+                        (shared.collect(), Table::default())
                     })
                     .collect(),
                 None => Vec::new(),
@@ -149,14 +149,14 @@ impl Linked {
                     .filter(|name| atom.bound().any(|own| own == *name))
                     .collect(),
                 atom: atom.clone(),
-                seen: HashMap::new(),
+                seen: Table::default(),
             });
             stages.push(Stage {
                 without: without.collect(),
                 step: step.clone(),
                 live,
                 groups: Vec::new(),
-                by_live: HashMap::new(),
+                by_live: Table::default(),
                 next,
                 keeps_all: counted
                     || steps
@@ -303,24 +303,36 @@ impl Linked {
             }
             return None;
         }
-        let lasts = group.ends.iter().filter_map(|(process, ends)| {
+        let last = |(process, ends): &'g (usize, Vec<End>)| {
             let count = known(ends, moment, *process, |end| end.at);
             let end = ends.get(count.checked_sub(1)?)?;
             (end.len >= before.step.least).then_some((*process, end))
-        });
-        let lasts: Vec<(usize, &End)> = lasts.collect();
-        let longest = lasts.iter().map(|(_, end)| end.len).max()?;
-        if before.step.most.is_some_and(|most| longest > most) {
-            return None;
+        };
+        if let Some(most) = before.step.most {
+            let longest = group
+                .ends
+                .iter()
+                .filter_map(last)
+                .map(|(_, end)| end.len)
+                .max()?;
+            if longest > most {
+                return None;
+            }
         }
-        let free = lasts.into_iter().find(|(process, end)| {
+        let free = |(process, end): &(usize, &End)| {
             let binding = merge(&end.binding, own).unwrap_or_default();
             !stage
                 .without
                 .iter()
                 .any(|between| between.is_between(*process, end.at, moment, &binding))
-        });
-        free.map(|(_, end)| end)
+        };
+        // Its own process knows most of what it did itself.
+        let (here, others): (Vec<_>, Vec<_>) = group
+            .ends
+            .iter()
+            .partition(|(process, _)| *process == moment.process);
+        let all = here.into_iter().chain(others);
+        all.filter_map(last).find(free).map(|(_, end)| end)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -383,6 +395,24 @@ impl Linked {
     }
 }
 
+/// Three of a kind are three steps, of each of which the first of each process
+/// is enough; only where there may not be more do they have to be counted.
+fn one_by_one(steps: Vec<Step>) -> Vec<Step> {
+    let mut all = Vec::new();
+    for mut step in steps {
+        if step.most.is_none() {
+            let more = step.least.saturating_sub(1);
+            step.least = 1;
+            all.push(step.clone());
+            step.without.clear();
+            all.extend((0..more).map(|_| step.clone()));
+        } else {
+            all.push(step);
+        }
+    }
+    all
+}
+
 impl Between {
     /// Whether such an event happened after a place and before a moment.
     fn is_between(&self, process: usize, from: At, moment: &Moment, binding: &[Sym]) -> bool {
@@ -414,7 +444,7 @@ pub struct Concurrent {
     shared: Vec<usize>,
     names: usize,
     /// Of each side, by shared values, the last of each process.
-    last: [HashMap<Box<[Sym]>, Vec<(usize, End)>>; 2],
+    last: [Table<Box<[Sym]>, Vec<(usize, End)>>; 2],
 }
 
 impl Concurrent {
@@ -432,7 +462,7 @@ impl Concurrent {
             sides: [left, right],
             shared,
             names,
-            last: [HashMap::new(), HashMap::new()],
+            last: [Table::default(), Table::default()],
         }
     }
 

@@ -9,11 +9,10 @@
 //! it is; it starts again where the sequence is complete.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each letter.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::automaton::{Automaton, DEAD, START};
-use super::{Atom, Happening, Match, Sym, Trail, merge, project};
+use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::stream::Moment;
 
 /// What an automaton is for.
@@ -51,7 +50,7 @@ pub struct Recognizer {
     names: usize,
     /// Each event binds all names: sequences are found by these.
     keyed: bool,
-    by_key: HashMap<Box<[Sym]>, Instance>,
+    by_key: Table<Box<[Sym]>, Instance>,
     others: Vec<Instance>,
 }
 
@@ -72,7 +71,7 @@ impl Recognizer {
             alphabet,
             filter,
             names,
-            by_key: HashMap::new(),
+            by_key: Table::default(),
             others: Vec::new(),
         }
     }
@@ -104,7 +103,9 @@ impl Recognizer {
         }
         if own.is_empty() {
             // It passed the filter and is nothing of the sequence's.
-            self.break_all(moment, tell);
+            if self.filter.is_some() {
+                self.break_all(moment, tell);
+            }
             return;
         }
         if self.keyed {

@@ -1,10 +1,10 @@
 //! What must follow, and what must have been before.
 #![allow(clippy::indexing_slicing)] // The lists are looked up right before.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use super::{Atom, Happening, Match, Sym, Trail, project};
+use super::{Atom, Happening, Match, Sym, Table, Trail, project};
 use crate::history::At;
 use crate::stream::Moment;
 
@@ -51,7 +51,7 @@ pub struct LeadsTo {
     shared: Vec<usize>,
     names: usize,
     within: Option<u64>,
-    pending: HashMap<Box<[Sym]>, Pending>,
+    pending: Table<Box<[Sym]>, Pending>,
     count: u64,
     serial: u64,
 }
@@ -65,7 +65,7 @@ impl LeadsTo {
             then,
             names,
             within,
-            pending: HashMap::new(),
+            pending: Table::default(),
             count: 0,
             serial: 0,
         }
@@ -171,7 +171,7 @@ pub struct Before {
     shared: Vec<usize>,
     names: usize,
     /// By shared values, the first of each process.
-    seen: HashMap<Box<[Sym]>, Vec<(usize, At)>>,
+    seen: Table<Box<[Sym]>, Vec<(usize, At)>>,
     count: u64,
 }
 
@@ -183,7 +183,7 @@ impl Before {
             first,
             then,
             names,
-            seen: HashMap::new(),
+            seen: Table::default(),
             count: 0,
         }
     }

@@ -273,7 +273,9 @@ impl<'t> Scan<'t> {
                 let is_part = |c: char| c.is_alphanumeric() || "_-.:*?@+%[]".contains(c);
                 while let Some(c) = self.char() {
                     let arrow = c == '-' && self.ahead(1) == Some('>');
-                    if !is_part(c) || arrow {
+                    // `over process = server-*: ...`
+                    let colon = c == ':' && self.ahead(1).is_none_or(char::is_whitespace);
+                    if !is_part(c) || arrow || colon {
                         break;
                     }
                     self.at += 1;

@@ -1,0 +1,249 @@
+//! `mw check --learn`: rules that held in runs that were good.
+//!
+//! Messages are told apart by who sent or received them and by their first word;
+//! a number behind it is captured. What is proposed are orders, answers with
+//! their times and ranges of numbers; each is judged by all runs like any other
+//! rule, and only what holds in all of them, and is about something in each, is
+//! written down.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use conditions::history::History as _;
+use conditions::recorded::Recorded;
+use conditions::rules::Rules;
+use conditions::source::{Events as _, Symbols};
+use conditions::verdict::Outcome;
+
+use super::{failure, judge};
+use crate::causes;
+use crate::failure::Failure;
+use crate::select;
+
+/// Kinds of messages that are looked at, those that there are most of.
+const KINDS: usize = 16;
+/// How often a message must be there.
+const LEAST: u64 = 3;
+/// Times within which answers may come.
+const TIMES: [&str; 5] = ["1ms", "10ms", "100ms", "1s", "10s"];
+
+/// A kind of message.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    program: String,
+    sent: bool,
+    word: String,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    count: u64,
+    /// How many had a number.
+    numbered: u64,
+    range: Option<(i64, i64)>,
+}
+
+impl Kind {
+    /// A name that is none of the language's words.
+    fn name(&self) -> String {
+        let way = if self.sent { "sent" } else { "got" };
+        let text = format!("{}_{way}_{}", self.program, self.word);
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect()
+    }
+
+    fn definition(&self, numbered: bool) -> String {
+        let way = if self.sent { "send" } else { "recv" };
+        let number = if numbered { r"\W(?<n>-?\d+)" } else { r"\b" };
+        format!(
+            "let {} = {way} and process = {}-* and bytes ~ /^{}{number}/",
+            self.name(),
+            self.program,
+            self.word
+        )
+    }
+}
+
+/// What kinds of messages there are in a recording.
+fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
+    let recording = select::open(path)?;
+    let history = causes::open(&recording)?;
+    let recorded = Recorded::new(&history, query::names::own(&history));
+    let text = |way: &str| {
+        format!(r"{way} and bytes ~ /^(?<word>[A-Za-z][A-Za-z_]{{1,19}})\b(?:\W(?<n>-?\d+))?/")
+    };
+    let parse = |way: &str| events::parse(&text(way)).map_err(Failure::new);
+    let (send, recv) = (parse("send")?, parse("recv")?);
+    let symbols = Symbols::default();
+    let mut all: BTreeMap<Kind, Numbers> = BTreeMap::new();
+    for process in 0..recorded.processes() {
+        let program = recorded
+            .name(process)
+            .rsplit_once('-')
+            .map_or("", |(name, _)| name);
+        recorded.scan(process, &[(0, &send), (1, &recv)], &symbols, &mut |seen| {
+            for happening in seen.set {
+                let [word, number] = &happening.values[..] else {
+                    continue;
+                };
+                let own = all.entry(Kind {
+                    program: program.to_string(),
+                    sent: happening.letter == 0,
+                    word: symbols.text(*word),
+                });
+                let numbers = own.or_default();
+                numbers.count += 1;
+                if let Some(number) = symbols.integer(*number) {
+                    numbers.numbered += 1;
+                    let (low, high) = numbers.range.unwrap_or((number, number));
+                    numbers.range = Some((low.min(number), high.max(number)));
+                }
+            }
+        });
+    }
+    all.retain(|_, numbers| numbers.count >= LEAST);
+    Ok(all)
+}
+
+/// The rules of a text that hold in all recordings, and are about something in
+/// each.
+fn holding(text: &str, recordings: &[Option<PathBuf>]) -> Result<Vec<String>, Failure> {
+    let rules = Rules::parse("learnt", text, None).map_err(failure)?;
+    let mut names: Vec<String> = rules.rules.iter().map(|rule| rule.name.clone()).collect();
+    for path in recordings {
+        let judged = judge(&rules, path.clone(), 1)?;
+        names.retain(|name| {
+            let own = judged.iter().find(|one| one.verdict.rule == *name);
+            own.is_some_and(|own| own.verdict.outcome == Outcome::Holds)
+        });
+    }
+    Ok(names)
+}
+
+/// Rules that held in all these recordings, as a file.
+pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
+    let mut common: Option<BTreeMap<Kind, Numbers>> = None;
+    for path in recordings {
+        let own = kinds(path.clone())?;
+        common = Some(match common {
+            None => own,
+            Some(mut known) => {
+                known.retain(|kind, _| own.contains_key(kind));
+                for (kind, numbers) in &mut known {
+                    let Some(other) = own.get(kind) else { continue };
+                    numbers.count += other.count;
+                    numbers.numbered += other.numbered;
+                    numbers.range = match (numbers.range, other.range) {
+                        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+                        (a, b) => a.or(b),
+                    };
+                }
+                known
+            }
+        });
+    }
+    let mut list: Vec<(Kind, Numbers)> = common.unwrap_or_default().into_iter().collect();
+    list.sort_by_key(|(_, numbers)| std::cmp::Reverse(numbers.count));
+    list.truncate(KINDS);
+    list.sort_by(|a, b| a.0.cmp(&b.0));
+    let always = |numbers: &Numbers| numbers.numbered == numbers.count;
+    let lets: String = list
+        .iter()
+        .map(|(kind, numbers)| kind.definition(always(numbers)) + "\n")
+        .collect();
+    // Every order of two, of the same number where both always have one.
+    let mut candidates = String::new();
+    let mut pairs: BTreeMap<String, (usize, usize, String)> = BTreeMap::new();
+    for (a, (first, numbers)) in list.iter().enumerate() {
+        for (b, (then, others)) in list.iter().enumerate().filter(|(b, _)| *b != a) {
+            let with = if always(numbers) && always(others) {
+                "(n)"
+            } else {
+                ""
+            };
+            let (x, y) = (first.name() + with, then.name() + with);
+            for (word, between) in [("before", "before"), ("leads", "leads to")] {
+                let name = format!("{}_{word}_{}", first.name(), then.name());
+                let rule = format!("{x} {between} {y}");
+                candidates.push_str(&format!("expect {name}: {rule}\n"));
+                pairs.insert(name, (a, b, rule));
+            }
+        }
+    }
+    let mut out = String::from(
+        "# What held in the given runs. Keep what is meant, and change what is not.\n\n",
+    );
+    out.push_str(&lets);
+    if list.len() > 1 {
+        let held = holding(&format!("{lets}{candidates}"), recordings)?;
+        out.push_str(&orders(&lets, &held, &pairs, recordings)?);
+    }
+    let mut ranges = String::new();
+    for (kind, numbers) in list.iter().filter(|(_, numbers)| always(numbers)) {
+        if let Some((low, high)) = numbers.range.filter(|(low, high)| low < high) {
+            let name = kind.name();
+            ranges.push_str(&format!(
+                "state n_{name} = {}-*: last n of {name}\nnever range_{name}: value(n_{name}) < {low} or value(n_{name}) > {high}\n",
+                kind.program
+            ));
+        }
+    }
+    if !ranges.is_empty() {
+        out.push_str(&format!("\n# Numbers in messages.\n{ranges}"));
+    }
+    Ok(out)
+}
+
+/// Orders that held, without those that follow from others, answers with the
+/// time they took at most.
+fn orders(
+    lets: &str,
+    held: &[String],
+    pairs: &BTreeMap<String, (usize, usize, String)>,
+    recordings: &[Option<PathBuf>],
+) -> Result<String, Failure> {
+    let own = |word: &str| -> Vec<(usize, usize, &String, &String)> {
+        let all = held.iter().filter(|name| name.contains(word));
+        all.filter_map(|name| pairs.get(name).map(|(a, b, rule)| (*a, *b, name, rule)))
+            .collect()
+    };
+    let direct = |list: &[(usize, usize, &String, &String)], a: usize, b: usize| {
+        let has = |x: usize, y: usize| list.iter().any(|(c, d, ..)| (*c, *d) == (x, y));
+        !list
+            .iter()
+            .any(|(c, d, ..)| *c == a && *d != b && has(*d, b) && !has(*d, a))
+    };
+    let before = own("_before_");
+    let leads = own("_leads_");
+    let mut out = String::from("\n# Orders.\n");
+    for (a, b, name, rule) in &before {
+        if direct(&before, *a, *b) {
+            out.push_str(&format!("expect {name}: {rule}\n"));
+        }
+    }
+    let answers: Vec<&(usize, usize, &String, &String)> = leads
+        .iter()
+        .filter(|(a, b, ..)| direct(&leads, *a, *b))
+        .collect();
+    let mut timed = lets.to_string();
+    for (_, _, name, rule) in &answers {
+        for time in TIMES {
+            timed.push_str(&format!("expect {name}_{time}: {rule} within {time}\n"));
+        }
+    }
+    let in_time = match answers.is_empty() {
+        true => Vec::new(),
+        false => holding(&timed, recordings)?,
+    };
+    for (_, _, name, rule) in answers {
+        let first = TIMES
+            .iter()
+            .position(|time| in_time.contains(&format!("{name}_{time}")));
+        // Ten times what it took, for the day on which the machine is busy.
+        let time = first.and_then(|at| TIMES.get(at + 1).or(TIMES.last()));
+        let within = time.map_or(String::new(), |time| format!(" within {time}"));
+        out.push_str(&format!("expect {name}: {rule}{within}\n"));
+    }
+    Ok(out)
+}

@@ -1,0 +1,138 @@
+//! Rules judged by recordings of the bundled example: the lost update is found in
+//! runs that went wrong and in no other, by its messages alone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use harness::{MW, Scratch, programs, repository};
+use serde_json::Value;
+
+fn check(args: &[&str], rules: &Path, recording: &Path) -> Output {
+    let mut command = Command::new(MW);
+    command.arg("check").args(args).arg(rules).arg(recording);
+    command.output().unwrap()
+}
+
+fn objects(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_lost_update_is_found_in_wrong_runs_and_in_no_other() {
+    let rules = repository().join("examples/bank/rules.mw");
+    let scratch = Scratch::new("bank-rules");
+    let (mut right, mut wrong) = (0, 0);
+    for _ in 0..80 {
+        let recorded = scratch.record(&[programs::bank()]);
+        let went_wrong = recorded.outcome.code() == 1;
+        let output = check(&["--json"], &rules, &recorded.dir);
+        let verdicts = objects(&output);
+        let lost = verdicts
+            .iter()
+            .find(|own| own["rule"] == "lost_update")
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if went_wrong {
+            wrong += 1;
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert_eq!(lost["verdict"], "violated", "{said}");
+            assert_eq!(
+                lost["captures"]["a"], "0",
+                "only the bank's own account is shared: {said}"
+            );
+            let events = lost["events"].as_array().unwrap();
+            assert_eq!(events.len(), 2, "{said}");
+            // The command goes there.
+            let last = events[1].as_str().unwrap();
+            assert!(
+                lost["goto"]
+                    .as_str()
+                    .unwrap()
+                    .contains(&format!("goto {last}")),
+                "{said}"
+            );
+            let cut = lost["cut"].as_object().unwrap();
+            let (name, number) = last.rsplit_once(':').unwrap();
+            assert_eq!(cut[name].as_u64().unwrap().to_string(), number, "{said}");
+        } else {
+            right += 1;
+            assert_eq!(output.status.code(), Some(0), "{said}");
+        }
+        if right >= 2 && wrong >= 2 {
+            return;
+        }
+    }
+    panic!("{right} right and {wrong} wrong runs: too few of one");
+}
+
+#[test]
+fn rules_are_judged_in_every_format() {
+    let scratch = Scratch::new("check-formats");
+    let recorded = scratch.record(&["/bin/sh", "-c", "echo one | cat"]);
+    let rules = scratch.path().join("rules.mw");
+    let write = |text: &str| std::fs::write(&rules, text).unwrap();
+    let status = |args: &[&str]| check(args, &rules, &recorded.dir).status.code();
+    let text =
+        |args: &[&str]| String::from_utf8(check(args, &rules, &recorded.dir).stdout).unwrap();
+    write("never heard: send and bytes ~ \"one\" -> recv and bytes ~ \"one\"");
+    assert_eq!(status(&[]), Some(1));
+    assert!(text(&[]).contains("goto cat-0:"), "{}", text(&[]));
+    assert!(
+        text(&["--junit"]).contains("<failure message="),
+        "{}",
+        text(&["--junit"])
+    );
+    let sarif: Value = serde_json::from_str(&text(&["--sarif"])).unwrap();
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "heard");
+    write("find heard: send and bytes ~ \"one\" -> recv and bytes ~ \"one\"");
+    assert_eq!(status(&[]), Some(0));
+    write("never x: send and bytes ~ \"two\"");
+    assert_eq!(
+        (status(&[]), status(&["--allow-vacuous"])),
+        (Some(3), Some(0))
+    );
+    write("state s = cat-0: x == 1\nnever x: s");
+    assert_eq!(status(&[]), Some(2));
+    write("never x: sned");
+    let output = check(&[], &rules, &recorded.dir);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("rules.mw:1:10: expected"), "{said}");
+    assert!(said.contains("did you mean `send`?"), "{said}");
+    let find = |condition: &str, more: &[&str]| {
+        let mut command = Command::new(MW);
+        command
+            .args(["find", condition, "-r"])
+            .arg(&recorded.dir)
+            .args(more);
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (code, said) = find("send and bytes ~ \"one\"", &["--count"]);
+    assert_eq!((code, said.trim()), (Some(0), "1"));
+    assert_eq!(find("send and bytes ~ \"two\"", &["--count"]).0, Some(1));
+    let (code, said) = find("state up = cat-*: running; up", &["--json", "--first"]);
+    assert_eq!(code, Some(0));
+    let found: Value = serde_json::from_str(said.trim()).unwrap();
+    assert_eq!(found["values"]["cat-0: up"], "1");
+    let learnt = Command::new(MW)
+        .args(["check", "--learn"])
+        .arg(&recorded.dir)
+        .output()
+        .unwrap();
+    assert_eq!(learnt.status.code(), Some(0), "{learnt:?}");
+}

@@ -1,0 +1,322 @@
+//! A recording, as conditions see it.
+
+use std::rc::Rc;
+
+use causality::{EventId, Kind};
+use events::{Captured, Compiled, Condition, Field, Matcher, Operator, Pattern, Value, nearest};
+use protocol::id::{EventNo, ProcessIx};
+use recording::render::{Limits, Renderer};
+use recording::{Process, ThreadNames};
+
+use crate::engine::{Happening, Sym};
+use crate::history::{Arrow, At, History};
+use crate::source::{Events, NoSuch, Seen, Symbols};
+
+/// A recording with its causes.
+pub struct Recorded<'h> {
+    history: &'h causality::History,
+    names: ThreadNames,
+    processes: Vec<Known>,
+}
+
+struct Known {
+    name: String,
+    program: String,
+    first: u32,
+    end: u32,
+    ended: bool,
+}
+
+fn place(process: usize) -> ProcessIx {
+    ProcessIx(process as u32)
+}
+
+fn clamp(number: EventNo) -> u32 {
+    u32::try_from(number.0).unwrap_or(u32::MAX)
+}
+
+/// Patterns are looked at by number of the call; there is one more row for what
+/// is no call, and one for numbers that no kernel has.
+const CALLS: usize = 512;
+
+impl<'h> Recorded<'h> {
+    /// Of this recording, whose threads are called so.
+    pub fn new(history: &'h causality::History, names: ThreadNames) -> Recorded<'h> {
+        let known = |(ix, process): (ProcessIx, &Process)| {
+            let (first, last) = history.span(ix);
+            let empty = history.thread_count(ix) == 0;
+            Known {
+                name: process.name.clone(),
+                program: process.program.clone(),
+                first: clamp(first),
+                end: match empty {
+                    true => clamp(first),
+                    false => clamp(last).saturating_add(1),
+                },
+                ended: !empty && history.has_exited(ix),
+            }
+        };
+        Recorded {
+            processes: history.processes().map(known).collect(),
+            history,
+            names,
+        }
+    }
+
+    /// The causes.
+    pub fn history(&self) -> &causality::History {
+        self.history
+    }
+
+    /// The names of its threads.
+    pub fn names(&self) -> &ThreadNames {
+        &self.names
+    }
+
+    /// The name of a place: of the last event before it.
+    pub fn event_name(&self, process: usize, at: At) -> String {
+        let name = self.name(process);
+        match at.bound.checked_sub(1) {
+            Some(last) => format!("{name}:{last}"),
+            None => name.to_string(),
+        }
+    }
+
+    /// The links by which one event led to another, as `cause -> effect`.
+    pub fn path(&self, from: (usize, At), to: (usize, At)) -> Vec<String> {
+        let (Some(cause), Some(effect)) =
+            (from.1.needs().checked_sub(1), to.1.bound.checked_sub(1))
+        else {
+            return Vec::new();
+        };
+        let id = |process: usize, number: u32| EventId::new(place(process), EventNo(number.into()));
+        let links = self
+            .history
+            .path_between(id(from.0, cause), id(to.0, effect));
+        let word =
+            |event: EventId| format!("{}:{}", self.name(event.process.index()), event.number);
+        let links = links.unwrap_or_default().into_iter();
+        links
+            .map(|link| format!("{} -> {}", word(link.cause), word(link.effect)))
+            .collect()
+    }
+
+    fn known(&self, process: usize) -> Option<&Known> {
+        self.processes.get(process)
+    }
+}
+
+impl History for Recorded<'_> {
+    fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    fn name(&self, process: usize) -> &str {
+        self.known(process).map_or("", |known| &known.name)
+    }
+
+    fn program(&self, process: usize) -> &str {
+        self.known(process).map_or("", |known| &known.program)
+    }
+
+    fn first(&self, process: usize) -> u32 {
+        self.known(process).map_or(0, |known| known.first)
+    }
+
+    fn end(&self, process: usize) -> u32 {
+        self.known(process).map_or(0, |known| known.end)
+    }
+
+    fn ended(&self, process: usize) -> bool {
+        self.known(process).is_some_and(|known| known.ended)
+    }
+
+    fn causes(&self, process: usize, from: u32, to: u32, found: &mut Vec<Arrow>) {
+        let range = (EventNo(from.into()), EventNo(to.into()));
+        let links = self
+            .history
+            .causes_between(place(process), range.0, range.1);
+        found.extend(links.map(|link| Arrow {
+            own: clamp(link.effect.number),
+            other: link.cause.process.0,
+            number: clamp(link.cause.number),
+        }));
+    }
+
+    fn effects(&self, process: usize, from: u32, to: u32, found: &mut Vec<Arrow>) {
+        let range = (EventNo(from.into()), EventNo(to.into()));
+        let links = self
+            .history
+            .effects_between(place(process), range.0, range.1);
+        found.extend(links.map(|link| Arrow {
+            own: clamp(link.cause.number),
+            other: link.effect.process.0,
+            number: clamp(link.effect.number),
+        }));
+    }
+
+    fn past(&self, process: usize, bound: u32) -> Vec<u32> {
+        let Some(last) = bound
+            .checked_sub(1)
+            .filter(|last| *last >= self.first(process))
+        else {
+            return vec![0; self.processes.len()];
+        };
+        let cut = self
+            .history
+            .past(EventId::new(place(process), EventNo(last.into())));
+        (0..self.processes.len())
+            .map(|process| clamp(cut.bound(place(process))))
+            .collect()
+    }
+}
+
+impl Events for Recorded<'_> {
+    fn scan(
+        &self,
+        process: usize,
+        wanted: &[(u32, &Pattern)],
+        symbols: &Symbols,
+        take: &mut dyn FnMut(Seen<'_>),
+    ) {
+        let ix = place(process);
+        let Some((recording, known)) = self.history.set().at(ix) else {
+            return;
+        };
+        let all: Vec<(u32, Matcher<'_>, Compiled)> = wanted
+            .iter()
+            .map(|(letter, pattern)| {
+                let matcher = Matcher::new((*pattern).clone(), self.history, &self.names);
+                let compiled = Compiled::new(pattern, &matcher, ix);
+                (*letter, matcher, compiled)
+            })
+            .filter(|(_, _, compiled)| !compiled.is_never())
+            .collect();
+        if all.is_empty() {
+            return;
+        }
+        let may = |nr: Option<u64>| -> Vec<usize> {
+            let numbered = all.iter().enumerate();
+            numbered
+                .filter(|(_, (_, _, compiled))| compiled.may_fit(nr))
+                .map(|(i, _)| i)
+                .collect()
+        };
+        let by_call: Vec<Vec<usize>> = (0..CALLS as u64).map(|nr| may(Some(nr))).collect();
+        let (not_calls, unknown) = (may(None), may(Some(u64::MAX)));
+        let mut renderer = Renderer::new(recording, &self.names, Limits::default());
+        let clock = recording.clock();
+        let mut log = recording.log(known.number);
+        let mut captured = Captured::new();
+        let mut set: Vec<Happening> = Vec::new();
+        let nothing: Rc<[Sym]> = Rc::new([]);
+        while log.advance() {
+            let Some(event) = log.event() else { break };
+            renderer.before(&event);
+            let candidates = match event.is_call() {
+                true => by_call.get(event.nr as usize).unwrap_or(&unknown),
+                false => &not_calls,
+            };
+            set.clear();
+            for (letter, matcher, compiled) in candidates.iter().filter_map(|i| all.get(*i)) {
+                if compiled.happens(matcher, &event, &renderer, &mut captured) {
+                    let values = match captured.is_empty() {
+                        true => nothing.clone(),
+                        false => captured
+                            .iter()
+                            .map(|text| match text {
+                                Some(text) => symbols.number(text),
+                                None => Sym::NONE,
+                            })
+                            .collect(),
+                    };
+                    set.push(Happening {
+                        letter: *letter,
+                        values,
+                    });
+                }
+            }
+            if !set.is_empty() {
+                take(Seen {
+                    at: At::after(u32::try_from(event.number).unwrap_or(u32::MAX)),
+                    time: clock.since_start_ns(event.time),
+                    thread: event.thread,
+                    set: &set,
+                });
+            }
+            renderer.after(&event);
+        }
+    }
+
+    fn thread_name(&self, process: usize, thread: u32) -> String {
+        match self.history.process(place(process)) {
+            Some(known) => self.names.thread(known.number, thread),
+            None => String::new(),
+        }
+    }
+
+    fn received(&self, process: usize, number: u32) -> Option<(usize, u32)> {
+        let links = self
+            .history
+            .effects(EventId::new(place(process), EventNo(number.into())));
+        links
+            .into_iter()
+            .filter(|link| link.kind == Kind::Message)
+            .max_by_key(|link| link.effect.number)
+            .map(|link| (link.effect.process.index(), clamp(link.effect.number)))
+    }
+
+    fn times(&self, events: &[(usize, u32)]) -> Vec<u64> {
+        let id = |(process, number): &(usize, u32)| {
+            EventId::new(place(*process), EventNo((*number).into()))
+        };
+        let ids: Vec<EventId> = events.iter().map(id).collect();
+        let mut found = std::collections::HashMap::new();
+        let set = self.history.set();
+        self.history.look_all(&ids, |id, event| {
+            if let Some((recording, _)) = set.at(id.process) {
+                found.insert(id, recording.clock().since_start_ns(event.time));
+            }
+        });
+        ids.iter()
+            .map(|id| found.get(id).copied().unwrap_or(0))
+            .collect()
+    }
+
+    fn last_time(&self) -> u64 {
+        let lasts: Vec<(usize, u32)> = (0..self.processes.len())
+            .filter(|process| self.end(*process) > self.first(*process))
+            .map(|process| (process, self.end(process) - 1))
+            .collect();
+        self.times(&lasts).into_iter().max().unwrap_or(0)
+    }
+
+    fn check(&self, pattern: &Pattern) -> Result<(), NoSuch> {
+        let condition = match pattern {
+            Pattern::And(a, b) | Pattern::Or(a, b) => {
+                self.check(a)?;
+                return self.check(b);
+            }
+            Pattern::Not(inner) => return self.check(inner),
+            Pattern::Is(condition) => condition,
+        };
+        let Condition::Field(
+            Field::Process | Field::Peer,
+            Operator::Equal | Operator::Unequal,
+            Value::Text(text),
+        ) = condition
+        else {
+            return Ok(());
+        };
+        let text = String::from_utf8_lossy(text);
+        let named = |known: &Known| known.name == *text || known.program == *text;
+        if text.contains(['*', '?']) || self.processes.iter().any(named) {
+            return Ok(());
+        }
+        let names = self.processes.iter().map(|known| known.name.as_str());
+        Err(NoSuch {
+            what: format!("process `{text}`, which it has not"),
+            near: nearest(&text, names).map(str::to_string),
+        })
+    }
+}
