@@ -13,7 +13,7 @@
 mod common;
 
 use common::Build;
-use common::normal::{unescaped, unread, without_entry_values, without_hashes};
+use common::normal::{unescaped, unread, without_entry_values, without_hashes, without_signature};
 use inspect::core::CoreFile;
 use inspect::dwarf::die::Entry;
 use inspect::frames::FrameKind;
@@ -177,6 +177,7 @@ fn compare(build: Build, count: usize, seed: u64) -> Compared {
                 let shared = shared.unwrap_or_default();
                 if a != b
                     && unread(b) != a
+                    && without_signature(b) != without_signature(a)
                     && !(inlined && without_entry_values(b) == a)
                     && without_values(a, &shared) != without_values(b, &shared)
                 {

@@ -78,7 +78,8 @@ fn familiar(name: &str) -> String {
         ("(long)", "l"),
         ("(int)", ""),
     ];
-    let mut text = name.to_string();
+    // A list of template arguments may end in one that stands for none.
+    let mut text = name.replace(", >", ">");
     for (cast, suffix) in LITERALS {
         let mut from = 0;
         while let Some(found) = text.get(from..).and_then(|t| t.find(cast)) {
@@ -184,6 +185,11 @@ mod tests {
             (
                 "_ZNSo3putEc",
                 "std::basic_ostream<char, std::char_traits<char> >::put(char)".to_string(),
+            ),
+            (
+                "_ZSt12__get_helperILm1EcJEERKT0_RKSt11_Tuple_implIXT_EJS0_DpT1_EE",
+                "char const& std::__get_helper<1ul, char>(std::_Tuple_impl<1ul, char> const&)"
+                    .to_string(),
             ),
             ("_ZN9my_stringC1Ev", "my_string::my_string()".to_string()),
         ];

@@ -86,3 +86,16 @@ pub fn unescaped(text: &str) -> String {
     out.push_str(rest);
     out
 }
+
+/// A frame without the types of its parameters, which gdb writes behind the
+/// name of a template with an empty pack of arguments: `f<1ul>(int&) (x=...)`.
+pub fn without_signature(line: &str) -> String {
+    let shortened = line.replace("> >", ">>");
+    let Some((name, rest)) = shortened.split_once(">(") else {
+        return shortened;
+    };
+    match rest.split_once(") (") {
+        Some((_, arguments)) => format!("{name}> ({arguments}"),
+        None => shortened,
+    }
+}
