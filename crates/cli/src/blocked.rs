@@ -6,12 +6,13 @@ use std::time::Duration;
 use causality::WaitFor;
 use query::blocked::{self, Blocked, Deadlock, Locks, Report};
 use query::find;
+use query::source::Replays;
 
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
 use crate::select::Chosen;
-use crate::source::Replayer;
+use crate::source::within;
 
 /// Tell who waits for whom, at the end of the recording or at a cut, and
 /// whether it is a deadlock.
@@ -59,8 +60,9 @@ impl Cmd {
         let locks = match self.no_replay {
             true => Locks::new(),
             false => {
-                let mut replayer = Replayer::new(&recording, LOOKING);
-                blocked::learn(&history, &cut, &mut waiting, &mut replayer)
+                let learn =
+                    |replays: Replays<'_>| blocked::learn(&history, &cut, &mut waiting, replays);
+                within(&recording, LOOKING, learn)
             }
         };
         let report = blocked::report(&history, &names, &waiting, &locks);

@@ -10,7 +10,7 @@ use recording::Recording;
 
 use crate::failure::Failure;
 use crate::output::Progress;
-use crate::source::Replayer;
+use crate::source::within;
 
 /// How long is looked for the functions that threads run, once.
 const NAMING: Duration = Duration::from_secs(5);
@@ -28,8 +28,9 @@ pub fn open(recording: &Arc<Recording>) -> Result<History, Failure> {
 /// first time.
 pub fn names(history: &History) -> Names {
     let functions = query::source::known_functions(history).unwrap_or_else(|| {
-        let mut replayer = Replayer::new(history.recording(), NAMING);
-        query::source::functions(history, &mut replayer)
+        within(history.recording(), NAMING, |replays| {
+            query::source::functions(history, replays)
+        })
     });
     query::names::after_functions(history, &functions)
 }

@@ -14,7 +14,7 @@ use recording::{Event, Recording, Timeline, calls};
 use crate::debug;
 use crate::failure::Failure;
 use crate::select;
-use crate::verify::{difference, explain, told};
+use crate::verify::{explain, told};
 
 /// Debug a recording: all of the program at one instant, that can be moved
 /// anywhere in time; or re-run it, showing its output as it was.
@@ -251,12 +251,7 @@ fn from_memory(
             let mut out = crate::output::Output::to_stderr();
             out.line(&format!("{} diverged", name()))?;
             if let Some(process) = ground.recording().process(piece.process) {
-                told(
-                    &mut out,
-                    ground.recording(),
-                    process,
-                    &self::difference(&difference),
-                )?;
+                told(&mut out, ground.recording(), process, &difference)?;
             }
             out.finish()?;
             return Ok(None);

@@ -2,14 +2,14 @@
 //! holders of locks (`query::source`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ::replay::{Arrival, Session, SharedReplay, Stopped};
-use ::target::Cancel;
+use ::replay::{Replayer, SharedReplay};
 use causality::{EventId, History};
-use protocol::id::{EventNo, ProcessId};
-use query::source::{InCall, Lines, Replay, Replays, Site, Trouble};
+use protocol::id::ProcessId;
+use query::source::{Lines, Replays, Site};
 use recording::Recording;
+use target::{Cancel, Opener, Target};
 
 /// Whether and for how long source lines are looked for.
 #[derive(clap::Args)]
@@ -32,8 +32,9 @@ impl Wish {
             Some(Duration::ZERO) => query::source::known(history, calls),
             Some(time) => {
                 let budget = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                let mut replayer = Replayer::new(history.recording(), time);
-                query::source::lines(history, calls, budget, &mut replayer)
+                within(history.recording(), time, |replays| {
+                    query::source::lines(history, calls, budget, replays)
+                })
             }
         }
     }
@@ -51,84 +52,26 @@ impl Wish {
     }
 }
 
-/// Leads processes to events, as long as there is time.
-pub struct Replayer {
-    shared: Arc<SharedReplay>,
-    deadline: Instant,
-}
+/// Replays recordings whose files are all there.
+struct Checked(Replayer);
 
-impl Replayer {
-    /// For so long from now on.
-    pub fn new(recording: &Arc<Recording>, time: Duration) -> Replayer {
-        Replayer {
-            shared: Arc::new(SharedReplay::new(recording)),
-            deadline: Instant::now() + time,
-        }
+impl Opener for Checked {
+    fn open(&self, process: ProcessId, cancel: &Cancel) -> target::Result<Box<dyn Target>> {
+        ::replay::check(self.0.0.recording())?;
+        self.0.open(process, cancel)
     }
 }
 
-impl Replays for Replayer {
-    fn open(&mut self, process: ProcessId) -> Result<Box<dyn Replay>, Trouble> {
-        if Instant::now() >= self.deadline {
-            return Err(Trouble::Late);
-        }
-        ::replay::check(self.shared.recording()).map_err(other)?;
-        let cancel = Cancel::until(self.deadline);
-        let opened = Session::open_with(&self.shared, process.number, cancel);
-        let session = opened.map_err(|error| match error {
-            ::replay::Error::Interrupted => Trouble::Late,
-            error => other(error),
-        })?;
-        Ok(Box::new(Led {
-            session,
-            deadline: self.deadline,
-        }))
-    }
-}
-
-fn other(error: ::replay::Error) -> Trouble {
-    Trouble::Other(error.to_string())
-}
-
-/// A process that is led to events.
-struct Led {
-    session: Session,
-    deadline: Instant,
-}
-
-impl Replay for Led {
-    fn go_to(&mut self, event: EventNo) -> Result<(), Trouble> {
-        match self.session.go_to(event.0) {
-            Ok(Arrival::There | Arrival::End) => Ok(()),
-            Ok(Arrival::Interrupted) => Err(Trouble::Late),
-            Ok(arrival) => Err(Trouble::Other(told(&arrival).to_string())),
-            // It says so as an error where it stops between two events.
-            Err(_) if Instant::now() >= self.deadline => Err(Trouble::Late),
-            Err(error) => Err(other(error)),
-        }
-    }
-
-    fn calls(&self) -> Vec<InCall> {
-        let threads = self.session.threads();
-        let in_call = threads.iter().filter_map(|thread| {
-            let registers = thread.registers;
-            Some(InCall {
-                thread: thread.number,
-                nr: thread.call?,
-                args: [registers.rdi, registers.rsi],
-            })
-        });
-        in_call.collect()
-    }
-
-    fn look(&self, look: &mut dyn FnMut(&dyn inspect::Process)) {
-        look(&Stopped::new(&self.session));
-    }
-}
-
-fn told(arrival: &Arrival) -> &'static str {
-    match arrival {
-        Arrival::Diverged(_) => "replay came to something else than the recording",
-        _ => "the log ends before",
-    }
+/// Asks what only replay can tell, which may take so long.
+pub fn within<T>(
+    recording: &Arc<Recording>,
+    time: Duration,
+    ask: impl FnOnce(Replays<'_>) -> T,
+) -> T {
+    let checked = Checked(Replayer(Arc::new(SharedReplay::new(recording))));
+    let cancel = Cancel::after(time);
+    ask(Replays {
+        opener: &checked,
+        cancel: &cancel,
+    })
 }

@@ -163,23 +163,12 @@ fn verdict(verdict: ::replay::Verdict) -> Verdict {
         }),
         outcome: match verdict.outcome {
             Of::Equal => Outcome::Equal,
-            Of::Diverged(difference) => Outcome::Diverged(self::difference(&difference)),
+            Of::Diverged(difference) => Outcome::Diverged(difference),
             Of::Failed(why) => Outcome::Failed(why),
             Of::Unsupported(why) => Outcome::Unsupported(why),
             Of::HeldUp(why) => Outcome::HeldUp(why),
             Of::NotReached => Outcome::NotReached,
         },
-    }
-}
-
-/// How replay differs, as reports have it.
-pub fn difference(difference: &::replay::Difference) -> Difference {
-    Difference {
-        event: difference.event,
-        thread: difference.thread,
-        expected: difference.expected.clone(),
-        found: difference.found.clone(),
-        address: difference.address,
     }
 }
 

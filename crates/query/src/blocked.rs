@@ -80,12 +80,7 @@ pub fn moment(history: &History, at: Option<EventId>, latest: bool) -> Cut {
 /// Who waits for a lock in memory for ever, as far as the recording tells, may
 /// wait for one of many. Which, and who has it, the memory of the process
 /// tells, as it stands at the cut.
-pub fn learn(
-    history: &History,
-    cut: &Cut,
-    waiting: &mut Waiting,
-    replays: &mut dyn Replays,
-) -> Locks {
+pub fn learn(history: &History, cut: &Cut, waiting: &mut Waiting, replays: Replays<'_>) -> Locks {
     let stuck = waiting.knots.iter().flat_map(|knot| &knot.threads);
     let stuck: HashSet<Waiter> = stuck.copied().collect();
     let mut wanted: HashMap<_, Vec<(Waiter, u64)>> = HashMap::new();

@@ -10,6 +10,8 @@ use recording::process::Exit;
 use recording::{Event, Process, Recording};
 use serde::Serialize;
 
+pub use target::Difference;
+
 /// What came of one image of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -51,21 +53,6 @@ pub enum Outcome {
     HeldUp(String),
     /// It was not reached: what it begins from did not get there.
     NotReached,
-}
-
-/// Where and how a replay differs from the recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// Number of the event.
-    pub event: u64,
-    /// Number of the thread.
-    pub thread: u32,
-    /// What the recording has there.
-    pub expected: String,
-    /// What replay came to instead.
-    pub found: String,
-    /// Where the program was; 0 if that is not known.
-    pub address: u64,
 }
 
 /// What came of a process: of all its images.

@@ -25,7 +25,7 @@ pub fn known_functions(history: &History) -> Option<Functions> {
 
 /// The functions, looked for by replay if they were not before; they are kept,
 /// and not looked for again.
-pub fn functions(history: &History, replays: &mut dyn Replays) -> Functions {
+pub fn functions(history: &History, replays: Replays<'_>) -> Functions {
     if let Some(known) = known_functions(history) {
         return known;
     }

@@ -27,36 +27,35 @@ pub fn locks(
     process: ProcessId,
     at: EventNo,
     addresses: &[u64],
-    replays: &mut dyn Replays,
+    replays: Replays<'_>,
 ) -> HashMap<u64, Lock> {
     const OWNER: u64 = 8;
     let mut found = HashMap::new();
-    let Ok(mut replay) = replays.open(process) else {
+    let Ok(mut target) = replays.open(process) else {
         return found;
     };
-    if replay.go_to(at).is_err() {
+    if replays.go_to(&mut *target, at).is_err() {
         return found;
     }
     let threads = tids(history.recording(), process.number);
     let library = Library::new(Options::default());
-    replay.look(&mut |stopped| {
-        let inspector = Inspector::new(&library, stopped);
-        let word = |address: u64| {
-            let mut bytes = [0; 4];
-            (stopped.read(address, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
+    let stopped = target.look();
+    let inspector = Inspector::new(&library, &*stopped);
+    let word = |address: u64| {
+        let mut bytes = [0; 4];
+        (stopped.read(address, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
+    };
+    for address in addresses {
+        let locked = word(*address).is_some_and(|word| word != 0);
+        let owner = word(address.wrapping_add(OWNER)).filter(|_| locked);
+        let name = inspector.symbolize(*address);
+        let name = name.map(|name| name.trim_matches(['<', '>']).to_string());
+        let lock = Lock {
+            holder: owner.and_then(|tid| threads.get(&tid).copied()),
+            name: name.filter(|name| !name.contains('+')),
         };
-        for address in addresses {
-            let locked = word(*address).is_some_and(|word| word != 0);
-            let owner = word(address.wrapping_add(OWNER)).filter(|_| locked);
-            let name = inspector.symbolize(*address);
-            let name = name.map(|name| name.trim_matches(['<', '>']).to_string());
-            let lock = Lock {
-                holder: owner.and_then(|tid| threads.get(&tid).copied()),
-                name: name.filter(|name| !name.contains('+')),
-            };
-            found.insert(*address, lock);
-        }
-    });
+        found.insert(*address, lock);
+    }
     found
 }
 

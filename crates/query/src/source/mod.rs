@@ -7,7 +7,8 @@
 //! is kept beside the recording ([`kept`]): whoever asks again is answered at
 //! once.
 //!
-//! Nothing here replays by itself: who asks hands in what does ([`Replays`]).
+//! Nothing here replays by itself: who asks hands in what opens processes, and
+//! says when it is enough ([`Replays`]).
 
 mod functions;
 mod kept;
@@ -23,56 +24,74 @@ use inspect::{Inspector, Library, Options};
 use protocol::id::{EventNo, ProcessId, ThreadNo};
 use recording::Event;
 use serde::{Deserialize, Serialize};
+use target::{Arrival, Cancel, Opener, Position, Target};
 
 use kept::Kept;
 
 pub use functions::{functions, known_functions};
 pub use locks::{Lock, locks};
 
-/// Opens recorded processes to be run again. How long that may take altogether
-/// is up to whoever made it.
-pub trait Replays {
-    /// Opens a process.
-    fn open(&mut self, process: ProcessId) -> Result<Box<dyn Replay>, Trouble>;
-}
-
-/// A recorded process that is run again.
-pub trait Replay {
-    /// Brings it to where event `event` is next, or to its end.
-    fn go_to(&mut self, event: EventNo) -> Result<(), Trouble>;
-
-    /// The calls that its threads are in or about to make.
-    fn calls(&self) -> Vec<InCall>;
-
-    /// Lets it be looked into where it stands.
-    fn look(&self, look: &mut dyn FnMut(&dyn inspect::Process));
-}
-
-/// A thread in a call, or about to make it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InCall {
-    /// Which thread.
-    pub thread: ThreadNo,
-    /// Number of the call.
-    pub nr: u64,
-    /// Its first arguments.
-    pub args: [u64; 2],
-}
-
 /// Why replay came no further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It had no more time.
+    /// It was given up: its time was over, or whoever asked had enough.
     Late,
+    /// The process came to something else than the recording.
+    Diverged,
+    /// Its log ends before.
+    Short,
     /// Something else, in words.
     Other(String),
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Trouble::Late => f.write_str("replay had no more time; `--source-time` gives it more"),
-            Trouble::Other(why) => f.write_str(why),
+        f.write_str(match self {
+            Trouble::Late => "replay had no more time; `--source-time` gives it more",
+            Trouble::Diverged => "replay came to something else than the recording",
+            Trouble::Short => "the log ends before",
+            Trouble::Other(why) => why,
+        })
+    }
+}
+
+impl From<target::Error> for Trouble {
+    fn from(error: target::Error) -> Trouble {
+        match error {
+            target::Error::Cancelled => Trouble::Late,
+            error => Trouble::Other(error.to_string()),
+        }
+    }
+}
+
+/// Processes that are run again, as long as nobody has had enough.
+#[derive(Clone, Copy)]
+pub struct Replays<'o> {
+    /// What opens them.
+    pub opener: &'o dyn Opener,
+    /// When it is enough.
+    pub cancel: &'o Cancel,
+}
+
+impl Replays<'_> {
+    fn open(&self, process: ProcessId) -> Result<Box<dyn Target>, Trouble> {
+        if self.cancel.is_cancelled() {
+            return Err(Trouble::Late);
+        }
+        Ok(self.opener.open(process, self.cancel)?)
+    }
+
+    /// Brings a process to where event `event` is next, or to its end.
+    fn go_to(&self, process: &mut dyn Target, event: EventNo) -> Result<(), Trouble> {
+        let past = process.history().ok_or(Trouble::Short)?;
+        match past.seek(Position::Event(event), self.cancel) {
+            Ok(Arrival::There | Arrival::End) => Ok(()),
+            Ok(Arrival::Interrupted) => Err(Trouble::Late),
+            Ok(Arrival::Diverged(_)) => Err(Trouble::Diverged),
+            Ok(_) => Err(Trouble::Short),
+            // It says so as an error where it stops between two events.
+            Err(_) if self.cancel.is_cancelled() => Err(Trouble::Late),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -180,11 +199,10 @@ impl Site {
 
     /// Whether its thread is in this call, or about to make it. A thread whose
     /// turn has just come may still be where it was before.
-    fn is_here(&self, replay: &dyn Replay) -> bool {
-        replay.calls().contains(&InCall {
-            thread: self.thread,
-            nr: self.nr,
-            args: self.args,
+    fn is_here(&self, process: &dyn Target) -> bool {
+        process.thread_state(self.thread).is_some_and(|thread| {
+            let args = [thread.registers.rdi, thread.registers.rsi];
+            thread.call == Some(self.nr) && args == self.args
         })
     }
 }
@@ -258,7 +276,7 @@ pub fn lines(
     history: &History,
     calls: &[(EventId, Site)],
     budget_ms: u64,
-    replays: &mut dyn Replays,
+    replays: Replays<'_>,
 ) -> Lines {
     let mut kept = Kept::load(history.recording());
     let mut wanted: BTreeMap<ProcessId, Vec<Site>> = BTreeMap::new();
@@ -301,7 +319,7 @@ pub fn lines(
 /// stack that each one's thread has there: nothing if the thread is not in the
 /// call, unless whatever it has then (`any`) will do.
 fn stacks(
-    replays: &mut dyn Replays,
+    replays: Replays<'_>,
     library: &Library,
     process: ProcessId,
     sites: &[Site],
@@ -309,20 +327,19 @@ fn stacks(
     mut found: impl FnMut(&Site, Option<&Stack>),
 ) -> Result<(), Trouble> {
     const FRAMES: usize = 200;
-    let mut replay = replays.open(process)?;
+    let mut target = replays.open(process)?;
     for site in sites {
         // Before the event, or behind it where its thread waits in it.
         for event in [site.event, site.event.next()] {
-            replay.go_to(event)?;
-            let here = site.is_here(&*replay);
+            replays.go_to(&mut *target, event)?;
+            let here = site.is_here(&*target);
             if !here && !any && event == site.event {
                 continue;
             }
-            replay.look(&mut |stopped| {
-                let inspector = Inspector::new(library, stopped);
-                let stack = inspector.stack(ThreadId(site.thread.0), FRAMES).ok();
-                found(site, stack.as_ref().filter(|_| here || any));
-            });
+            let stopped = target.look();
+            let inspector = Inspector::new(library, &*stopped);
+            let stack = inspector.stack(ThreadId(site.thread.0), FRAMES).ok();
+            found(site, stack.as_ref().filter(|_| here || any));
             if here {
                 break;
             }
