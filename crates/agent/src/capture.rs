@@ -5,6 +5,7 @@
 //! captured while the kernel still makes its first image: then nobody has to
 //! wait for it. The [`Shelf`] remembers what that was.
 
+use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,10 +15,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use protocol::record::counter_site;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
+use crate::copy::{copy_contents, is_copy};
 use crate::shelf::{Companion, Shelf};
 use crate::sites::{self, Sites};
 
@@ -31,14 +32,28 @@ const WORTH_A_THREAD: u64 = 1 << 20;
 pub struct Captures {
     dir: PathBuf,
     next: AtomicU64,
-    /// One at a time: the same library is asked for by many at once. Holds how
-    /// many of the arena's counter sites are in use.
-    lock: Mutex<usize>,
+    /// One at a time: the same library is asked for by many at once.
+    lock: Mutex<Known>,
     /// Not known to be otherwise.
     can_clone: AtomicBool,
     shelf: Shelf,
     /// What it captured, in this order, and where in the arena's table it is.
     made: Mutex<Vec<(PathBuf, Option<usize>)>>,
+}
+
+/// What is known of the files that were captured.
+#[derive(Default)]
+struct Known {
+    /// How many of the arena's counter sites are in use.
+    sites: usize,
+    /// The last copy of each file that was copied, by device and inode.
+    last: HashMap<(u64, u64), Last>,
+}
+
+struct Last {
+    id: u64,
+    size: u64,
+    sites: Sites,
 }
 
 /// Why a file is captured.
@@ -63,7 +78,7 @@ impl Captures {
         Captures {
             dir: dir.to_path_buf(),
             next: AtomicU64::new(1),
-            lock: Mutex::new(0),
+            lock: Mutex::default(),
             can_clone: AtomicBool::new(may_clone(dir)),
             shelf,
             made: Mutex::new(Vec::new()),
@@ -77,12 +92,7 @@ impl Captures {
 
     /// Captures a file that is likely to be needed.
     pub fn expect(&self, control: &Control, writer: &Writer, path: &Path) {
-        let open = OpenOptions::new()
-            .read(true)
-            // Nobody waits for the other end of a pipe.
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(path);
-        if let Ok(file) = open {
+        if let Ok(file) = open_file(path) {
             // What cannot be captured now is told when it is needed.
             let _ = self.capture(control, writer, &file, path, Why::Expected);
         }
@@ -131,7 +141,7 @@ impl Captures {
             meta.ctime_nsec() as u64,
         ];
         let key = file_key(meta.dev(), meta.ino(), meta.size(), times);
-        let mut sites_used = lock(&self.lock);
+        let mut known = lock(&self.lock);
         if let Some(place) = find_captured(&control.captured, key) {
             let entry = control.captured.get(place);
             if let Some(entry) = entry.filter(|_| why == Why::Needed) {
@@ -141,6 +151,15 @@ impl Captures {
                 id: entry.id.load(Acquire),
                 place: Some(place),
             }));
+        }
+        let place = free_place(control, key);
+        if let Some(id) = self.same_again(control, &mut known, file, &meta, place) {
+            if let Some(entry) = place.and_then(|place| control.captured.get(place)) {
+                entry.id.store(id, Release);
+                entry.needed.store(u64::from(why == Why::Needed), Release);
+                entry.key.store(key, Release);
+            }
+            return Ok(Some(Captured { id, place }));
         }
         let id = self.next.fetch_add(1, AcqRel);
         let path = recording::captured_path(&self.dir, id);
@@ -165,8 +184,7 @@ impl Captures {
             path = %name.display(),
             "a file is captured"
         );
-        let place = free_place(control, key);
-        let kept = keep_sites(control, place, &sites, &mut sites_used);
+        let kept = keep_sites(control, place, &sites, &mut known.sites);
         if !kept || !sites.doubtful.is_empty() {
             let left = if kept {
                 sites.doubtful.len()
@@ -177,7 +195,7 @@ impl Captures {
                 process: 0,
                 kind: "counter".to_string(),
                 text: format!(
-                    "{}: {left} instructions that may read the time-stamp counter stay as they are",
+                    "{}: {left} instructions that may ask the processor (rdtsc, cpuid, rdrand and kin) stay as they are",
                     name.display()
                 ),
             };
@@ -189,7 +207,30 @@ impl Captures {
             entry.key.store(key, Release);
         }
         lock(&self.made).push((name.to_path_buf(), place));
+        let (file, size) = ((meta.dev(), meta.ino()), meta.size());
+        known.last.insert(file, Last { id, size, sites });
         Ok(Some(Captured { id, place }))
+    }
+
+    /// The last copy of a file that was touched since, if it has the same bytes
+    /// all the same. (A shared file's times change when its name goes, its rights
+    /// change, or what was there is written again.)
+    fn same_again(
+        &self,
+        control: &Control,
+        known: &mut Known,
+        file: &File,
+        meta: &Metadata,
+        place: Option<usize>,
+    ) -> Option<u64> {
+        let last = known.last.get(&(meta.dev(), meta.ino()))?;
+        if last.size != meta.size() {
+            return None;
+        }
+        let copy = File::open(recording::captured_path(&self.dir, last.id)).ok()?;
+        let is_same = is_copy(file, &copy, last.size).unwrap_or(false);
+        let kept = is_same && keep_sites(control, place, &last.sites, &mut known.sites);
+        kept.then_some(last.id)
     }
 
     /// Copies a file and looks for the instructions that matter in it, as far
@@ -247,6 +288,25 @@ impl Captures {
     }
 }
 
+/// Opens a regular file of the program's to read it; what is none is not opened
+/// at all. To open a pipe would wait for its other end, or be that for somebody
+/// who waits; a device may do anything.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let place = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(path)?;
+    if !place.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let name = format!("/proc/self/fd/{}", place.as_raw_fd());
+    OpenOptions::new()
+        .read(true)
+        // Nor for who has a lease on it.
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(name)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -277,7 +337,7 @@ fn free_place(control: &Control, key: u64) -> Option<usize> {
         })
 }
 
-/// Tells the monitors where in a file the counter is read. False: there is no
+/// Tells the monitors what in a file is to be replaced. False: there is no
 /// room for that.
 fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut usize) -> bool {
     let count = sites.confirmed.len();
@@ -289,7 +349,7 @@ fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut
         return false;
     };
     for (word, site) in room.iter().zip(&sites.confirmed) {
-        word.store(counter_site::word(site.offset, site.len), Relaxed);
+        word.store(site.form.at(site.offset), Relaxed);
     }
     control.set_counter_sites_of(place, *used, count);
     *used = end;
@@ -301,13 +361,6 @@ fn may_clone(dir: &Path) -> bool {
     const EXT4: u64 = 0xef53;
     const TMPFS: u64 = 0x0102_1994;
     rustix::fs::statfs(dir).map_or(true, |fs| ![EXT4, TMPFS].contains(&(fs.f_type as u64)))
-}
-
-fn copy_contents(from: &File, path: &Path) -> io::Result<File> {
-    let mut copy = File::create_new(path)?;
-    let mut source = from;
-    io::copy(&mut source, &mut copy)?;
-    Ok(copy)
 }
 
 /// Shares the blocks of a file.

@@ -1,6 +1,5 @@
 //! An exec under way: attach, wait, describe the new image, inject.
 
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -11,7 +10,7 @@ use recording::{ImageStart, Mapping};
 
 use crate::Error;
 use crate::arena::ticks;
-use crate::capture::Why;
+use crate::capture::{Why, open_file};
 use crate::service::Shared;
 
 /// Follows the exec of one of a process's threads, for a thread of ours that
@@ -104,6 +103,9 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     place.entry.store(stop.regs().rip, Relaxed);
     place.stack.store(rsp, Relaxed);
     place.vdso.store(clock, Relaxed);
+    place
+        .interprets
+        .store(interprets_code(&exe).into(), Relaxed);
     let kernels = kernel_pages(&maps);
     place.kernel_start.store(kernels.start, Relaxed);
     place.kernel_end.store(kernels.end, Relaxed);
@@ -120,6 +122,21 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     };
     stop.inject(&injection, (auxv_at, &auxv))?;
     Ok(())
+}
+
+/// Whether a program is one of those that read the machine code of others, and
+/// run it in their own way: what stands in the place of instructions means
+/// nothing to them.
+fn interprets_code(exe: &Path) -> bool {
+    const NAMES: [&str; 4] = [
+        "qemu-x86_64",
+        "qemu-x86_64-static",
+        "box64",
+        "FEXInterpreter",
+    ];
+    let in_valgrind = exe.parent().and_then(Path::file_name) == Some("valgrind".as_ref());
+    let name = exe.file_name().and_then(|name| name.to_str());
+    in_valgrind || name.is_some_and(|name| NAMES.contains(&name))
 }
 
 /// The kernel's vdso and what belongs to it, which lie side by side.
@@ -183,7 +200,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
     const PAGE: u64 = 4096;
     let pid = stop.pid();
     let captured = map.path(pid).and_then(|path| {
-        let file = File::open(&path).ok()?;
+        let file = open_file(&path).ok()?;
         let name = Path::new(&map.name);
         let control = shared.arena.control();
         shared

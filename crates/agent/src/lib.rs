@@ -14,6 +14,7 @@
 mod arena;
 mod asker;
 mod capture;
+mod copy;
 mod exec;
 mod raw;
 mod reaper;

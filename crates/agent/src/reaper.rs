@@ -402,6 +402,24 @@ pub fn program(reaper: i32) -> Vec<i32> {
     found
 }
 
+/// Whether every thread of the program sleeps, or is stopped.
+pub fn is_asleep(reaper: i32) -> bool {
+    let sleeps = |pid: &i32| {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            return true;
+        };
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The name before it may hold anything.
+            let state = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.chars().next());
+            matches!(state, None | Some('S' | 'T' | 't' | 'Z' | 'X' | 'I'))
+        })
+    };
+    program(reaper).iter().all(sleeps)
+}
+
 /// Sends a signal to every process of the program.
 pub fn signal_all(reaper: i32, signal: i32) {
     for pid in program(reaper) {

@@ -69,7 +69,9 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let write_image = move || {
         let _ = sender.send(its.write_image(image.bytes));
     };
-    signals::hold(reaper.pid(), write_image).map_err(no_thread)?;
+    let its = Arc::clone(&arena);
+    let progress = move || its.progress();
+    signals::hold(reaper.pid(), write_image, progress).map_err(no_thread)?;
     let first = First::let_go(&mut reaper)?;
     tracing::info!(target: "record", pid = first.pid, dir = %options.dir.display(), "the program begins");
 

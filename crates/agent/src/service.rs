@@ -1,6 +1,5 @@
 //! Answering the monitors.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +11,7 @@ use recording::{Note, Writer};
 
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
-use crate::capture::{Captures, Why};
+use crate::capture::{Captures, Why, open_file};
 use crate::exec;
 use crate::shelf::Companion;
 use crate::store::Store;
@@ -171,7 +170,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             let pid = asker().map_or(0, |asker| asker.pid);
             let path = PathBuf::from(format!("/proc/{pid}/fd/{}", arg(0)));
             let name = std::fs::read_link(&path).unwrap_or_default();
-            let id = File::open(&path).ok().and_then(|file| {
+            let id = open_file(&path).ok().and_then(|file| {
                 let control = shared.arena.control();
                 shared
                     .captures

@@ -33,6 +33,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use protocol::instruction::Form;
+
 use crate::sites::{Site, Sites};
 
 /// How long a file must have been as it is. Pages that were written through a
@@ -272,11 +274,16 @@ fn is_private(dir: &Path) -> bool {
     })
 }
 
-/// Words: how many are confirmed; the offset and length of each; the doubtful;
+/// Words: how many are confirmed; the offset and form of each; the doubtful;
 /// a check.
 fn encode(sites: &Sites) -> Vec<u8> {
     let mut words = vec![sites.confirmed.len() as u64];
-    words.extend(sites.confirmed.iter().flat_map(|s| [s.offset, s.len]));
+    words.extend(
+        sites
+            .confirmed
+            .iter()
+            .flat_map(|s| [s.offset, u64::from(s.form.to_byte())]),
+    );
     words.extend(&sites.doubtful);
     words.push(check(&words));
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -298,7 +305,10 @@ fn decode(bytes: &[u8]) -> Option<Sites> {
         confirmed: confirmed
             .chunks_exact(2)
             .filter_map(|pair| match *pair {
-                [offset, len] => Some(Site { offset, len }),
+                [offset, form] => Some(Site {
+                    offset,
+                    form: Form::from_byte(u8::try_from(form).ok()?)?,
+                }),
                 _ => None,
             })
             .collect(),
@@ -473,9 +483,9 @@ mod tests {
         let place = Place::new("sites");
         let shelf = Shelf::new(Some(&place.0.join("shelf")));
         let meta = settled();
-        let site = |offset, len| Site { offset, len };
+        let site = |offset, form| Site { offset, form };
         let sites = Sites {
-            confirmed: vec![site(10, 2), site(1 << 40, 3)],
+            confirmed: vec![site(10, Form::RDTSC), site(1 << 40, Form::RDTSCP)],
             doubtful: vec![77],
         };
         assert_eq!(shelf.take_sites(&meta), None);

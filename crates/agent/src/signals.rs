@@ -1,8 +1,10 @@
 //! Signals: which the program inherits as ignored, and what the recorder does
 //! with those that reach it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use crate::reaper;
 
@@ -102,11 +104,23 @@ pub fn blocked() -> u64 {
 
 static REAPER: AtomicI32 = AtomicI32::new(0);
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+static TERMINATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// A program that was asked to end and sleeps without a call for so long hangs.
+const HANGS: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Signals meant for the program do not end the recorder: those from the
 /// terminal reach the program anyway, the others are passed on. A second
-/// Ctrl-C ends everything. The thread that waits for them does `first` before.
-pub fn hold(reaper: i32, first: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+/// Ctrl-C ends everything, and so does a second SIGTERM, or one that the program
+/// does not answer by anything: `progress` changes whenever it does something.
+/// The thread that waits for them does `first` before.
+pub fn hold(
+    reaper: i32,
+    first: impl FnOnce() + Send + 'static,
+    progress: impl Fn() -> u64 + Send + Sync + 'static,
+) -> std::io::Result<()> {
+    let progress = Arc::new(progress);
     REAPER.store(reaper, Release);
     // A thread of its own waits for them, so that nothing has to be
     // async-signal-safe.
@@ -133,6 +147,12 @@ pub fn hold(reaper: i32, first: impl FnOnce() + Send + 'static) -> std::io::Resu
             // SAFETY: sigwaitinfo has filled it in.
             let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
             on_signal(signal, from_terminal);
+            if signal == libc::SIGTERM && TERMINATIONS.fetch_add(1, AcqRel) == 0 {
+                let progress = Arc::clone(&progress);
+                let watch = move || end_what_hangs(&*progress);
+                // Where no thread can be had, a second one ends it.
+                let _ = std::thread::Builder::new().spawn(watch);
+            }
         }
     })?;
     Ok(())
@@ -140,10 +160,37 @@ pub fn hold(reaper: i32, first: impl FnOnce() + Send + 'static) -> std::io::Resu
 
 fn on_signal(signal: i32, from_terminal: bool) {
     let reaper = REAPER.load(Acquire);
-    if signal == libc::SIGINT && INTERRUPTS.fetch_add(1, AcqRel) >= 1 {
+    let is_second = match signal {
+        libc::SIGINT => INTERRUPTS.fetch_add(1, AcqRel) >= 1,
+        libc::SIGTERM => TERMINATIONS.load(Acquire) >= 1,
+        _ => false,
+    };
+    if is_second {
         reaper::signal_all(reaper, libc::SIGKILL);
     } else if !from_terminal && let Some(first) = reaper::program(reaper).first() {
         // SAFETY: a plain system call.
         unsafe { libc::kill(*first, signal) };
+    }
+}
+
+/// The program was asked to end. If it stands still, it is ended.
+fn end_what_hangs(progress: &dyn Fn() -> u64) {
+    let mut last = progress();
+    let mut since = Instant::now();
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let now = progress();
+        // Who computes or waits for a disk is busy ending.
+        if now != last || !reaper::is_asleep(REAPER.load(Acquire)) {
+            (last, since) = (now, Instant::now());
+        } else if since.elapsed() >= HANGS {
+            break;
+        }
+    }
+    eprintln!("mw: the program does nothing since it was asked to end (SIGTERM): it is killed");
+    // Again, for those that are just being made.
+    loop {
+        reaper::signal_all(REAPER.load(Acquire), libc::SIGKILL);
+        std::thread::sleep(LOOK_EVERY);
     }
 }

@@ -8,13 +8,14 @@ use std::time::Instant;
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use protocol::syscall::Type;
 use recording::descriptors::decides_type;
-use recording::{Event, Phase, Process, Recording, Set};
+use recording::{Event, Process, Recording, Set};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
 use crate::clock::{self, Graph};
 use crate::index::build::{self, NO, RECEIVES};
 use crate::index::file::{self, IndexFile, Records};
 use crate::index::layout::*;
+use crate::interruption::is_broken_off;
 use crate::link::{EventId, Kind, Link};
 use crate::sweep::Progress;
 use crate::world::End;
@@ -292,7 +293,7 @@ impl History {
         Some(EventId::new(process, EventNo(event.number)))
     }
 
-    fn places(&self) -> impl Iterator<Item = ProcessIx> + use<> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = ProcessIx> + use<> {
         self.set.places()
     }
 
@@ -520,11 +521,7 @@ impl History {
                 continue;
             }
             // The call that it interrupted is what the process stood in.
-            let cut_short = |event: &Event<'_>| {
-                let result = event.result.unwrap_or(0);
-                event.phase == Phase::End && matches!(result, -516..=-512 | -4)
-            };
-            let stood = match self.look(EventId::new(place, before), cut_short) {
+            let stood = match self.look(EventId::new(place, before), is_broken_off) {
                 Some(true) => before,
                 _ => last.number,
             };

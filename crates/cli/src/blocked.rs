@@ -52,10 +52,8 @@ impl Cmd {
             Some(text) => Some(find::event(&history, &names, text)?),
             None => None,
         };
-        let (cut, mut waiting) = causes::ask(&mut history, |history| {
-            let cut = blocked::moment(history, at, self.latest);
-            let waiting = history.waiting(&cut);
-            (cut, waiting)
+        let (cut, mut waiting, told) = causes::ask(&mut history, |history| {
+            blocked::moment(history, at, self.latest)
         })?;
         let locks = match self.no_replay {
             true => Locks::new(),
@@ -65,7 +63,7 @@ impl Cmd {
                 within(&recording, LOOKING, learn)
             }
         };
-        let report = blocked::report(&history, &names, &waiting, &locks);
+        let report = blocked::report(&history, &names, &waiting, &locks, told.as_ref());
         let mut out = Output::new();
         if self.json {
             for blocked in &report.threads {
@@ -111,6 +109,11 @@ fn source(blocked: &Blocked) -> String {
 }
 
 fn print(out: &mut Output, report: &Report) -> Result<(), Failure> {
+    if let Some((signal, event)) = &report.before {
+        out.line(&format!(
+            "before {signal} reached the program from outside, at {event}:"
+        ))?;
+    }
     if report.threads.is_empty() {
         let text = match report.running {
             0 => "no process is alive here; `--at EVENT` asks about an earlier moment".to_string(),

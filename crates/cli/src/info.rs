@@ -88,13 +88,7 @@ fn print(facts: &Facts, out: &mut Output) -> Result<(), Failure> {
             format!("{} captured, {}", facts.files, bytes(facts.file_bytes)),
         ),
     ]);
-    rows.push((
-        "not seen",
-        format!(
-            "{}: instructions that nothing traps",
-            facts.not_seen.join(", ")
-        ),
-    ));
+    rows.push(("not seen", facts.not_seen.join(", ")));
     if facts.preemptions > 0 {
         rows.push((
             "preempted",

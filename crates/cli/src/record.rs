@@ -148,6 +148,10 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
     let Ok(meta) = std::fs::metadata(path) else {
         return Ok(());
     };
+    if !meta.is_file() {
+        // Not to be opened: it may be a pipe. The kernel says what is wrong.
+        return Ok(());
+    }
     let euid = rustix::process::geteuid().as_raw();
     let mode = meta.permissions().mode();
     if euid != 0 && mode & 0o4000 != 0 && meta.uid() != euid

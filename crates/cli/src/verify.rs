@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ::replay::{Course, Interrupts, Settings};
 use clap::Args;
 use protocol::id::ProcessId;
+use query::unseen;
 use query::verify::{Difference, Ending, Outcome, Replayed, Unread, Verdict, mapped_at, report};
 use query::{Names, events, find};
 use recording::{Process, Recording};
@@ -267,6 +268,11 @@ pub fn told(
         let place = mapped_at(recording, process, difference);
         let place = place.map_or(String::new(), |place| format!(", {place}"));
         out.line(&format!("    at address {:#x}{place}", difference.address))?;
+    }
+    for what in unseen::before(recording, process, difference.event) {
+        out.line(&format!(
+            "    it may come from an instruction that nothing traps (rdtsc, cpuid, rdrand): {what}"
+        ))?;
     }
     last_events(out, recording, process, difference.event)
 }

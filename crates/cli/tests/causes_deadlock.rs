@@ -20,8 +20,16 @@ use serde_json::Value;
 /// once, or by the signal of a terminal.
 fn hang(scratch: &Scratch, which: &str, signal: Signal) -> (std::path::PathBuf, Vec<Value>) {
     let program = programs::program("deadlocks");
+    hang_command(scratch, &[&program, which], signal)
+}
+
+fn hang_command(
+    scratch: &Scratch,
+    command: &[&str],
+    signal: Signal,
+) -> (std::path::PathBuf, Vec<Value>) {
     // Input that does not come, from somebody who is there.
-    let setup = scratch.setup(&[&program, which]).stdin(Stdio::piped());
+    let setup = scratch.setup(command).stdin(Stdio::piped());
     let mut running = setup.start();
     wait_for("all to come to where they wait", || {
         (running.stdout() == "ready\n").then_some(())
@@ -199,6 +207,41 @@ fn who_only_waits_is_not_deadlocked() {
         let text = recorded::ask(&dir, &["blocked", "-r"]);
         assert!(text.contains("no deadlock"), "{text}");
     }
+}
+
+/// A program that handles Ctrl-C comes to an end of its own; it is asked about the
+/// moment before that.
+#[test]
+fn who_handles_the_interruption_is_told_why_it_hung() {
+    const CODE: &str = "
+import threading
+a, b, both = threading.Lock(), threading.Lock(), threading.Barrier(3)
+def take(first, second):
+    with first:
+        both.wait()
+        second.acquire()
+for locks in ((a, b), (b, a)):
+    threading.Thread(target=take, args=locks, daemon=True).start()
+both.wait()
+print('ready', flush=True)
+threading.Event().wait()
+";
+    let python = tool!("python3");
+    let scratch = Scratch::new("deadlock-handled");
+    let (dir, lines) = hang_command(&scratch, &[&python, "-c", CODE], Signal::INT);
+    let rows: Vec<&Value> = lines.iter().filter(|l| l.get("thread").is_some()).collect();
+    assert_eq!(rows.len(), 3, "{lines:#?}");
+    for row in rows {
+        assert!(row["before"].as_str().is_some(), "{row}");
+        assert_eq!(row["call"], "futex", "{row}");
+    }
+    let text = recorded::ask(&dir, &["blocked", "-r"]);
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.starts_with("before SIGINT reached the program"),
+        "{text}"
+    );
+    assert!(text.contains("a wake at "), "{text}");
 }
 
 /// A program that came to its end waits for nothing.

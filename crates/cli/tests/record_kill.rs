@@ -183,3 +183,31 @@ fn python() {
 fn bank() {
     rounds("bank", &[programs::bank()], Duration::from_millis(250));
 }
+
+/// A program that hangs, and does not even die of it, does not keep `mw` from
+/// ending when that is asked to.
+#[test]
+fn a_program_that_hangs_is_ended_by_sigterm() {
+    let scratch = Scratch::new("kill-hangs");
+    let hangs = "trap '' TERM; echo ready; sleep 1000 & wait; sleep 1000";
+    let mut running = scratch.start(&["sh".to_string(), "-c".to_string(), hangs.to_string()]);
+    harness::wait_for("it to hang", || {
+        (running.stdout() == "ready\n").then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = std::time::Instant::now();
+    running.signal(Signal::TERM);
+    let dir = running.dir().to_path_buf();
+    let outcome = running.wait(harness::LIMIT);
+    let took = begun.elapsed();
+    // One second, on a machine that has nothing else to do.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(
+        outcome.stderr.contains("it is killed"),
+        "{}",
+        outcome.stderr
+    );
+    let text = harness::recorded::ask(&dir, &["ps", "-r"]);
+    assert!(text.contains("SIGKILL") || text.contains("137"), "{text}");
+    harness::recorded::ask(&dir, &["events", "-r"]);
+}

@@ -339,9 +339,61 @@ programs! {
     },
     rdtsc: |r| {
         r.has_many(1000, "reads of the counter", |e| e.call() == "tsc");
+        r.has_many(100, "answers", |e| e.call() == "cpuid" && e.word("leaf") == "0x1");
         // What cannot be seen is said.
-        assert!(r.info()["not_seen"].to_string().contains("cpuid"), "{}", r.info());
+        assert!(r.info()["not_seen"].to_string().contains("rdtsc"), "{}", r.info());
     },
+    processor_answers: |r| {
+        r.has_many(10, "questions to each core", |e| e.call() == "cpuid");
+        r.has_many(10, "questions to each core", |e| e.call() == "lsl");
+        // Where the processor has them.
+        let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        for name in ["rdrand", "rdseed", "rdpid"] {
+            let has_it = flags.split_whitespace().any(|flag| flag == name);
+            assert_eq!(r.count(|e| e.call() == name) > 4, has_it, "{name}");
+        }
+    },
+    waiting_calls: |r| {
+        r.calls(&["recvmmsg", "epoll_wait", "poll", "msgrcv", "preadv2", "truncate"]);
+        r.has("a close that waited", |e| e.call() == "close" && e.phase() == "end");
+    },
+    odd_mappings: |r| r.has_many(8, "failed mappings", |e| e.failed("mmap", "ENODEV")),
+    own_descriptors: |r| {
+        // Each of those that it started is there with its own image.
+        let begun = |e: &Event| e.call() == "begin" && e.word("how") == "exec";
+        r.has_many(5, "images", begun);
+        for how in ["0", "1", "2", "3", "by posix_spawn"] {
+            let is_it = |p: &&harness::recorded::Process| p.command().last() == Some(&how);
+            let process = r.processes().iter().find(is_it);
+            let name = process.unwrap_or_else(|| panic!("{how}: {}", r.ask(&["ps"]))).name();
+            r.has("what it says", |e| {
+                e.process() == name && e.call() == "write" && e.holds("buf", "started")
+            });
+        }
+    },
+    first_of_namespace: |r| r.calls(&["unshare"]),
+    cleared_words: |r| {
+        let killed = r.processes().iter().filter(|p| p.signal() == Some("SIGKILL")).count();
+        assert_eq!(killed, 3, "{}", r.ask(&["ps"]));
+    },
+    tid_address: |r| r.calls(&["prctl", "set_tid_address"]),
+    requests: |r| {
+        r.has("a question about a card", |e| e.call() == "ioctl" && e.word("request") == "SIOCETHTOOL");
+        for refused in ["ioctl 0x000054f8", "/dev/kvm"] {
+            assert!(r.notes().contains(refused), "{refused}: {}", r.notes());
+        }
+    },
+    sparse_files: |r| {
+        let files = std::fs::read_dir(r.dir.join("files")).unwrap().flatten();
+        let blocks = |e: std::fs::DirEntry| {
+            std::os::unix::fs::MetadataExt::blocks(&e.metadata().unwrap()) * 512
+        };
+        let size: u64 = files.map(blocks).sum();
+        assert!(size < 64 << 20, "{size} bytes on disk");
+    },
+    random_device: |r| r.has("a random number", |e| {
+        matches!(e.call(), "rdrand" | "rdseed" | "getrandom" | "read" | "getentropy")
+    }),
     counter_traps: |r| {
         r.has_many(50, "reads of the counter", |e| e.call() == "tsc");
         r.has_many(3, "its own traps", |e| e.delivers("SIGILL"));

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use harness::{Recorded, Scratch, find_tool, programs};
-use protocol::record::counter_site;
+use protocol::instruction::Form;
 use recording::Recording;
 use replay::Session;
 
@@ -94,16 +94,88 @@ fn code_is_shown_as_it_was() {
     let sites = session.counter_sites();
     assert!(sites.len() > 10, "{} sites", sites.len());
     for site in sites {
-        let len = counter_site::len(site) as usize;
-        let address = counter_site::place(site);
+        let (address, form) = Form::of_word(site).unwrap();
+        let address = address + form.opcode_at();
+        let len = form.original().len();
         let mut shown = vec![0; len];
         let mut there = vec![0; len];
         assert_eq!(session.read_code(address, &mut shown), len);
         assert_eq!(session.read(address, &mut there), len);
-        let (original, instead): (&[u8], &[u8]) = match len {
-            2 => (b"\x0f\x31", b"\x0f\x0b"),
-            _ => (b"\x0f\x01\xf9", b"\x0f\x0b\x90"),
-        };
-        assert_eq!((&shown[..], &there[..]), (original, instead), "{address:x}");
+        let expected = (form.original(), form.instead());
+        assert_eq!((&shown[..], &there[..]), expected, "{address:x}");
     }
+}
+
+/// Where a difference can come from an instruction that nothing traps, that is
+/// said.
+#[test]
+fn made_code_is_named_where_it_may_differ() {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    if !flags.split_whitespace().any(|flag| flag == "rdrand") {
+        return;
+    }
+    let scratch = Scratch::new("counter-made");
+    let program = programs::for_debuggers(&scratch, "debug/made_code.c", &[]);
+    let out = scratch.path().join("recording");
+    let mut mw = Command::new(env!("CARGO_BIN_EXE_mw"));
+    let recorded = mw.arg("record").arg("-o").arg(&out).arg(&program).output();
+    assert!(recorded.unwrap().status.success());
+    let verify = |json: &[&str]| {
+        let mut mw = Command::new(env!("CARGO_BIN_EXE_mw"));
+        let output = mw.arg("verify").args(json).arg(&out).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = verify(&[]);
+    let line = "an instruction that nothing traps (rdtsc, cpuid, rdrand): \
+                code that the program made while it ran";
+    assert!(text.contains(line), "{text}");
+    assert!(verify(&["--json"]).contains("\"unseen\""));
+}
+
+/// A million reads of the counter take a second when recorded: those that
+/// recur do not trap.
+#[test]
+#[cfg(not(debug_assertions))]
+fn many_reads_are_fast() {
+    let scratch = Scratch::new("counter-many");
+    let program = programs::for_debuggers(&scratch, "debug/many_reads.c", &["-O2"]);
+    let recorded = scratch.record(&[program.to_str().unwrap()]);
+    recorded.has_many(1_000_000, "reads of the counter", |e| e.call() == "tsc");
+    // Ten times what it takes on a machine that has nothing else to do.
+    let took = recorded.outcome.took;
+    assert!(took.as_secs_f64() < 4.0, "{took:?}");
+    replays(&recorded);
+}
+
+/// An instruction that takes from the monitor what it needs is named, and the
+/// program gets a fault.
+#[test]
+fn a_program_that_sets_the_gs_base_is_told_so() {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    if !flags.split_whitespace().any(|flag| flag == "fsgsbase") {
+        return;
+    }
+    let scratch = Scratch::new("counter-gs");
+    let program = programs::for_debuggers(&scratch, "debug/gs_base.c", &["-mfsgsbase"]);
+    let recorded = scratch.record(&[program.to_str().unwrap()]);
+    assert_eq!(recorded.outcome.stdout, "SIGILL\n");
+    let told = &recorded.outcome.stderr;
+    assert!(
+        told.contains("the program sets the gs base (wrgsbase)"),
+        "{told}"
+    );
+    replays(&recorded);
+}
+
+/// Programs that read the machine code of others see it as it is.
+#[test]
+fn valgrind_runs() {
+    let Some(valgrind) = find_tool("valgrind") else {
+        return;
+    };
+    let scratch = Scratch::new("counter-valgrind");
+    let recorded = scratch.record(&[valgrind.as_str(), "-q", "/bin/echo", "text"]);
+    assert_eq!(recorded.outcome.stdout, "text\n");
+    replays(&recorded);
 }

@@ -329,10 +329,16 @@ fn errors() -> impl Iterator<Item = &'static str> {
 }
 
 /// Events that are not calls have names, too.
-const OTHERS: [&str; 6] = ["begin", "thread-start", "signal", "preempt", "tsc", "cease"];
+const OTHERS: [&str; 5] = ["begin", "thread-start", "signal", "preempt", "tsc"];
 
 fn is_call(name: &str) -> bool {
-    protocol::table::by_name(name).is_some() || OTHERS.contains(&name)
+    protocol::table::by_name(name).is_some() || OTHERS.contains(&name) || is_instruction(name)
+}
+
+/// Those that the processor answers are events, too.
+fn is_instruction(name: &str) -> bool {
+    let mut all = protocol::instruction::Instruction::ALL.iter();
+    all.any(|what| what.name() == name)
 }
 
 fn argument_names() -> impl Iterator<Item = &'static str> {

@@ -81,6 +81,7 @@ pub const OFF_RSP: usize = 8;
 pub const OFF_STACK: usize = 16;
 pub const OFF_RIP: usize = 24;
 pub const OFF_SLOW: usize = 32;
+pub const OFF_RCX: usize = core::mem::offset_of!(crate::state::Thread, saved_rcx);
 
 /// Entry from a stub: `rcx` = where to go on, all else as at the call.
 #[unsafe(naked)]
@@ -248,6 +249,41 @@ pub extern "C" fn mw_entry_interrupted() {
         stack = const OFF_STACK,
         slow = const OFF_SLOW,
         interrupted = const crate::call::INTERRUPTED,
+        common = sym entry_common,
+    )
+}
+
+/// Entry from the stub of an instruction that was replaced: as from that of a
+/// call, but rcx was put aside.
+#[unsafe(naked)]
+pub extern "C" fn mw_entry_answered() {
+    naked_asm!(
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push rcx",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push {answered}",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        answered = const crate::call::ANSWERED,
         common = sym entry_common,
     )
 }
@@ -860,6 +896,71 @@ pub fn thread_address() -> u64 {
 pub fn ticks() -> u64 {
     // SAFETY: rdtsc has no effect on memory.
     unsafe { core::arch::x86_64::_rdtsc() >> protocol::shared::TICK_SHIFT }
+}
+
+/// What the processor says of itself: `eax`, `ebx`, `ecx`, `edx`.
+pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
+    let answer = core::arch::x86_64::__cpuid_count(leaf, subleaf);
+    [answer.eax, answer.ebx, answer.ecx, answer.edx]
+}
+
+/// A random number of 2, 4 or 8 bytes; none if the processor has none now.
+pub fn random(size: u64) -> Option<u64> {
+    let (value, is_there): (u64, u8);
+    // SAFETY: the program has asked for this very instruction, and it touches
+    // nothing but registers. A short one is the beginning of a long one.
+    unsafe {
+        match size {
+            2 => {
+                asm!("xor {v:e}, {v:e}", "rdrand {v:x}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there)
+            }
+            4 => asm!("rdrand {v:e}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there),
+            _ => asm!("rdrand {v}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there),
+        }
+    }
+    (is_there != 0).then_some(value)
+}
+
+/// The same from the source of its random numbers.
+pub fn seed(size: u64) -> Option<u64> {
+    let (value, is_there): (u64, u8);
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            2 => {
+                asm!("xor {v:e}, {v:e}", "rdseed {v:x}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there)
+            }
+            4 => asm!("rdseed {v:e}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there),
+            _ => asm!("rdseed {v}", "setc {f}", v = out(reg) value, f = out(reg_byte) is_there),
+        }
+    }
+    (is_there != 0).then_some(value)
+}
+
+/// The number of the processor, as the kernel has told it to itself.
+pub fn processor() -> u64 {
+    let value;
+    // SAFETY: as above.
+    unsafe { asm!("rdpid {v}", v = out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// The limit of a segment, if it has one that may be known.
+pub fn segment_limit(selector: u64) -> Option<u64> {
+    let (value, is_there): (u64, u8);
+    // SAFETY: it reads a descriptor of the kernel's, and writes registers only.
+    unsafe {
+        asm!(
+            "xor {v:e}, {v:e}",
+            "lsl {v:e}, {s:e}",
+            "setz {f}",
+            v = out(reg) value,
+            s = in(reg) selector,
+            f = out(reg_byte) is_there,
+            options(nostack),
+        );
+    }
+    (is_there != 0).then_some(value)
 }
 
 /// The time-stamp counter.

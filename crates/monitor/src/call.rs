@@ -17,7 +17,7 @@ use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
     clock, counter, descriptors, filter, int80, ioctl, lock, log, mem, memory, motion, needs,
-    patcher, pi, poke, process, replay, signal, stretch, turn,
+    patcher, pi, poke, process, replay, signal, stretch, turn, words,
 };
 
 /// The instruction of a 32-bit call.
@@ -28,6 +28,8 @@ const INT80: [u8; 2] = [0xcd, 0x80];
 pub const INTERRUPTED: u64 = 2;
 /// The same: it came from translated code.
 pub const TRANSLATED: u64 = 3;
+/// It came from the stub of an instruction that was replaced.
+pub const ANSWERED: u64 = 4;
 
 /// The program made a call: everything starts here.
 pub extern "C" fn dispatch(regs: &mut Regs) {
@@ -96,6 +98,12 @@ fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
         thread.saved_rcx.set(regs.rcx);
         regs.slow = INTERRUPTED;
     }
+    let is_answered = regs.slow == ANSWERED;
+    if is_answered {
+        // SAFETY: stubs keep the site in the word before the place to go on.
+        regs.rip = unsafe { *((regs.rip - 8) as *const u64) };
+        regs.slow = INTERRUPTED;
+    }
     if replay::is_on() {
         replay::arrived(thread, regs);
     }
@@ -103,8 +111,10 @@ fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
         return false;
     }
     regs.rcx = thread.saved_rcx.get();
-    if thread.reads_counter.replace(0) != 0 {
+    if is_answered || thread.reads_counter.replace(0) != 0 {
         counter::read(thread, regs);
+        // Where the site has a stub, it goes on there.
+        regs.rip = patcher::to_stub(regs.rip);
     } else {
         replay::interrupted(thread, regs);
     }
@@ -186,6 +196,11 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [
         return;
     };
     let result = match row.how {
+        _ if !replay::is_on() && names_arena(thread, number, &args) => {
+            let result = -sys::EBADF;
+            finish_call(thread, row, &args, result, &Blobs::new());
+            result
+        }
         How::Plain => plain(thread, row, &args),
         How::Block => blocking(thread, row, &args),
         How::Memory => memory::perform(thread, row, args),
@@ -267,6 +282,13 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
             result
         }
         nr::ARCH_PRCTL => process::arch_prctl(&args),
+        nr::PRCTL if args[0] as u32 == PR_GET_TID_ADDRESS => {
+            // The kernel knows a word of the monitor's.
+            match mem::write(args[1], &thread.child_tid.get()) {
+                true => 0,
+                false => -sys::EFAULT,
+            }
+        }
         nr::KEYCTL => match table::keyctl(args[0]) {
             row if matches!(row.how, How::Block) => return Some(blocking(thread, row, &args)),
             _ => -sys::EOPNOTSUPP,
@@ -285,6 +307,8 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
     finish_call(thread, row, &args, result, &Blobs::new());
     Some(result)
 }
+
+const PR_GET_TID_ADDRESS: u32 = 40;
 
 /// What would turn the monitor's own ways against it, or could not be
 /// replayed: the layout of memory, syscall user dispatch, the auxiliary vector.
@@ -376,6 +400,11 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
             return result;
         }
     }
+    // Some wait now and then (`waiting`).
+    if matches!(number, nr::CLOSE | nr::IOCTL) && replay::is_blocking(thread) {
+        replay::start(thread, row, args);
+        return replay::finish(thread, row, args);
+    }
     replay::plain(thread, row, args)
 }
 
@@ -390,7 +419,16 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
     let number = u64::from(row.nr);
     descriptors::note(thread, number, args);
     let answer = match number {
-        nr::CLOSE if args[0] as u32 != space().arena_fd.get() as u32 => return None,
+        nr::CLOSE if space().lingers.get() != 0 && space().turns.get() != 0 && lingers(args[0]) => {
+            return Some(waiting(thread, row, args, None, |_, _| {}));
+        }
+        nr::CLOSE => return None,
+        nr::SETSOCKOPT => {
+            if args[1] as u32 == 1 && args[2] as u32 == SO_LINGER {
+                space().lingers.set(1);
+            }
+            return None;
+        }
         nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
         _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),
         nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
@@ -468,6 +506,11 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         }
     }
 
+    let slices = words::slices(number, args);
+    if let Some(slices) = &slices {
+        slices.arguments(&mut made);
+    }
+
     if turns && !redirected.is_direct() {
         turn::give(thread);
     }
@@ -477,6 +520,11 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         result = unsafe {
             arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
         };
+        if let Some(slices) = &slices
+            && slices.goes_on(&mut result)
+        {
+            continue;
+        }
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
         }
@@ -503,6 +551,7 @@ fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if number == nr::FUTEX && space().shared.get() != 0 {
         note_death(args[0], &mut blobs);
     }
+    words::after_wait(&mut blobs);
     finish(thread, row, args, result, &blobs);
     result
 }
@@ -516,6 +565,71 @@ fn note_death(word: u64, blobs: &mut Blobs) {
         blobs.memory(0, word, 4);
     }
 }
+
+/// A call that does not wait as a rule, but may now: two events. `both` is an
+/// argument that the kernel reads and writes, and how much; `keep` says which bytes
+/// go with its end.
+#[inline(never)]
+pub fn waiting(
+    thread: &Thread,
+    row: &'static Syscall,
+    args: &[u64; 6],
+    both: Option<(usize, u64)>,
+    keep: impl FnOnce(&mut Blobs, i64),
+) -> i64 {
+    let number = u64::from(row.nr);
+    start(thread, row, args);
+    let redirected = Redirected::argument(thread, args, both);
+    let made = redirected.args();
+    if !redirected.is_direct() {
+        turn::give(thread);
+    }
+    let mut result;
+    loop {
+        // SAFETY: as in `plain`.
+        result = unsafe {
+            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
+        };
+        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
+            break;
+        }
+    }
+    turn::take(thread);
+    result = redirected.finish(thread, result);
+    if result == -sys::EINTR
+        && thread.pending.load(Acquire) != 0
+        // The descriptor is gone, whatever came of it.
+        && number != nr::CLOSE
+        && signal::restarts(thread, number, args)
+    {
+        result = -sys::ERESTARTSYS;
+    }
+    let mut blobs = Blobs::new();
+    keep(&mut blobs, result);
+    finish(thread, row, args, result, &blobs);
+    result
+}
+
+/// Whether closing a socket waits until what was sent has been taken.
+fn lingers(fd: u64) -> bool {
+    const SOL_SOCKET: u64 = 1;
+    let mut linger = [0u32; 2];
+    let mut len = 8u32;
+    let (to, len_at) = (linger.as_mut_ptr() as u64, (&raw mut len) as u64);
+    sys::call(
+        nr::GETSOCKOPT,
+        fd,
+        SOL_SOCKET,
+        SO_LINGER.into(),
+        to,
+        len_at,
+        0,
+    ) == 0
+        && linger[0] != 0
+        && linger[1] != 0
+}
+
+const SO_LINGER: u32 = 13;
 
 /// Whether a descriptor is open for reading only.
 fn is_for_reading(fd: u64) -> bool {
@@ -596,14 +710,98 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
     Some(result)
 }
 
-/// The program must not close, replace or duplicate away the descriptor that
-/// leads to the arena.
+/// Whether a call names the descriptor that leads to the arena, which the program
+/// does not have: it must not close, replace, change, hand on or write to it.
+#[inline(always)]
+fn names_arena(thread: &Thread, number: u64, args: &[u64; 6]) -> bool {
+    let fds = needs::descriptors(number);
+    let ours = space().arena_fd.get() as u32;
+    fds & 1 != 0 && args[0] as u32 == ours
+        || fds > 1 && also_names_arena(thread, number, args, fds, ours)
+}
+
+#[cold]
+#[inline(never)]
+fn also_names_arena(_: &Thread, number: u64, args: &[u64; 6], fds: u8, ours: u32) -> bool {
+    let is_named = |(i, arg): (usize, &u64)| fds & 1 << i != 0 && *arg as u32 == ours;
+    match number {
+        nr::MMAP => args[3] & sys::MAP_ANONYMOUS == 0 && args[4] as u32 == ours,
+        nr::SENDMSG => hands_on(args[1], ours),
+        nr::SENDMMSG => {
+            const MESSAGE: u64 = 64;
+            (0..(args[2] & 0xffff_ffff).min(1024)).any(|k| hands_on(args[1] + MESSAGE * k, ours))
+        }
+        nr::OPEN | nr::TRUNCATE => leads_to_arena(AT_FDCWD, args[0], ours),
+        nr::OPENAT | nr::OPENAT2 => leads_to_arena(args[0], args[1], ours),
+        _ => args.iter().enumerate().any(is_named),
+    }
+}
+
+/// Whether a message carries the descriptor.
+fn hands_on(message: u64, ours: u32) -> bool {
+    const RIGHTS: u64 = 1 << 32 | 1; // SCM_RIGHTS, SOL_SOCKET
+    let Some(m) = capture::Message::read(message).filter(|m| m.control != 0) else {
+        return false;
+    };
+    let end = m.control.saturating_add(m.control_len.min(0x1_0000));
+    let mut at = m.control;
+    while at + 16 <= end {
+        let Some([len, kind]) = mem::read::<[u64; 2]>(at).filter(|head| head[0] >= 16) else {
+            return false;
+        };
+        let data_end = at.saturating_add(len).min(end);
+        let mut word = at + 16;
+        while kind == RIGHTS && word + 4 <= data_end {
+            if mem::read::<u32>(word) == Some(ours) {
+                return true;
+            }
+            word += 4;
+        }
+        at = at.saturating_add(len.saturating_add(7) & !7);
+    }
+    false
+}
+
+const AT_FDCWD: u64 = -100i64 as u64;
+
+/// Whether a path is a name of the descriptor's (`/proc/self/fd/N`).
+fn leads_to_arena(dir: u64, path: u64, ours: u32) -> bool {
+    let mut text = [0u8; 64];
+    // At once, unless it ends where memory does.
+    if !mem::copy(text.as_mut_ptr() as u64, path, text.len() as u64) {
+        mem::copy_string(&mut text, path);
+    }
+    let len = text.iter().take_while(|byte| **byte != 0).count();
+    let mut name = *b"fd/0000000000";
+    write_decimal(&mut name[3..], ours.into());
+    let digits = 3 + name[3..12]
+        .iter()
+        .take_while(|digit| **digit == b'0')
+        .count();
+    let (number, text) = (&name[digits..], &text[..len]);
+    if !text.ends_with(number) || !text[..len - number.len()].ends_with(&name[..3]) {
+        return false;
+    }
+    // The arena itself, and not a file that is called so.
+    let mut words = [0u64; 18];
+    let there = sys::call(
+        nr::NEWFSTATAT,
+        dir,
+        path,
+        words.as_mut_ptr() as u64,
+        0,
+        0,
+        0,
+    ) == 0;
+    let arena = sys::fstat(ours.into());
+    there && arena.is_some_and(|arena| (arena.device, arena.inode) == (words[0], words[1]))
+}
+
+/// What concerns the descriptor that leads to the arena.
 fn guard_descriptor(number: u64, args: &[u64; 6]) -> Option<i64> {
     let ours = space().arena_fd.get() as u64;
     let low = |arg: u64| arg & 0xffff_ffff;
     match number {
-        nr::CLOSE if low(args[0]) == ours => Some(-sys::EBADF),
-        nr::DUP2 | nr::DUP3 if low(args[1]) == ours => Some(-sys::EBADF),
         nr::CLOSE_RANGE if low(args[0]) <= ours && ours <= low(args[1]) => {
             let (first, last, flags) = (low(args[0]), low(args[1]), args[2]);
             let mut result = 0;

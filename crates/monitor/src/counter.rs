@@ -1,6 +1,6 @@
-//! Reading the time-stamp counter.
+//! Instructions that the processor answers, the time-stamp counter first.
 //!
-//! `rdtsc` and `rdtscp` do not trap, and to make the kernel let them trap would
+//! `rdtsc` and its kin do not trap, and to make the kernel let them trap would
 //! hit the monitor and the kernel's own clock functions too. So these
 //! instructions are replaced by `ud2` in the program's code when it is mapped;
 //! the recorder has found where they are. SIGILL at such a place is ours: it
@@ -8,23 +8,19 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use protocol::record::{at, counter_site, kind, tag};
+use protocol::instruction::{ESCAPE, Form, Instruction, UD2};
+use protocol::record::{at, kind, tag};
 use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, CounterTable, difference, site};
 use protocol::shared::ExecSlot;
 
 use crate::arch::Regs;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{log, mem, replay, signal, turn};
+use crate::{answers, log, mem, patcher, replay, signal, turn};
 
 const PROT_READ: u64 = 1;
 const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
-
-/// What stands in the place of `rdtsc`, and of `rdtscp`.
-const INSTEAD: [u8; 3] = [0x0f, 0x0b, 0x90]; // ud2, nop
-/// How much of it traps.
-const TRAP_LEN: u64 = 2;
 
 fn table() -> Option<&'static CounterTable> {
     // SAFETY: `add` maps it before it says so; it is made of atomics, valid
@@ -48,20 +44,20 @@ fn sites_in(start: u64, len: u64, state: u32) -> impl Iterator<Item = &'static C
     })
 }
 
-/// The length of the instruction that was replaced at an address.
-fn replaced_at(address: u64) -> Option<u64> {
-    sites_in(address, 1, site::REPLACED)
-        .next()
-        .map(|s| u64::from(s.len.load(Relaxed)))
+/// The instruction that was replaced at an address: a thread that got SIGILL
+/// here was to run it.
+pub fn replaced_at(address: u64) -> Option<Form> {
+    let form = form_of(sites_in(address, 1, site::REPLACED).next()?)?;
+    let here = mem::read::<[u8; 2]>(address + form.opcode_at());
+    (here == Some([ESCAPE, UD2])).then_some(form)
 }
 
-/// Whether a thread that got SIGILL here was to read the counter.
-pub fn is_read(address: u64) -> bool {
-    replaced_at(address).is_some() && mem::read::<[u8; 2]>(address) == Some([0x0f, 0x0b])
+fn form_of(site: &CounterSite) -> Option<Form> {
+    Form::from_byte(site.form.load(Relaxed) as u8)
 }
 
 /// Remembers an instruction that is to be replaced when its code may run.
-fn add(address: u64, len: u64) {
+fn add(address: u64, form: Form) {
     if space().has_counters.get() == 0 {
         let size = (core::mem::size_of::<CounterTable>() as u64 + 4095) & !4095;
         if !sys::map_anonymous(COUNTERS_BASE, size) {
@@ -75,7 +71,7 @@ fn add(address: u64, len: u64) {
     let place = free.or_else(|| table.sites.get(count));
     if let Some(place) = place {
         place.address.store(address, Relaxed);
-        place.len.store(len as u32, Relaxed);
+        place.form.store(form.to_byte().into(), Relaxed);
         place.state.store(site::WAITING, Relaxed);
         if free.is_none() {
             table.count.store(count as u64 + 1, Relaxed);
@@ -83,8 +79,10 @@ fn add(address: u64, len: u64) {
     }
 }
 
-/// A fresh image: what of its code reads the counter.
+/// A fresh image: what of its code is to be replaced.
 pub fn begin(thread: &Thread, exec: &ExecSlot) {
+    let interprets = exec.interprets.load(Relaxed);
+    space().interprets.set(u32::from(interprets != 0));
     for code in &exec.code {
         let len = code.len.load(Relaxed);
         if len != 0 {
@@ -99,11 +97,12 @@ pub fn begin(thread: &Thread, exec: &ExecSlot) {
 /// A file was mapped, for this process alone.
 pub fn mapped(start: u64, len: u64, offset: u64, place: usize) {
     for word in control().counter_sites_of(place) {
-        let word = word.load(Acquire);
-        let into = counter_site::place(word).wrapping_sub(offset);
-        let size = counter_site::len(word);
-        if into < len && into + size <= len {
-            add(start + into, size);
+        let Some((place, form)) = Form::of_word(word.load(Acquire)) else {
+            continue;
+        };
+        let into = place.wrapping_sub(offset);
+        if into < len && into + u64::from(form.len) <= len {
+            add(start + into, form);
         }
     }
 }
@@ -117,8 +116,8 @@ pub fn replace(thread: &Thread, start: u64, len: u64, prot: u64) {
     if let Some(mut entry) = log::other(thread, kind::SITES, &[prot], 1) {
         entry = entry.blob_begin(tag::CODE, 8 * fresh().count() as u64);
         for s in fresh() {
-            let len = u64::from(s.len.load(Relaxed));
-            let word = counter_site::word(s.address.load(Relaxed), len);
+            let form = form_of(s).unwrap_or(Form::RDTSC);
+            let word = form.at(s.address.load(Relaxed));
             entry = entry.piece((&raw const word) as u64, 8);
         }
         entry.commit();
@@ -135,16 +134,11 @@ fn exchange(start: u64, len: u64, prot: u64) -> bool {
     let (mut from, mut to) = (u64::MAX, 0);
     for s in waiting() {
         let address = s.address.load(Relaxed);
-        let len = u64::from(s.len.load(Relaxed));
         // The program may have changed its copy before it ran it.
-        let here = mem::read::<[u8; 2]>(address);
-        let is_there = match len {
-            2 => here == Some([0x0f, 0x31]),
-            _ => here == Some([0x0f, 0x01]) && mem::read::<u8>(address + 2) == Some(0xf9),
-        };
-        if is_there {
+        let form = form_of(s).filter(|form| has(address + form.opcode_at(), form.original()));
+        if let Some(form) = form {
             from = from.min(address & !4095);
-            to = to.max((address + len + 4095) & !4095);
+            to = to.max((address + u64::from(form.len) + 4095) & !4095);
         } else {
             s.state.store(site::FREE, Relaxed);
         }
@@ -160,11 +154,20 @@ fn exchange(start: u64, len: u64, prot: u64) -> bool {
         return false;
     }
     for s in waiting() {
-        let len = u64::from(s.len.load(Relaxed));
-        mem::copy(s.address.load(Relaxed), INSTEAD.as_ptr() as u64, len);
-        s.state.store(site::FRESH, Relaxed);
+        if let Some(form) = form_of(s) {
+            let at = s.address.load(Relaxed) + form.opcode_at();
+            let instead = form.instead();
+            mem::copy(at, instead.as_ptr() as u64, instead.len() as u64);
+            s.state.store(site::FRESH, Relaxed);
+        }
     }
     is_writable || protect(prot)
+}
+
+/// Whether the program's memory has these bytes at an address.
+fn has(address: u64, bytes: &[u8]) -> bool {
+    let is_there = |(at, byte): (u64, &u8)| mem::read::<u8>(at) == Some(*byte);
+    (address..).zip(bytes).all(is_there)
 }
 
 /// In replay: what was replaced here then is replaced now.
@@ -173,9 +176,10 @@ pub fn replace_again(thread: &Thread) {
         let (mut from, mut to) = (u64::MAX, 0);
         let mut count = 0;
         for word in words.as_chunks::<8>().0 {
-            let word = u64::from_le_bytes(*word);
-            let address = counter_site::place(word);
-            add(address, counter_site::len(word));
+            let Some((address, form)) = Form::of_word(u64::from_le_bytes(*word)) else {
+                replay::diverge(thread, difference::MEMORY, 2, u64::from_le_bytes(*word), 0);
+            };
+            add(address, form);
             from = from.min(address);
             to = to.max(address + 1);
             count += 1;
@@ -210,10 +214,11 @@ pub fn moved(from: u64, len: u64, to: u64) {
     }
 }
 
-/// The thread is at an instruction that reads the counter (`regs.rip`).
+/// The thread is at an instruction that was replaced (`regs.rip`).
 pub fn read(thread: &Thread, regs: &mut Regs) {
     let address = regs.rip;
-    let len = replaced_at(address).unwrap_or(TRAP_LEN);
+    let form = patcher::replaced_at(address).or_else(|| replaced_at(address));
+    let form = form.unwrap_or(Form::RDTSC);
     thread.call_site.set(address);
     if thread.pending.load(Acquire) != 0 || replay::is_on() {
         signal::deliver(thread, regs, at::CALL_ENTRY);
@@ -226,18 +231,25 @@ pub fn read(thread: &Thread, regs: &mut Regs) {
     } else if space().turns.get() != 0 {
         turn::offer(thread);
     }
+    match form.what {
+        Instruction::Counter => read_counter(thread, regs, form == Form::RDTSCP),
+        _ => answers::give(thread, regs, form),
+    }
+    regs.rip = address + u64::from(form.len);
+    signal::deliver(thread, regs, at::CALL_EXIT);
+}
+
+fn read_counter(thread: &Thread, regs: &mut Regs, with_auxiliary: bool) {
     let (value, auxiliary) = if replay::is_on() {
         replay::read_counter(thread)
     } else {
-        log::counter(thread, len > TRAP_LEN)
+        log::counter(thread, with_auxiliary)
     };
     regs.rax = value & 0xffff_ffff;
     regs.rdx = value >> 32;
-    if len > TRAP_LEN {
+    if with_auxiliary {
         regs.rcx = u64::from(auxiliary);
     }
-    regs.rip = address + TRAP_LEN;
-    signal::deliver(thread, regs, at::CALL_EXIT);
 }
 
 const PR_GET_TSC: u64 = 25;
@@ -257,6 +269,10 @@ pub fn prctl(thread: &Thread, args: &[u64; 6]) -> Option<i64> {
         }
         (PR_SET_TSC, how @ (PR_TSC_ENABLE | PR_TSC_SIGSEGV)) => {
             faults.set(how - PR_TSC_ENABLE);
+            if how == PR_TSC_SIGSEGV {
+                space().counters_trap.set(1);
+                patcher::undo_replaced();
+            }
             Some(0)
         }
         (PR_SET_TSC, _) => Some(-sys::EINVAL),

@@ -3,16 +3,21 @@
 //! And which are no files at all.
 //!
 //! What the kernel answers is remembered until the descriptor is closed,
-//! replaced or set otherwise. (Another process that shares the open file can
-//! change its mode behind our back; then a call is made with the turn kept
-//! though it waits, and the other threads wait with it.)
+//! replaced or set otherwise; all of it, everywhere, when any process of the
+//! program takes any descriptor out of non-blocking mode, because others may lead
+//! to the same open file. (A process that is not recorded can do so behind our
+//! back; then a call is made with the turn kept though it waits, and the other
+//! threads wait with it.)
 //!
 //! Whether it is a file matters more: so that is not believed where a table of
 //! descriptors is not that of one process.
 
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
 use protocol::syscall::Syscall;
 
-use crate::state::{DESCRIPTORS, Process, Thread, space};
+use crate::mem;
+use crate::state::{DESCRIPTORS, Process, Thread, control, space};
 use crate::sys::{self, nr};
 
 const UNKNOWN: u8 = 0;
@@ -64,6 +69,11 @@ fn known(process: &Process, fd: u64) -> u8 {
     let Some(place) = process.descriptors.get(fd as u32 as usize) else {
         return UNKNOWN;
     };
+    let modes = control().modes_changed.load(Acquire);
+    if process.descriptors_of.get() != modes {
+        forget_all(process);
+        process.descriptors_of.set(modes);
+    }
     if place.get() == UNKNOWN {
         let flags = sys::call(nr::FCNTL, fd, 3, 0, 0, 0, 0); // F_GETFL
         if flags < 0 {
@@ -72,7 +82,8 @@ fn known(process: &Process, fd: u64) -> u8 {
         let stat = sys::fstat(fd);
         let is_file = stat.as_ref().map(|s| sys::is_regular(s.mode));
         let mut bits = KNOWN;
-        if flags & O_NONBLOCK != 0 || is_file == Some(true) {
+        let on_disk = || stat.as_ref().is_some_and(|s| s.size != 0) || !is_made_by_kernel(fd);
+        if flags & O_NONBLOCK != 0 || is_file == Some(true) && on_disk() {
             bits |= NEVER_WAITS;
         }
         if is_file == Some(false) {
@@ -81,6 +92,17 @@ fn known(process: &Process, fd: u64) -> u8 {
         place.set(bits);
     }
     place.get()
+}
+
+/// Whether a file is one of those that the kernel makes up when they are read,
+/// some of which wait for news (`/proc/kmsg`, `trace_pipe`). They have no size.
+fn is_made_by_kernel(fd: u64) -> bool {
+    const PROC: u64 = 0x9fa0;
+    const TRACEFS: u64 = 0x7472_6163;
+    const DEBUGFS: u64 = 0x6462_6720;
+    let mut words = [0u64; 16];
+    let asked = sys::call(nr::FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0);
+    asked != 0 || matches!(words[0], PROC | TRACEFS | DEBUGFS)
 }
 
 /// A thread or process is made: if it shares descriptors though it is another
@@ -102,8 +124,19 @@ pub fn note(thread: &Thread, number: u64, args: &[u64; 6]) {
         }
     };
     match number {
-        nr::CLOSE | nr::IOCTL => forget(args[0]),
-        nr::FCNTL if args[1] == 4 => forget(args[0]), // F_SETFL
+        nr::CLOSE => forget(args[0]),
+        nr::IOCTL => {
+            forget(args[0]);
+            if args[1] as u32 == FIONBIO && mem::read::<u32>(args[2]) == Some(0) {
+                forget_everywhere();
+            }
+        }
+        nr::FCNTL if args[1] as u32 == F_SETFL => {
+            forget(args[0]);
+            if args[2] & O_NONBLOCK as u64 == 0 {
+                forget_everywhere();
+            }
+        }
         nr::DUP2 | nr::DUP3 => forget(args[1]),
         nr::CLOSE_RANGE => {
             const CLOSE_RANGE_UNSHARE: u64 = 2;
@@ -115,6 +148,14 @@ pub fn note(thread: &Thread, number: u64, args: &[u64; 6]) {
         nr::UNSHARE if args[0] & CLONE_FILES != 0 => space().odd_tables.set(1),
         _ => {}
     }
+}
+
+const F_SETFL: u32 = 4;
+const FIONBIO: u32 = 0x5421;
+
+/// A descriptor may wait from now on, whoever has it.
+fn forget_everywhere() {
+    control().modes_changed.fetch_add(1, AcqRel);
 }
 
 pub fn forget_all(process: &Process) {

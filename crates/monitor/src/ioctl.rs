@@ -3,14 +3,18 @@
 //! Most requests say so in their number; the old ones of terminals and sockets
 //! do not and are listed. What neither covers is refused as by a driver that
 //! does not know it, because replay could not repeat its effect.
+//!
+//! Some lead to further memory by a pointer, and write there what only the driver
+//! knows. Of that more is kept than can have been written: what was not is the
+//! same in replay anyway.
 
 use protocol::syscall::Syscall;
 
 use crate::arch;
 use crate::capture::Blobs;
 use crate::recorder::{self, topic};
-use crate::state::Thread;
-use crate::{log, mem, sys};
+use crate::state::{Thread, space};
+use crate::{call, log, mem, sys};
 
 /// `(request, bytes read, bytes written)` behind the argument.
 const OLD: &[(u32, u32, u32)] = &[
@@ -47,7 +51,10 @@ const OLD: &[(u32, u32, u32)] = &[
     (0x5423, 4, 0),      // TIOCSETD
     (0x5424, 0, 4),      // TIOCGETD
     (0x5425, 0, 0),      // TCSBRKP
+    (0x5427, 0, 0),      // TIOCSBRK
+    (0x5428, 0, 0),      // TIOCCBRK
     (0x5429, 0, 4),      // TIOCGSID
+    (0x5441, 0, 0),      // TIOCGPTPEER
     (0x5450, 0, 0),      // FIONCLEX
     (0x5451, 0, 0),      // FIOCLEX
     (0x5452, 4, 0),      // FIOASYNC
@@ -130,6 +137,71 @@ const OLD: &[(u32, u32, u32)] = &[
     (0x127b, 0, 4),      // BLKPBSZGET
     (0x0001, 0, 4),      // FIBMAP
     (0x0002, 0, 4),      // FIGETBSZ
+    (0x541a, 4, 0),      // TIOCSSOFTCAR
+    (0x541e, 0, 72),     // TIOCGSERIAL
+    (0x541f, 72, 0),     // TIOCSSERIAL
+    (0x542e, 0, 32),     // TIOCGRS485
+    (0x542f, 32, 32),    // TIOCSRS485
+    (0x5437, 0, 0),      // TIOCVHANGUP
+    (0x5456, 0, 36),     // TIOCGLCKTRMIOS
+    (0x5457, 36, 0),     // TIOCSLCKTRMIOS
+    (0x5459, 0, 4),      // TIOCSERGETLSR
+    (0x545c, 0, 0),      // TIOCMIWAIT (the argument is a set of bits)
+    (0x545d, 0, 80),     // TIOCGICOUNT
+    (0x8907, 0, 16),     // SIOCGSTAMPNS
+    (0x890b, 120, 0),    // SIOCADDRT
+    (0x890c, 120, 0),    // SIOCDELRT
+    (0x8911, 40, 0),     // SIOCSIFLINK
+    (0x8914, 40, 0),     // SIOCSIFFLAGS
+    (0x8916, 40, 0),     // SIOCSIFADDR
+    (0x8918, 40, 0),     // SIOCSIFDSTADDR
+    (0x891a, 40, 0),     // SIOCSIFBRDADDR
+    (0x891c, 40, 0),     // SIOCSIFNETMASK
+    (0x891e, 40, 0),     // SIOCSIFMETRIC
+    (0x891f, 40, 40),    // SIOCGIFMEM
+    (0x8920, 40, 0),     // SIOCSIFMEM
+    (0x8922, 40, 0),     // SIOCSIFMTU
+    (0x8923, 40, 0),     // SIOCSIFNAME
+    (0x8924, 40, 0),     // SIOCSIFHWADDR
+    (0x8925, 40, 40),    // SIOCGIFENCAP
+    (0x8926, 40, 0),     // SIOCSIFENCAP
+    (0x8929, 40, 40),    // SIOCGIFSLAVE
+    (0x8930, 40, 0),     // SIOCSIFSLAVE
+    (0x8931, 40, 0),     // SIOCADDMULTI
+    (0x8932, 40, 0),     // SIOCDELMULTI
+    (0x8934, 40, 0),     // SIOCSIFPFLAGS
+    (0x8935, 40, 40),    // SIOCGIFPFLAGS
+    (0x8936, 40, 0),     // SIOCDIFADDR
+    (0x8937, 40, 0),     // SIOCSIFHWBROADCAST
+    (0x8938, 40, 40),    // SIOCGIFCOUNT
+    (0x8940, 32, 32),    // SIOCGIFBR
+    (0x8941, 32, 32),    // SIOCSIFBR
+    (0x8943, 40, 0),     // SIOCSIFTXQLEN
+    (0x8946, 40, 40),    // SIOCETHTOOL
+    (0x8947, 40, 40),    // SIOCGMIIPHY
+    (0x8948, 40, 40),    // SIOCGMIIREG
+    (0x8949, 40, 40),    // SIOCSMIIREG
+    (0x894b, 0, 4),      // SIOCOUTQNSD
+    (0x894c, 0, 0),      // SIOCGSKNS
+    (0x8953, 68, 0),     // SIOCDARP
+    (0x8954, 68, 68),    // SIOCGARP
+    (0x8955, 68, 0),     // SIOCSARP
+    (0x8970, 40, 40),    // SIOCGIFMAP
+    (0x8971, 40, 0),     // SIOCSIFMAP
+    (0x8982, 56, 56),    // SIOCGIFVLAN
+    (0x8983, 56, 56),    // SIOCSIFVLAN
+    (0x8990, 40, 0),     // SIOCBONDENSLAVE
+    (0x8991, 40, 0),     // SIOCBONDRELEASE
+    (0x8992, 40, 0),     // SIOCBONDSETHWADDR
+    (0x8993, 40, 40),    // SIOCBONDSLAVEINFOQUERY
+    (0x8994, 40, 40),    // SIOCBONDINFOQUERY
+    (0x8995, 40, 0),     // SIOCBONDCHANGEACTIVE
+    (0x89a0, 16, 0),     // SIOCBRADDBR
+    (0x89a1, 16, 0),     // SIOCBRDELBR
+    (0x89a2, 40, 0),     // SIOCBRADDIF
+    (0x89a3, 40, 0),     // SIOCBRDELIF
+    (0x89b0, 40, 40),    // SIOCSHWTSTAMP
+    (0x89b1, 40, 40),    // SIOCGHWTSTAMP
     (0x4004_9409, 0, 0), // FICLONE (the argument is a descriptor)
     // Their numbers say less than they read and write.
     (0x4004_54ca, 40, 40), // TUNSETIFF
@@ -161,6 +233,86 @@ fn written_by(request: u32, at: u64, said: u64) -> u64 {
     head + number(count).min(number(room)) * size
 }
 
+/// Virtual machines: what they do is in no log.
+const KVM: u8 = 0xae;
+
+/// How much is kept of memory that a driver may have written to.
+const REACH: u64 = 4096;
+
+/// Where a request keeps a pointer to further memory, if it does; and how long
+/// what was written there may be.
+fn further(request: u32, at: u64) -> Option<(u64, u64)> {
+    const SIOCGIFBR: u32 = 0x8940;
+    const SIOCSIFBR: u32 = 0x8941;
+    const SIOCETHTOOL: u32 = 0x8946;
+    let word = |offset: u64| mem::read::<u64>(at.wrapping_add(offset));
+    match request {
+        SIOCGIFCONF => Some((word(8)?, word(0)? & 0xffff_ffff)),
+        // Its numbers of interfaces.
+        SIOCGIFBR | SIOCSIFBR => Some((word(8)?, word(16)?.min(REACH) * 4)),
+        SIOCETHTOOL => {
+            let data = word(16)?;
+            let number = |offset: u64| mem::read::<u32>(data.wrapping_add(offset)).unwrap_or(0);
+            Some((data, ethtool_len(number(0), number)))
+        }
+        // Slaves, time stamps, and what is a driver's own.
+        0x8993 | 0x8994 | 0x89b0 | 0x89b1 | 0x89f0..=0x89ff => Some((word(16)?, REACH)),
+        _ => None,
+    }
+}
+
+/// How long the answer to a question about a network card is: some have a table
+/// behind them.
+fn ethtool_len(command: u32, number: impl Fn(u64) -> u32) -> u64 {
+    let (head, count, size) = match command {
+        0x04 | 0x0b => (12, number(8), 1), // registers, EEPROM
+        0x1b => (12, number(8), 32),       // names
+        0x1d => (8, number(4), 8),         // statistics
+        _ => (0, 0, 0),
+    };
+    (head + u64::from(count) * size).max(REACH)
+}
+
+/// Keeps what lies behind a pointer of a request.
+fn keep_further(request: u32, at: u64, blobs: &mut Blobs) {
+    let Some((address, len)) = further(request, at).filter(|(address, _)| *address != 0) else {
+        return;
+    };
+    // As far as there is memory.
+    let mut there = 0;
+    while there < len {
+        let page_end = ((address + there) | 4095) + 1 - address;
+        let next = page_end.min(len);
+        if !mem::is_writable(address + there, next - there) {
+            break;
+        }
+        there = next;
+    }
+    if there != 0 {
+        blobs.memory(protocol::record::tag::PIECE, address, there);
+    }
+}
+
+/// Where replay puts that again.
+pub fn further_memory(args: &[u64; 6]) -> Option<u64> {
+    further(args[1] as u32, args[2]).map(|(address, _)| address)
+}
+
+/// Whether a request may wait: for a terminal's output to be gone, for a change
+/// of a line, and, as far as its driver is concerned, for anything.
+fn may_wait(request: u32, fd: u64) -> bool {
+    const TCSETSW2: u32 = 0x402c_542c;
+    const TCSETSF2: u32 = 0x402c_542d;
+    const VT_WAITACTIVE: u32 = 0x5607;
+    const CHARACTERS: u32 = 0x2000;
+    match request {
+        0x5403 | 0x5404 | 0x5407 | 0x5408 | 0x5409 | 0x5425 | 0x545c => true,
+        TCSETSW2 | TCSETSF2 | VT_WAITACTIVE => true,
+        _ if request >> 30 == 0 || request >> 8 & 0xff == u32::from(b'T') => false,
+        _ => sys::fstat(fd).is_some_and(|stat| stat.mode & 0xf000 == CHARACTERS),
+    }
+}
+
 /// `(read, written)`; None if the request is not known.
 fn sizes(request: u32) -> Option<(u64, u64)> {
     if let Some((_, read, written)) = OLD.iter().find(|(r, _, _)| *r == request) {
@@ -168,7 +320,12 @@ fn sizes(request: u32) -> Option<(u64, u64)> {
     }
     let size = u64::from(request >> 16 & 0x3fff);
     let group = (request >> 8) as u8;
+    if group == KVM {
+        return None;
+    }
     match request >> 30 {
+        // Of a protocol's or a driver's own: an interface's name and 24 bytes.
+        0 if matches!(request, 0x89e0..=0x89ff) => Some((40, 40)),
         // No direction: nothing behind the argument, if the number is of the
         // new form at all. The old numbers of terminals, consoles, sockets and
         // disks are not.
@@ -190,35 +347,39 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let request = args[1] as u32;
     let number = u64::from(row.nr);
     let mut blobs = Blobs::new();
-    let result = match sizes(request) {
-        Some((read, written)) => {
+    let known = sizes(request);
+    if let Some((read, written)) = known
+        && space().turns.get() != 0
+        && may_wait(request, args[0])
+    {
+        return call::waiting(
+            thread,
+            row,
+            &args,
+            Some((2, read.max(written))),
+            |blobs, result| {
+                keep(request, args[2], (read, written), result, blobs);
+            },
+        );
+    }
+    let result = match known {
+        Some(sizes) => {
             // SAFETY: the program's own call.
             let result = unsafe { arch::syscall(number, &args) };
-            if written != 0 && args[2] != 0 && (result >= 0 || read != 0) {
-                let written = written_by(request, args[2], written);
-                if mem::is_readable(args[2], written) {
-                    blobs.memory(2, args[2], written);
-                }
-            } else if read != 0 && args[2] != 0 {
-                blobs.memory(2, args[2], read.min(256));
-            }
+            keep(request, args[2], sizes, result, &mut blobs);
             result
         }
         None if request == SIOCGIFCONF => {
             // SAFETY: the program's own call.
             let result = unsafe { arch::syscall(number, &args) };
-            if let Some([len, buffer]) = mem::read::<[u64; 2]>(args[2]) {
-                blobs.memory(2, args[2], 16);
-                if result == 0 && buffer != 0 {
-                    blobs.memory(protocol::record::tag::PIECE, buffer, len & 0xffff_ffff);
-                }
+            blobs.memory(2, args[2], 16);
+            if result == 0 {
+                keep_further(request, args[2], &mut blobs);
             }
             result
         }
         None => {
-            // Asked of something that is no terminal, the answer is the same.
-            let text = b"an ioctl request that has no rule";
-            recorder::note(thread, topic::IOCTL, 0, text);
+            refuse(thread, request);
             -sys::ENOTTY
         }
     };
@@ -226,4 +387,56 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         blobs.write(entry).commit();
     }
     result
+}
+
+/// What a request has written, or read.
+fn keep(request: u32, at: u64, (read, written): (u64, u64), result: i64, blobs: &mut Blobs) {
+    if at == 0 {
+        return;
+    }
+    if written != 0 && (result >= 0 || read != 0) {
+        let written = written_by(request, at, written);
+        if mem::is_readable(at, written) {
+            blobs.memory(2, at, written);
+        }
+        if result >= 0 {
+            keep_further(request, at, blobs);
+        }
+    } else if read != 0 {
+        blobs.memory(2, at, read.min(256));
+    }
+}
+
+/// Says which request had no rule, each once.
+fn refuse(thread: &Thread, request: u32) {
+    let kvm = *b"a virtual machine (/dev/kvm) cannot be recorded: ioctl 0x00000000 got ENOTTY";
+    let other = *b"an ioctl request that has no rule got ENOTTY: ioctl 0x00000000";
+    let is_kvm = (request >> 8) as u8 == KVM;
+    let (mut text, len) = ([0; 80], if is_kvm { kvm.len() } else { other.len() });
+    for (to, from) in text
+        .iter_mut()
+        .zip(if is_kvm { &kvm[..] } else { &other[..] })
+    {
+        *to = *from;
+    }
+    let digits = if is_kvm {
+        kvm.len() - 19
+    } else {
+        other.len() - 8
+    };
+    for (i, place) in text[digits..digits + 8].iter_mut().enumerate() {
+        let digit = (request >> (28 - 4 * i) & 15) as u8;
+        *place = if digit < 10 {
+            b'0' + digit
+        } else {
+            b'a' + digit - 10
+        };
+    }
+    // One after the other as long as there is room to remember them.
+    let place = if is_kvm {
+        0
+    } else {
+        1 + (request.wrapping_mul(0x9e37_79b9) >> 30)
+    };
+    recorder::note(thread, topic::IOCTL + u64::from(place), 0, &text[..len]);
 }

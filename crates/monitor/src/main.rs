@@ -13,6 +13,7 @@
 #![no_std]
 #![no_main]
 
+mod answers;
 mod arch;
 mod call;
 mod capture;
@@ -48,6 +49,7 @@ mod state;
 mod stretch;
 mod sys;
 mod turn;
+mod words;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

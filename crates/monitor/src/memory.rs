@@ -58,7 +58,9 @@ pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     call::finish_call(thread, row, &args, result, &more);
     match number {
         nr::MMAP if result > 0 => {
-            if let Some(place) = file.filter(|_| args[3] & 3 == sys::MAP_PRIVATE) {
+            let is_private = args[3] & 3 == sys::MAP_PRIVATE;
+            let is_run = is_private && space().interprets.get() == 0;
+            if let Some(place) = file.filter(|_| is_run) {
                 counter::mapped(result as u64, args[1], args[5], place);
                 counter::replace(thread, result as u64, args[1], args[2]);
             }

@@ -53,6 +53,8 @@ const fn of_arg(arg: &Arg) -> u8 {
 const fn of_number(number: u64) -> u8 {
     match number {
         // What `call::with_care` and `descriptors::note` know of.
+        // And it writes, at times.
+        nr::SETSOCKOPT => CARE | EXTRA,
         nr::IOCTL
         | nr::GETSOCKOPT
         | nr::MLOCKALL
@@ -73,7 +75,6 @@ const fn of_number(number: u64) -> u8 {
         | nr::CLOCK_ADJTIME
         | nr::PROCESS_VM_WRITEV => CARE,
         nr::SEMCTL
-        | nr::SETSOCKOPT
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT
@@ -87,6 +88,36 @@ const fn of_number(number: u64) -> u8 {
         | nr::CREAT => EXTRA,
         _ => 0,
     }
+}
+
+/// By number: which arguments are descriptors, the first as bit 0. What names
+/// some in another way has bit 7.
+static DESCRIPTORS: [u8; SYSCALLS_END] = {
+    let mut of = [0; SYSCALLS_END];
+    let mut row = 0;
+    while row < TABLE.len() {
+        let number = TABLE[row].nr as usize;
+        let mut arg = 0;
+        while arg < TABLE[row].args.len() {
+            if matches!(TABLE[row].args[arg].1, Arg::Fd | Arg::DirFd) {
+                of[number] |= 1 << arg;
+            }
+            arg += 1;
+        }
+        if matches!(
+            number as u64,
+            nr::SENDMSG | nr::SENDMMSG | nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::TRUNCATE
+        ) {
+            of[number] |= 1 << 7;
+        }
+        row += 1;
+    }
+    of
+};
+
+#[inline(always)]
+pub fn descriptors(number: u64) -> u8 {
+    DESCRIPTORS.get(number as usize).copied().unwrap_or(0)
 }
 
 #[inline(always)]

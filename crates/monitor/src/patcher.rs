@@ -9,17 +9,18 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::Acquire;
 
 use patch::{Code, Plan, Stub};
+use protocol::instruction::Form;
 use protocol::record::{kind, tag};
 
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
-use crate::{arch, log, mem, replay, sys};
+use crate::{arch, log, mem, motion, replay, sys};
 
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
 const WINDOW: u64 = 0x4000;
 /// Traps before a site is patched: that costs as much as four of them, and much
 /// code of a short program runs once or twice.
-const TRAPS_FIRST: u32 = 3;
+const TRAPS_FIRST: u16 = 3;
 
 /// The places in the table of hashes where a site may be noted.
 fn places(site: u64) -> impl Iterator<Item = &'static Cell<u16>> {
@@ -64,9 +65,31 @@ fn used() -> impl Iterator<Item = &'static Cell<Patched>> {
     space().patches.iter().take(count)
 }
 
-/// A site trapped. Returns where in a stub the call goes on, if the site is
+/// What there is at a site.
+#[derive(Clone, Copy)]
+pub enum What {
+    Call,
+    Replaced(Form),
+}
+
+impl What {
+    fn len(self) -> u8 {
+        match self {
+            What::Call => 2,
+            What::Replaced(form) => form.len,
+        }
+    }
+}
+
+/// The instruction that was replaced at a site that has a stub now.
+pub fn replaced_at(site: u64) -> Option<Form> {
+    let entry = find(site)?.get();
+    Form::from_byte(entry.form).filter(|_| entry.call != 0)
+}
+
+/// A site trapped. Returns where in a stub the thread goes on, if the site is
 /// patched now.
-pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
+pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
     let cell = place(site)?;
     let mut entry = cell.get();
     if entry.site != site {
@@ -77,6 +100,8 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
             start: 0,
             length: 0,
             traps: 0,
+            site_len: 0,
+            form: 0,
             original: [0; patch::ORIGINAL_MAX],
         };
     }
@@ -89,12 +114,17 @@ pub fn on_trap(thread: &Thread, site: u64) -> Option<u64> {
     }
     if entry.traps == TRAPS_FIRST
         && (!replay::is_on() || replay::patches(thread, site))
-        && let Some((plan, stub)) = patch(thread, site)
+        && let Some((plan, stub)) = patch(thread, site, what)
     {
         entry.call = stub.call;
         entry.resume = stub.resume;
         entry.start = plan.patch_start;
         entry.length = plan.patch_len as u32;
+        entry.site_len = what.len();
+        entry.form = match what {
+            What::Call => 0,
+            What::Replaced(form) => form.to_byte(),
+        };
         entry.original = plan.original;
     }
     cell.set(entry);
@@ -124,8 +154,13 @@ fn window(site: u64) -> Option<Code<'static>> {
     Some(Code { base: from, bytes })
 }
 
-fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
-    let plan = patch::plan(window(site)?, site).ok()?;
+fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
+    let code = window(site)?;
+    let plan = match what {
+        What::Call => patch::plan(code, site),
+        What::Replaced(form) => patch::plan_trap(code, site, form.len.into()),
+    };
+    let plan = plan.ok()?;
     let end = plan.patch_start + plan.patch_len as u64;
     for slot in 0..if replay::is_on() {
         0
@@ -140,12 +175,16 @@ fn patch(thread: &Thread, site: u64) -> Option<(Plan, Stub)> {
     let protection = protection_of(plan.patch_start)?;
     let address = room(thread, site)?;
     let mut bytes = [0xcc; patch::STUB_MAX];
-    let stub = patch::write_stub(
-        &plan,
-        address,
-        arch::mw_entry as *const () as u64,
-        &mut bytes,
-    )?;
+    let stub = match what {
+        What::Call => {
+            let entry = arch::mw_entry as *const () as u64;
+            patch::write_stub(&plan, address, entry, &mut bytes)
+        }
+        What::Replaced(_) => {
+            let entry = arch::mw_entry_answered as *const () as u64;
+            patch::write_trap_stub(&plan, address, entry, arch::OFF_RCX as u32, &mut bytes)
+        }
+    }?;
     let jump = patch::jump_bytes(&plan, address)?;
     let page = plan.patch_start & !4095;
     let len = (end - page + 4095) & !4095;
@@ -286,7 +325,7 @@ pub fn to_program(rip: u64) -> u64 {
             } else if (entry.call..entry.resume).contains(&rip) {
                 Some(entry.site)
             } else if (entry.resume..=parts.back_jump).contains(&rip) {
-                Some(entry.site + 2 + (rip - entry.resume))
+                Some(entry.site + u64::from(entry.site_len) + (rip - entry.resume))
             } else {
                 None
             }
@@ -310,7 +349,7 @@ impl Parts {
         let end = entry.start + u64::from(entry.length);
         Parts {
             entry: entry.call - entry.site.saturating_sub(entry.start),
-            back_jump: entry.resume + end.saturating_sub(entry.site + 2),
+            back_jump: entry.resume + end.saturating_sub(entry.site + u64::from(entry.site_len)),
         }
     }
 }
@@ -322,7 +361,7 @@ pub fn moved_to(rip: u64) -> u64 {
     match entry {
         Some(entry) if rip == entry.site => entry.call,
         Some(entry) if rip < entry.site => Parts::of(&entry).entry + (rip - entry.start),
-        Some(entry) => entry.resume + (rip - entry.site - 2),
+        Some(entry) => entry.resume + (rip - entry.site - u64::from(entry.site_len)),
         None => rip,
     }
 }
@@ -359,17 +398,47 @@ pub fn to_stub(rip: u64) -> u64 {
     {
         return entry.call;
     }
-    if let Some(entry) = find(rip.wrapping_sub(2)).map(Cell::get)
-        && entry.call != 0
-        && is_inside(&entry, rip)
-    {
-        return entry.resume;
+    const LONGEST: u64 = patch::TRAP_MAX as u64;
+    for len in 2..=LONGEST {
+        if let Some(entry) = find(rip.wrapping_sub(len)).map(Cell::get)
+            && entry.call != 0
+            && u64::from(entry.site_len) == len
+            && is_inside(&entry, rip)
+        {
+            return entry.resume;
+        }
     }
     rip
 }
 
 fn is_inside(entry: &Patched, rip: u64) -> bool {
     entry.start < rip && rip < entry.start + u64::from(entry.length) && is_in_place(entry)
+}
+
+/// Takes the stubs of replaced instructions away, for good: they are to trap
+/// from now on.
+pub fn undo_replaced() {
+    for cell in used() {
+        let mut entry = cell.get();
+        if entry.form == 0 || entry.call == 0 {
+            continue;
+        }
+        if is_in_place(&entry) {
+            let page = entry.start & !4095;
+            let len = (entry.start + u64::from(entry.length) - page + 4095) & !4095;
+            let protect = |prot| sys::call(sys::nr::MPROTECT, page, len, prot, 0, 0, 0);
+            protect(7);
+            let original = entry.original.as_ptr() as u64;
+            mem::copy(entry.start, original, entry.length.into());
+            protect(sys::PROT_RX);
+        }
+        entry.call = 0;
+        entry.traps = TRAPS_FIRST;
+        cell.set(entry);
+    }
+    if replay::is_on() {
+        motion::code_changed();
+    }
 }
 
 /// Code was unmapped or replaced: what was patched there is gone.

@@ -16,7 +16,7 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, counter, descriptors, log, mem, recorder, replay, signal, turn};
+use crate::{call, counter, descriptors, log, mem, recorder, replay, signal, turn, words};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
@@ -207,6 +207,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
         size: 0,
     });
     thread.child_tid.set(0);
+    thread.is_child.set(0);
     thread.robust_list.set(0);
     thread.wants_preempt.store(0, Relaxed);
     thread.holds_turn.set(0);
@@ -219,7 +220,9 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
 fn take_slot() -> Option<u32> {
     let space = space();
     for slot in 1..space.slots_used.get() {
-        if thread_in_slot(slot).tid_word.load(Acquire) == 0 {
+        let thread = thread_in_slot(slot);
+        // Of one that was killed, the word is still to be cleared.
+        if thread.tid_word.load(Acquire) == 0 && thread.is_child.get() == 0 {
             return Some(slot);
         }
     }
@@ -382,6 +385,7 @@ pub fn alone(thread: &Thread) {
     for slot in 0..space.slots_used.get() {
         if slot != thread.slot.get() {
             thread_in_slot(slot).tid_word.store(0, Relaxed);
+            thread_in_slot(slot).is_child.set(0);
         }
     }
     for other in &space.processes {
@@ -392,6 +396,8 @@ pub fn alone(thread: &Thread) {
         }
     }
     space.threads.set(1);
+    space.children.set(0);
+    thread.is_child.set(0);
     space.breakpoint.set(0);
     // Locks on memory are not inherited.
     space.locks.set(0);
@@ -460,6 +466,9 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     child.start.set(regs.rip);
     if what.flags & CLONE_CHILD_CLEARTID != 0 {
         child.child_tid.set(what.child_tid);
+        if !is_thread && what.child_tid != 0 {
+            words::begin(child);
+        }
     }
     if !is_thread {
         child.alt.set(thread.alt.get());
@@ -519,6 +528,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         turn::take(thread);
     }
     if result < 0 {
+        words::forget(child);
         child.tid_word.store(0, Release);
         space().threads.set(space().threads.get() - 1);
         if is_thread {
@@ -588,6 +598,7 @@ fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64)
     let event = thread.process().log.next_event.get();
     let result = replay::clone_result(thread, what.row, &what.args);
     if result < 0 {
+        words::forget(child);
         child.tid_word.store(0, Release);
         if !is_thread {
             child.process().taken.set(0);
@@ -710,9 +721,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         let answer = recorder::ask(thread, request_kind::EXEC, &what, &name).unwrap_or(1);
         followed = answer == 0;
     }
-    if !followed {
-        set_arena_cloexec(true);
-    }
+    set_arena_cloexec(!followed);
     log::close(process);
     turn::leave_image(thread);
     turn::give(thread);
@@ -872,15 +881,9 @@ fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
 pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     let process = thread.process();
     call::start(thread, row, &args);
-    let child_tid = thread.child_tid.get();
     let last = process.threads.get() <= 1;
     release_robust(thread);
-    if child_tid != 0 && space().threads.get() > 1 && mem::write(child_tid, &0u32) {
-        // As the kernel does for clear_child_tid, but in our own turn.
-        if !replay::is_on() {
-            sys::call(nr::FUTEX, child_tid, 1, 1, 0, 0, 0);
-        }
-    }
+    words::clear(thread);
     if last && replay::is_on() {
         replay::end_of_log(thread);
     }
@@ -980,6 +983,7 @@ fn release_robust(thread: &Thread) {
 pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
     release_all_robust(thread);
+    clear_word_for_others(thread);
     if replay::is_on() {
         replay::end_of_log(thread);
     }
@@ -989,6 +993,14 @@ pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     turn::give(thread);
     loop {
         sys::call(nr::EXIT_GROUP, args[0], 0, 0, 0, 0, 0);
+    }
+}
+
+/// A process ends that shares its memory: the word of the thread that ends it is
+/// for the others.
+pub fn clear_word_for_others(thread: &Thread) {
+    if space().threads.get() > thread.process().threads.get() {
+        words::clear(thread);
     }
 }
 

@@ -156,13 +156,15 @@ fn post(
 
 /// What is noted once by itself, beside the numbers of system calls.
 pub mod topic {
-    pub const IOCTL: u64 = 480;
     pub const INT80: u64 = 481;
+    pub const GS_BASE: u64 = 482;
     pub const FUTEX: u64 = 483;
     pub const ZEROCOPY: u64 = 484;
     pub const FILTER: u64 = 485;
     pub const MEMORY: u64 = 486;
     pub const LISTENER: u64 = 487;
+    /// For virtual machines, and the four after it for others.
+    pub const IOCTL: u64 = 500;
     /// And those after it, one for each option.
     pub const PRCTL: u64 = 490;
 }
@@ -188,6 +190,9 @@ pub fn capture(thread: &Thread, fd: u64) -> (u64, Option<usize>) {
     let Some(stat) = sys::fstat(fd) else {
         return (0, None);
     };
+    if !sys::is_regular(stat.mode) {
+        return (0, None);
+    }
     let key = file_key(stat.device, stat.inode, stat.size, stat.times);
     let table = &control().captured;
     if let Some(place) = find_captured(table, key) {

@@ -10,8 +10,9 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use protocol::instruction::Instruction;
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
-use protocol::record::{Record, begin, clock, kind, object, tag};
+use protocol::record::{Record, answer, begin, clock, kind, object, tag};
 use protocol::replay::{
     EXECUTED, EXITED, FILES_FD, Mark, NO_CALL, REPLAY_OFFSET, Replay, Stream, difference, outcome,
     reason,
@@ -26,7 +27,8 @@ use crate::sharing::Object;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{
-    confine, counter, inherit, log, mem, motion, player, poke, process, sharing, stack, stretch,
+    confine, counter, inherit, ioctl, log, mem, motion, player, poke, process, sharing, stack,
+    stretch,
 };
 
 /// Whether this process replays.
@@ -672,16 +674,7 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     compare(thread, &record, kind::CALL, row, args);
     apply(row, args, &record);
     let number = u64::from(row.nr);
-    if number == nr::IOCTL && record.result >= 0 {
-        if let Some(blob) = record.blob(2) {
-            mem::copy(args[2], blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
-        }
-        if let (Some(blob), Some([_, buffer])) =
-            (record.blob(tag::PIECE), mem::read::<[u64; 2]>(args[2]))
-        {
-            mem::copy(buffer, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
-        }
-    }
+    answer_request(row, args, &record);
     if number == nr::SETSOCKOPT
         && let (Some(blob), Some((to, _))) = (record.blob(tag::PIECE), capture::old_counters(args))
     {
@@ -698,6 +691,19 @@ pub fn plain(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     count_output(thread, row, result);
     consume(thread.process());
     result
+}
+
+/// What `ioctl` wrote, which its row does not say.
+fn answer_request(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
+    if u64::from(row.nr) != nr::IOCTL || record.result < 0 {
+        return;
+    }
+    if let Some(blob) = record.blob(2) {
+        mem::copy(args[2], blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
+    if let (Some(blob), Some(buffer)) = (record.blob(tag::PIECE), ioctl::further_memory(args)) {
+        mem::copy(buffer, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
 }
 
 /// What was written or sent was compared before: here it is counted.
@@ -735,6 +741,8 @@ pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         diverge_call(thread, &record, u64::from(row.nr));
     }
     apply(row, args, &record);
+    answer_request(row, args, &record);
+    crate::words::cleared(&record);
     write_through(row, args, &record);
     let result = record.result;
     count_output(thread, row, result);
@@ -1144,6 +1152,22 @@ pub fn read_counter(thread: &Thread) -> (u64, u32) {
     }
     consume(thread.process());
     (record.values[0], record.values[1] as u32)
+}
+
+/// What an instruction answered, that was asked so.
+pub fn answer(thread: &Thread, what: Instruction, asked: [u64; 2]) -> [u64; 4] {
+    let record = next_for(thread);
+    let values = &record.values;
+    let is_it = record.kind == kind::ANSWER
+        && values[0] == what as u64
+        && values[answer::ASKED..answer::ANSWERED] == asked;
+    if !is_it {
+        diverge_call(thread, &record, NO_CALL - what as u64);
+    }
+    consume(thread.process());
+    let mut answered = [0; 4];
+    answered.copy_from_slice(&values[answer::ANSWERED..answer::VALUES]);
+    answered
 }
 
 fn process_of(thread: &Thread) -> &'static Process {

@@ -5,11 +5,12 @@
 //! when. So the results go into scratch memory of the thread's, and from there
 //! into the program's when the turn has come.
 
-use protocol::layout::{SCRATCH_BASE, SCRATCH_SIZE};
+use protocol::layout::{LARGE_BASE, LARGE_SIZE, SCRATCH_BASE, SCRATCH_SIZE};
 use protocol::syscall::{Arg, Len, Syscall};
 
 use crate::capture::{self, Message};
 use crate::state::Thread;
+use crate::sys::nr;
 use crate::{mem, sys};
 
 /// Results larger than this are not redirected in one go.
@@ -46,7 +47,16 @@ enum Back {
         copy: u64,
         data: u64,
     },
+    /// The headers of messages, each of which knows its data's place.
+    Messages {
+        vector: u64,
+        copy: u64,
+    },
 }
+
+/// A header of `recvmmsg`: a message's, and how long what came is.
+const MESSAGE: u64 = 64;
+const MESSAGE_LEN: u64 = 56;
 
 pub struct Redirected {
     args: [u64; 6],
@@ -55,6 +65,10 @@ pub struct Redirected {
     direct: bool,
     base: u64,
     used: u64,
+    /// Whether the thread's large room is mapped, for this call alone.
+    large: bool,
+    /// The call takes a message from a queue.
+    is_queue: bool,
 }
 
 impl Redirected {
@@ -67,6 +81,8 @@ impl Redirected {
             direct: true,
             base: 0,
             used: 0,
+            large: false,
+            is_queue: false,
         }
     }
 
@@ -75,6 +91,7 @@ impl Redirected {
         let mut it = Redirected {
             base,
             direct: false,
+            is_queue: u64::from(row.nr) == nr::MQ_TIMEDRECEIVE,
             ..Redirected::none(*args)
         };
         for (i, (_, arg)) in row.args.iter().enumerate() {
@@ -87,13 +104,32 @@ impl Redirected {
                 Arg::InOut(_, len) => it.both_ways(thread, i, value, len),
                 Arg::IovOut(count) => it.vector(thread, i, value, args[usize::from(count) % 6]),
                 Arg::MsgOut => it.message(thread, i, value),
-                // Rare, and never large in practice: the turn is kept.
-                Arg::MmsgOut(_) => false,
+                Arg::MmsgOut(count) => it.messages(thread, i, value, usize::from(count) % 6),
                 _ => true,
             };
             if !fits {
+                it.give_back();
                 return Redirected::none(*args);
             }
+        }
+        it
+    }
+
+    /// Only an argument that the kernel reads and writes, so many bytes of it.
+    pub fn argument(thread: &Thread, args: &[u64; 6], both: Option<(usize, u64)>) -> Redirected {
+        let base = SCRATCH_BASE + u64::from(thread.slot.get()) * SCRATCH_SIZE;
+        let mut it = Redirected {
+            base,
+            direct: false,
+            ..Redirected::none(*args)
+        };
+        if let Some((i, len)) = both
+            && args[i % 6] != 0
+            && len != 0
+            && !it.both_ways(thread, i, args[i % 6], Len::Fixed(len as u32))
+        {
+            it.give_back();
+            return Redirected::none(*args);
         }
         it
     }
@@ -105,6 +141,24 @@ impl Redirected {
     /// The call writes straight into the program's memory: the turn is kept.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// Room for one long result.
+    fn take_large(&mut self, thread: &Thread) -> Option<u64> {
+        let address = LARGE_BASE + u64::from(thread.slot.get()) * LARGE_SIZE;
+        if self.large || !sys::map_anonymous(address, LARGE_SIZE) {
+            return None;
+        }
+        self.large = true;
+        Some(address)
+    }
+
+    fn give_back(&self) {
+        if self.large {
+            let slot = (self.base - SCRATCH_BASE) / SCRATCH_SIZE;
+            let address = LARGE_BASE + slot * LARGE_SIZE;
+            sys::call(sys::nr::MUNMAP, address, LARGE_SIZE, 0, 0, 0, 0);
+        }
     }
 
     fn take(&mut self, thread: &Thread, len: u64) -> Option<u64> {
@@ -126,25 +180,45 @@ impl Redirected {
     /// regular file's, which does not block, or may be filled in part.
     fn output(&mut self, thread: &Thread, i: usize, to: u64, len: Len) -> bool {
         let mut capacity = capture::capacity(i, len, &self.original);
+        let mut is_large = false;
         if capacity > ROOM {
-            let is_file = sys::fstat(self.original[0]).is_none_or(|s| sys::is_regular(s.mode));
-            let size_arg = match len {
-                Len::Ret => i + 1,
-                Len::RetMax(size) => usize::from(size),
+            let is_file = || sys::fstat(self.original[0]).is_none_or(|s| sys::is_regular(s.mode));
+            match len {
+                // A message queue's messages come whole or not at all.
+                Len::Ret if self.is_queue => is_large = true,
+                Len::RetPlus(head) => {
+                    capacity = capacity.min(LARGE_SIZE);
+                    self.args[(i + 1) % 6] = capacity - u64::from(head);
+                    is_large = true;
+                }
+                Len::RetTimes(one) => {
+                    let count = ROOM / u64::from(one);
+                    capacity = count * u64::from(one);
+                    self.args[(i + 1) % 6] = count;
+                }
+                Len::Ret | Len::RetMax(_) if is_file() => return false,
+                Len::Ret => {
+                    capacity = ROOM;
+                    self.args[(i + 1) % 6] = ROOM;
+                }
+                Len::RetMax(size) => {
+                    capacity = ROOM;
+                    self.args[usize::from(size) % 6] = ROOM;
+                }
                 _ => return false,
-            };
-            if is_file {
-                return false;
             }
-            capacity = ROOM;
-            self.args[size_arg % 6] = ROOM;
         }
         // A bad address is for the kernel to refuse, before it takes anything
-        // out of a pipe.
-        if capacity == 0 || !mem::is_writable(to, capacity) {
+        // out of a pipe. (Of a large buffer, how much is used nobody knows.)
+        if capacity == 0 || !mem::is_writable(to, if is_large { 1 } else { capacity }) {
             return true;
         }
-        let Some(from) = self.take(thread, capacity) else {
+        let from = match is_large {
+            true if capacity > LARGE_SIZE => None,
+            true => self.take_large(thread),
+            false => self.take(thread, capacity),
+        };
+        let Some(from) = from else {
             return false;
         };
         self.args[i] = from;
@@ -159,10 +233,13 @@ impl Redirected {
 
     fn both_ways(&mut self, thread: &Thread, i: usize, to: u64, len: Len) -> bool {
         let capacity = capture::capacity(i, len, &self.original);
-        if capacity == 0 || capacity > ROOM {
-            return capacity == 0;
-        }
-        let Some(from) = self.take(thread, capacity) else {
+        let from = match capacity {
+            0 => return true,
+            _ if capacity <= ROOM => self.take(thread, capacity),
+            _ if capacity <= LARGE_SIZE => self.take_large(thread),
+            _ => None,
+        };
+        let Some(from) = from else {
             return false;
         };
         if mem::copy(from, to, capacity) && mem::is_writable(to, capacity) {
@@ -217,6 +294,21 @@ impl Redirected {
         let Some(m) = Message::read(header) else {
             return true;
         };
+        let Some(copy) = self.take(thread, 56) else {
+            return false;
+        };
+        let Some((words, data)) = self.header(thread, &m) else {
+            return false;
+        };
+        mem::copy(copy, words.as_ptr() as u64, 56);
+        self.args[i] = copy;
+        self.back[i] = Some(Back::Message { header, copy, data });
+        true
+    }
+
+    /// The header of a message whose parts are in scratch memory, and where its
+    /// data is.
+    fn header(&mut self, thread: &Thread, m: &Message) -> Option<([u64; 7], u64)> {
         let count = m.iov_count.min(1024);
         let name_len = if m.name == 0 { 0 } else { m.name_len.min(4096) };
         let control_len = if m.control == 0 {
@@ -224,17 +316,10 @@ impl Redirected {
         } else {
             m.control_len.min(0x1_0000)
         };
-        let (Some(copy), Some(iov), Some(name), Some(control)) = (
-            self.take(thread, 56),
-            self.take(thread, 16 * count),
-            self.take(thread, name_len),
-            self.take(thread, control_len),
-        ) else {
-            return false;
-        };
-        let Some(data) = self.pieces(thread, iov, m.iov, count) else {
-            return false;
-        };
+        let iov = self.take(thread, 16 * count)?;
+        let name = self.take(thread, name_len)?;
+        let control = self.take(thread, control_len)?;
+        let data = self.pieces(thread, iov, m.iov, count)?;
         let words = [
             if m.name == 0 { 0 } else { name },
             name_len,
@@ -244,9 +329,39 @@ impl Redirected {
             control_len,
             u64::from(m.flags),
         ];
-        mem::copy(copy, words.as_ptr() as u64, 56);
+        Some((words, data))
+    }
+
+    /// As many messages as there is room for, at least one: who asks for many
+    /// takes fewer, too.
+    fn messages(&mut self, thread: &Thread, i: usize, vector: u64, count_arg: usize) -> bool {
+        /// What the last message may take besides its data.
+        const HEADS: u64 = 0x8000;
+        let count = (self.original[count_arg] & 0xffff_ffff).min(1024);
+        let Some(copy) = self.take(thread, MESSAGE * count) else {
+            return false;
+        };
+        let mut fit = 0;
+        for k in 0..count {
+            let header = vector + MESSAGE * k;
+            let Some(m) = Message::read(header) else {
+                // The kernel says what is wrong with the address.
+                return true;
+            };
+            let data = capture::each_piece(m.iov, m.iov_count.min(1024), u64::MAX, |_, _| {});
+            let needed = data.saturating_add(HEADS).saturating_add(m.control_len);
+            if k > 0 && self.used.saturating_add(needed) > SCRATCH_SIZE {
+                break;
+            }
+            let Some((words, _)) = self.header(thread, &m) else {
+                return false;
+            };
+            mem::copy(copy + MESSAGE * k, words.as_ptr() as u64, 56);
+            fit = k + 1;
+        }
         self.args[i] = copy;
-        self.back[i] = Some(Back::Message { header, copy, data });
+        self.args[count_arg] = fit;
+        self.back[i] = Some(Back::Messages { vector, copy });
         true
     }
 
@@ -300,6 +415,10 @@ impl Redirected {
                     touch(data, result.max(0) as u64);
                     result < 0 || message_back(header, copy, data, result as u64)
                 }
+                Back::Messages { vector, copy } => {
+                    touch(self.base, self.used);
+                    (0..result.max(0) as u64).all(|k| one_message_back(vector, copy, k))
+                }
             };
         }
         let keep = if thread.slot.get() < KEEPERS {
@@ -307,6 +426,7 @@ impl Redirected {
         } else {
             KEEP_OF_OTHERS
         };
+        self.give_back();
         if touched > keep {
             const MADV_DONTNEED: u64 = 4;
             let (start, len) = (self.base + keep, touched - keep);
@@ -323,6 +443,22 @@ fn scatter(iov: u64, count: u64, from: u64, len: u64) -> bool {
         at += len;
     });
     all
+}
+
+/// One of several: its length came with it.
+fn one_message_back(vector: u64, copy: u64, index: u64) -> bool {
+    let (header, copy) = (vector + MESSAGE * index, copy + MESSAGE * index);
+    let mut length = 0u32;
+    mem::copy((&raw mut length) as u64, copy + MESSAGE_LEN, 4);
+    let data = read_own(copy).map_or(0, |words| {
+        // The pieces lie one behind the other, from the first on.
+        let mut first = 0u64;
+        if words[3] != 0 {
+            mem::copy((&raw mut first) as u64, words[2], 8);
+        }
+        first
+    });
+    message_back(header, copy, data, length.into()) && mem::write(header + MESSAGE_LEN, &length)
 }
 
 fn message_back(header: u64, copy: u64, data: u64, result: u64) -> bool {

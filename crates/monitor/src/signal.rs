@@ -11,12 +11,15 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use protocol::instruction::{Form, Instruction};
 use protocol::layout::{IMAGE_BASE, PREEMPT_SIGNAL, SIGSYS};
 use protocol::record::{at, kind, tag};
 use protocol::replay::difference;
 
 use crate::arch::{self, Regs};
+use crate::patcher::What;
 use crate::place::{self, FLAGS, Place, RAX, RCX, RIP, RSP};
+use crate::recorder::{self, topic};
 use crate::state::{Action, AltStack, Thread, domain, space, thread};
 use crate::{
     call, counter, log, mem, patcher, process, replay, rounds, sharing, stack, stretch, sys, turn,
@@ -211,6 +214,12 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         return;
     }
     if signal == SIGSYS && code == crate::confine::SYS_SECCOMP && replay::is_on() {
+        // Old programs call the kernel at fixed addresses, where nobody sees it.
+        const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
+        if info[2] & !0xfff == VSYSCALL {
+            let text = b"a call through the vsyscall page is not in the recording: call at";
+            sys::refuse(text, info[2]);
+        }
         sys::die_number(
             b"replay made a call that it must not make:",
             info[3] << 32 >> 32,
@@ -235,11 +244,18 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         if in_monitor(rip) {
             sys::die_number(b"fault at", rip);
         }
-        if signal == SIGILL && counter::is_read(rip) {
-            read_counter(thread, context);
+        if signal == SIGILL
+            && let Some(form) = counter::replaced_at(rip)
+        {
+            answer(thread, form, info, context);
             return;
         }
         fault(thread, signal, info, context);
+        return;
+    }
+    if is_init(thread) && thread.process().actions[signal as usize].get().handler == SIG_DFL {
+        // The first process of a pid namespace is not killed by what is sent to
+        // it: the kernel would have ignored it, but for our handler.
         return;
     }
     if thread.pending.load(Acquire) != 0 {
@@ -271,6 +287,11 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
     } else {
         arm(thread, 10_000_000);
     }
+}
+
+/// Whether this is the first process of a pid namespace.
+fn is_init(thread: &Thread) -> bool {
+    thread.process().pid.get() == 1
 }
 
 /// The signals of `NEVER_BLOCKED` that programs may use, in order.
@@ -366,7 +387,7 @@ fn trap(thread: &Thread, context: &mut UContext) {
         context.gregs[RAX] = unsafe { arch::syscall(g[RAX], &args) } as u64;
         return;
     }
-    match patcher::on_trap(thread, after - 2) {
+    match patcher::on_trap(thread, after - 2, What::Call) {
         Some(stub) => context.gregs[RIP] = stub,
         None => {
             thread.slow_return.set(after);
@@ -375,15 +396,32 @@ fn trap(thread: &Thread, context: &mut UContext) {
     }
 }
 
-/// The thread is at what was an instruction that reads the counter.
-fn read_counter(thread: &Thread, context: &mut UContext) {
-    if thread.counter_faults.get() != 0 {
+/// The thread is at what was an instruction that the processor answers.
+fn answer(thread: &Thread, form: Form, info: &[u64; 16], context: &mut UContext) {
+    if form.what == Instruction::Wrgsbase {
+        if !replay::is_on() {
+            let text = b"the program sets the gs base (wrgsbase), which recording needs: it gets \
+                         SIGILL, as from a processor without that";
+            recorder::note(thread, topic::GS_BASE, 1, text);
+        }
+        fault(thread, SIGILL, info, context);
+        return;
+    }
+    if thread.counter_faults.get() != 0 && form.what == Instruction::Counter {
         // As the processor would have it: a general protection fault.
         let mut info = [0; 16];
         info[0] = SIGSEGV as u64;
         info[1] = SI_KERNEL;
         (context.trapno, context.err, context.cr2) = (GENERAL_PROTECTION, 0, 0);
         fault(thread, SIGSEGV, &info, context);
+        return;
+    }
+    // Those without operands: the program's own bytes are gone then.
+    if matches!(form.what, Instruction::Counter | Instruction::Cpuid)
+        && space().counters_trap.get() == 0
+        && let Some(stub) = patcher::on_trap(thread, context.gregs[RIP], What::Replaced(form))
+    {
+        context.gregs[RIP] = stub;
         return;
     }
     thread.reads_counter.set(1);
@@ -467,7 +505,7 @@ fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext)
     write_signal(thread, signal, at::FAULT, info, Some(context));
     if is_deadly(thread, signal) {
         // These two would not happen again by themselves.
-        if signal == SIGTRAP || counter::is_read(context.gregs[RIP]) {
+        if signal == SIGTRAP || counter::replaced_at(context.gregs[RIP]).is_some() {
             die_of(thread, signal);
         }
         // Let it happen again, for real: core dump and status are then as
@@ -528,6 +566,7 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
     };
     if is_deadly(thread, signal) {
         process::release_all_robust(thread);
+        process::clear_word_for_others(thread);
         replay::end_of_log(thread);
     }
     enter(thread, signal, &info, context, at::FAULT);
@@ -544,6 +583,7 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
 fn leave_for_good(thread: &Thread) {
     let process = thread.process();
     process::release_all_robust(thread);
+    process::clear_word_for_others(thread);
     process.frozen.store(thread.tid.get(), Release);
     turn::give(thread);
 }
@@ -552,6 +592,7 @@ fn leave_for_good(thread: &Thread) {
 fn die_of(thread: &Thread, signal: i32) -> ! {
     if replay::is_on() {
         process::release_all_robust(thread);
+        process::clear_word_for_others(thread);
         replay::end_of_log(thread);
     }
     leave_for_good(thread);
@@ -569,6 +610,11 @@ fn die_of(thread: &Thread, signal: i32) -> ! {
         let tid = u64::from(thread.tid.get());
         sys::call(sys::nr::TGKILL, pid, tid, signal as u64, 0, 0, 0);
         sys::signal_mask(!bit(signal));
+        if is_init(thread) {
+            // No signal of its own ends it.
+            let status = 128 + signal as u64;
+            sys::call(sys::nr::EXIT_GROUP, status, 0, 0, 0, 0, 0);
+        }
     }
 }
 

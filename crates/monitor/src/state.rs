@@ -51,6 +51,8 @@ pub struct Process {
     pub frozen: AtomicU32,
     /// What is known of descriptors (see `descriptors`).
     pub descriptors: [Cell<u8>; DESCRIPTORS],
+    /// Of which state of all descriptors that is (`Control::modes_changed`).
+    pub descriptors_of: Cell<u64>,
     pub log: Log,
 }
 
@@ -92,7 +94,8 @@ pub struct Log {
 
 pub const PATCHES_MAX: usize = 8192;
 
-/// A syscall site that was looked at.
+/// A syscall site that was looked at, or one of an instruction that was
+/// replaced.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Patched {
@@ -104,7 +107,12 @@ pub struct Patched {
     pub resume: u64,
     pub start: u64,
     pub length: u32,
-    pub traps: u32,
+    pub traps: u16,
+    /// How long what is there is.
+    pub site_len: u8,
+    /// What was replaced there ([`protocol::instruction::Form::to_byte`]); 0 = a
+    /// system call.
+    pub form: u8,
     /// What the program had at `start`.
     pub original: [u8; patch::ORIGINAL_MAX],
 }
@@ -178,6 +186,15 @@ pub struct Space {
     pub player: Cell<u32>,
     /// The table of instructions that read the counter is mapped.
     pub has_counters: Cell<u32>,
+    /// Some thread has wanted to fault where it reads the counter: such places
+    /// stay traps.
+    pub counters_trap: Cell<u32>,
+    /// How many threads are such children (`Thread::is_child`).
+    pub children: Cell<u32>,
+    /// Some socket was told to wait when it is closed.
+    pub lingers: Cell<u32>,
+    /// The program interprets machine code (`ExecSlot::interprets`).
+    pub interprets: Cell<u32>,
     pub arena_fd: Cell<i32>,
     pub image_end: Cell<u64>,
     pub xstate_mask: Cell<u64>,
@@ -264,6 +281,8 @@ pub struct Thread {
     pub filter: Cell<u32>,
     /// The program's clear_child_tid.
     pub child_tid: Cell<u64>,
+    /// It belongs to a child that shares its parent's memory, and has such a word.
+    pub is_child: Cell<u32>,
     /// The program's list of robust locks.
     pub robust_list: Cell<u64>,
     pub start: Cell<u64>,

@@ -14,9 +14,9 @@ pub const ESRCH: i64 = 3;
 pub const ENOTTY: i64 = 25;
 pub const EDEADLK: i64 = 35;
 pub const ENOSYS: i64 = 38;
+pub const ETIMEDOUT: i64 = 110;
 pub const ENOPROTOOPT: i64 = 92;
 pub const EOPNOTSUPP: i64 = 95;
-pub const ETIMEDOUT: i64 = 110;
 /// What a call that is to be made again returns (never seen by the program).
 pub const ERESTARTSYS: i64 = 512;
 
@@ -47,6 +47,7 @@ pub mod nr {
     pub const ACCEPT: u64 = 43;
     pub const SHMCTL: u64 = 31;
     pub const SENDTO: u64 = 44;
+    pub const FSTATFS: u64 = 138;
     pub const SENDMSG: u64 = 46;
     pub const BIND: u64 = 49;
     pub const LISTEN: u64 = 50;
@@ -91,6 +92,7 @@ pub mod nr {
     pub const TIMER_SETTIME: u64 = 223;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
+    pub const MQ_TIMEDRECEIVE: u64 = 243;
     pub const EPOLL_WAIT: u64 = 232;
     pub const TGKILL: u64 = 234;
     pub const PSELECT6: u64 = 270;
@@ -112,6 +114,8 @@ pub mod nr {
     pub const MLOCK2: u64 = 325;
     pub const PKEY_MPROTECT: u64 = 329;
     pub const PWRITEV2: u64 = 328;
+    pub const SENDMMSG: u64 = 307;
+    pub const NEWFSTATAT: u64 = 262;
     pub const CLOSE_RANGE: u64 = 436;
     pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;

@@ -1,4 +1,5 @@
 //! Plans how a `syscall` instruction in live machine code becomes a jump to a stub.
+//! The same for an instruction that the monitor has replaced by one that traps.
 //!
 //! A `syscall` is two bytes (`0f 05`), a jump to anywhere useful is five. So the jump also
 //! takes the room of a neighbouring instruction, which is moved into the stub and runs there.
@@ -42,5 +43,5 @@ mod jumps;
 mod plan;
 mod stub;
 
-pub use plan::{Code, ORIGINAL_MAX, Plan, Refusal, plan};
-pub use stub::{JUMP_LEN, Jump, STUB_MAX, Stub, jump_bytes, write_stub};
+pub use plan::{Code, ORIGINAL_MAX, Plan, Refusal, TRAP_MAX, plan, plan_trap};
+pub use stub::{JUMP_LEN, Jump, STUB_MAX, Stub, jump_bytes, write_stub, write_trap_stub};

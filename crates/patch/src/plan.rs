@@ -10,15 +10,12 @@ use crate::stub::JUMP_LEN;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SYSCALL_LEN: usize = SYSCALL.len();
 
-/// How many bytes of neighbours the jump needs besides the `syscall` itself.
-const NEIGHBOURS_MIN: usize = JUMP_LEN.saturating_sub(SYSCALL_LEN);
+/// The longest instruction that traps and can be patched.
+pub const TRAP_MAX: usize = 4;
 
-/// The most original bytes that a plan holds: the neighbours are too short by at least one
-/// byte before the last of them, which is as long as an instruction can be, is added.
-pub const ORIGINAL_MAX: usize = NEIGHBOURS_MIN
-    .saturating_sub(1)
-    .saturating_add(INST_MAX)
-    .saturating_add(SYSCALL_LEN);
+/// The most original bytes that a plan holds: the site and its neighbours are too short by at
+/// least one byte before the last of them, which is as long as an instruction can be, is added.
+pub const ORIGINAL_MAX: usize = JUMP_LEN.saturating_sub(1).saturating_add(INST_MAX);
 
 /// `mov rax, 15; syscall`: how a signal handler returns. Unwinders know a signal frame by
 /// these very bytes, so they have to stay.
@@ -58,15 +55,17 @@ pub struct Plan {
     pub patch_start: u64,
     /// How many bytes are overwritten, 5 or more, whole instructions.
     pub patch_len: usize,
-    /// Address of the `syscall` instruction.
+    /// Address of the `syscall` instruction, or of the one that traps.
     pub site: u64,
+    /// How long it is.
+    pub site_len: usize,
     /// How many bytes before the `syscall` run in the stub instead.
     pub before: usize,
     /// How many bytes after the `syscall` run in the stub instead.
     pub after: usize,
     /// The program's bytes from `patch_start` up to [`Plan::back`], then zeros.
     pub original: [u8; ORIGINAL_MAX],
-    /// How many bytes of `original` count: `before + 2 + after`.
+    /// How many bytes of `original` count: `before + site_len + after`.
     pub original_len: usize,
 }
 
@@ -163,14 +162,30 @@ pub fn plan(code: Code<'_>, site: u64) -> Result<Plan, Refusal> {
     }
 
     let site = Site { code, offset, end };
-    if let Some(plan) = site.replace_one_before(true) {
-        return Ok(plan);
+    match site.replace_one_before(true) {
+        Some(plan) => Ok(plan),
+        None => site.move_neighbours(),
     }
-    site.move_after().or_else(|refusal| {
-        site.move_before()
-            .or_else(|| site.replace_one_before(false))
-            .ok_or(refusal)
-    })
+}
+
+/// The same for an instruction of `len` bytes that traps, whatever it is.
+///
+/// # Errors
+///
+/// As for [`plan`].
+pub fn plan_trap(code: Code<'_>, site: u64, len: usize) -> Result<Plan, Refusal> {
+    let offset = site
+        .checked_sub(code.base)
+        .and_then(|offset| usize::try_from(offset).ok())
+        .ok_or(Refusal::WindowTooSmall)?;
+    let end = offset.checked_add(len).ok_or(Refusal::WindowTooSmall)?;
+    if len > TRAP_MAX || end > code.bytes.len() {
+        return Err(Refusal::WindowTooSmall);
+    }
+    if ends_in_jump(code.bytes.get(..offset).unwrap_or(&[])) {
+        return Err(Refusal::AlreadyPatched);
+    }
+    Site { code, offset, end }.move_neighbours()
 }
 
 /// Whether `bytes` end in a jump as [`crate::jump_bytes`] makes it. Were the `syscall` behind
@@ -198,6 +213,19 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// How many bytes of neighbours the jump needs besides the site itself.
+    fn needed(&self) -> usize {
+        JUMP_LEN.saturating_sub(self.end.saturating_sub(self.offset))
+    }
+
+    fn move_neighbours(&self) -> Result<Plan, Refusal> {
+        self.move_after().or_else(|refusal| {
+            self.move_before()
+                .or_else(|| self.replace_one_before(false))
+                .ok_or(refusal)
+        })
+    }
+
     /// One long instruction before the `syscall` gives its place to the jump.
     ///
     /// Nothing can jump into the middle of it, save behind a prefix (there is code that skips
@@ -223,7 +251,7 @@ impl Site<'_> {
     /// The `syscall` and as few instructions after it as will do.
     fn move_after(&self) -> Result<Plan, Refusal> {
         let mut end = self.end;
-        while end.saturating_sub(self.end) < NEIGHBOURS_MIN {
+        while end.saturating_sub(self.end) < self.needed() {
             let inst = self.movable_at(end)?;
             end = end.saturating_add(inst.len);
         }
@@ -235,7 +263,7 @@ impl Site<'_> {
 
     /// As few instructions before the `syscall` as will do.
     fn move_before(&self) -> Option<Plan> {
-        let start = self.movable_before(NEIGHBOURS_MIN, NEIGHBOURS_MIN)?;
+        let start = self.movable_before(self.needed(), self.needed())?;
         match self.jumped_into(start, self.end) {
             None => self.make(start, self.end),
             Some(_) => None,
@@ -321,6 +349,7 @@ impl Site<'_> {
                 original_len
             },
             site: self.code.address(self.offset),
+            site_len: self.end.saturating_sub(self.offset),
             before,
             after: end.saturating_sub(self.end),
             original,

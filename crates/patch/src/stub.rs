@@ -11,6 +11,8 @@
 //!         jmp  back
 //! slot:   .quad monitor_entry
 //! ```
+//!
+//! Of an instruction that keeps rcx, that is put aside first: `mov gs:[...], rcx`.
 
 use crate::decode::decode;
 use crate::plan::{ORIGINAL_MAX, Plan};
@@ -19,7 +21,11 @@ use crate::plan::{ORIGINAL_MAX, Plan};
 pub const JUMP_LEN: usize = 5;
 
 /// How many bytes of a stub are not moved from the program.
-const OWN_LEN: usize = 34;
+const OWN_LEN: usize = 34 + KEEP_LEN;
+
+/// `mov gs:[disp32], rcx`.
+const KEEP_RCX: [u8; 5] = [0x65, 0x48, 0x89, 0x0c, 0x25];
+const KEEP_LEN: usize = KEEP_RCX.len() + 4;
 
 /// Every stub fits into this many bytes.
 pub const STUB_MAX: usize = ORIGINAL_MAX.saturating_add(OWN_LEN);
@@ -45,7 +51,7 @@ impl Stub {
     #[must_use]
     pub fn from_program(&self, plan: &Plan, pc: u64) -> Option<u64> {
         let (before, after) = (plan.before as u64, plan.after as u64);
-        let behind = plan.site.wrapping_add(2);
+        let behind = plan.site.wrapping_add(plan.site_len as u64);
         within(pc, plan.patch_start, before.wrapping_add(1))
             .map(|into| self.entry.wrapping_add(into))
             .or_else(|| within(pc, behind, after).map(|into| self.resume.wrapping_add(into)))
@@ -60,8 +66,10 @@ impl Stub {
             .map(|into| plan.patch_start.wrapping_add(into))
             .or_else(|| within(pc, self.call, to_resume).map(|_| plan.site))
             .or_else(|| {
-                within(pc, self.resume, after.wrapping_add(1))
-                    .map(|into| plan.site.wrapping_add(2).wrapping_add(into))
+                within(pc, self.resume, after.wrapping_add(1)).map(|into| {
+                    let behind = plan.site.wrapping_add(plan.site_len as u64);
+                    behind.wrapping_add(into)
+                })
             })
     }
 }
@@ -77,6 +85,28 @@ fn within(pc: u64, start: u64, len: u64) -> Option<u64> {
 /// a moved instruction addresses relative to itself.
 #[must_use]
 pub fn write_stub(plan: &Plan, stub_addr: u64, monitor_entry: u64, out: &mut [u8]) -> Option<Stub> {
+    write(plan, stub_addr, monitor_entry, None, out)
+}
+
+/// The same for an instruction that leaves rcx alone: it is kept at `rcx_at`, counted from gs.
+#[must_use]
+pub fn write_trap_stub(
+    plan: &Plan,
+    stub_addr: u64,
+    monitor_entry: u64,
+    rcx_at: u32,
+    out: &mut [u8],
+) -> Option<Stub> {
+    write(plan, stub_addr, monitor_entry, Some(rcx_at), out)
+}
+
+fn write(
+    plan: &Plan,
+    stub_addr: u64,
+    monitor_entry: u64,
+    rcx_at: Option<u32>,
+    out: &mut [u8],
+) -> Option<Stub> {
     let original = plan.original.get(..plan.original_len)?;
     let before = original.get(..plan.before)?;
     let after = original.get(plan.original_len.checked_sub(plan.after)?..)?;
@@ -90,6 +120,10 @@ pub fn write_stub(plan: &Plan, stub_addr: u64, monitor_entry: u64, out: &mut [u8
     };
     out.moved(before, plan.patch_start)?;
     let call = out.here();
+    if let Some(rcx_at) = rcx_at {
+        out.put(&KEEP_RCX)?;
+        out.put(&rcx_at.to_le_bytes())?;
+    }
     out.put(&[0x48, 0x8d, 0x0d])?;
     out.put(&14_u32.to_le_bytes())?; // over the jump and the site
     out.put(&[0xff, 0x25])?;

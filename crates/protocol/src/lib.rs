@@ -4,7 +4,8 @@
 //! the recorder, the reader and the replayer run outside it. What both sides
 //! must read alike is here and only here: the addresses the monitor lives at
 //! ([`layout`]), the memory they share ([`shared`]), the encoding of the log
-//! ([`record`]), the system calls ([`syscall`], [`table`]), the language of
+//! ([`record`]), the system calls ([`syscall`], [`table`]), the instructions
+//! that are replaced ([`instruction`]), the language of
 //! conditions ([`condition`]), and the numbers that name processes, threads and
 //! events ([`id`]).
 //!
@@ -15,6 +16,7 @@
 
 pub mod condition;
 pub mod id;
+pub mod instruction;
 pub mod layout;
 pub mod names;
 pub mod record;
@@ -26,4 +28,4 @@ pub mod shared;
 pub mod syscall;
 pub mod table;
 
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

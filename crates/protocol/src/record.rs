@@ -57,23 +57,35 @@ pub mod kind {
     /// The monitor took memory for stubs. Not an event. Values: address,
     /// length.
     pub const STUBS: u8 = 12;
-    /// The recording of this process ends here though the process goes on.
-    /// Values: reason.
-    pub const CEASE: u8 = 13;
+    /// The program ran an instruction that is answered by the processor
+    /// ([`crate::instruction`]). Values: which; what it was asked with; what it
+    /// answered ([`super::answer`]).
+    pub const ANSWER: u8 = 13;
 
     /// A clock was read. What is otherwise the number of blobs says by which
     /// call ([`super::clock`]); the value counts from the last one read.
     pub const CLOCK: u8 = 14;
 
-    /// Instructions that read the time-stamp counter were replaced in code
-    /// that was just mapped. Not an event. Values: the code's `PROT_` bits.
-    /// Blobs: [`super::counter_site`]s.
+    /// Instructions whose answers are recorded were replaced in code that was
+    /// just mapped. Not an event. Values: the code's `PROT_` bits. Blobs: a word
+    /// for each ([`crate::instruction::Form::at`]).
     pub const SITES: u8 = 15;
 
     /// Whether a record of this kind is an event with a number.
     pub const fn is_event(kind: u8) -> bool {
         !matches!(kind, THREAD | PATCH | TURN | STUBS | SITES)
     }
+}
+
+/// The values of [`kind::ANSWER`], after which instruction it was.
+pub mod answer {
+    /// Two words it was asked with: `eax` and `ecx` of `cpuid`, the selector of
+    /// `lsl`.
+    pub const ASKED: usize = 1;
+    /// Four words it answered: the registers of `cpuid` (a, b, c, d); else the
+    /// value, and the flag that says whether there is one.
+    pub const ANSWERED: usize = 3;
+    pub const VALUES: usize = 7;
 }
 
 /// Where a signal reached the program.
@@ -111,23 +123,6 @@ pub mod clock {
     }
 }
 
-/// An instruction that reads the time-stamp counter, as one word: where it is
-/// (an address, or an offset in a file), and its length.
-pub mod counter_site {
-    const LEN_SHIFT: u32 = 56;
-
-    pub const fn word(place: u64, len: u64) -> u64 {
-        place | len << LEN_SHIFT
-    }
-    pub const fn place(word: u64) -> u64 {
-        word & ((1 << LEN_SHIFT) - 1)
-    }
-    /// 2 (`rdtsc`) or 3 (`rdtscp`).
-    pub const fn len(word: u64) -> u64 {
-        word >> LEN_SHIFT
-    }
-}
-
 /// How a process began (value 0 of [`kind::BEGIN`]).
 pub mod begin {
     pub const FIRST: u64 = 0;
@@ -154,6 +149,9 @@ pub mod tag {
     /// The blob is what was there before the call (of an argument the kernel
     /// both reads and writes).
     pub const BEFORE: u8 = 0x20;
+    /// A word (its address, u64) that the kernel had cleared by then, because a child
+    /// that shares the memory was killed.
+    pub const CLEARED: u8 = 0x08;
     pub const SIGINFO: u8 = 0x10;
     pub const REGISTERS: u8 = 0x11;
     pub const DIGEST: u8 = 0x12;
@@ -647,7 +645,7 @@ impl Memory {
             | kind::TURN
             | kind::BEGIN
             | kind::STUBS
-            | kind::CEASE
+            | kind::ANSWER
             | kind::SITES => {
                 record.time = input.varint()?;
                 let count = usize::from(input.byte()?);

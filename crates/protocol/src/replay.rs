@@ -254,9 +254,7 @@ pub const PLAYERS: usize = 2048;
 pub const VIEWS_BASE: u64 = crate::layout::MONITOR_BASE + 0x3_0000_0000;
 
 /// Where a process keeps which of its instructions the monitor has replaced
-/// because they read the time-stamp counter: a [`CounterTable`], if it has
-/// replaced any. `rdtsc` (0f 31) is shown as `ud2` (0f 0b), `rdtscp` (0f 01 f9)
-/// as `ud2` and `nop` (0f 0b 90) to whoever looks at the code.
+/// ([`crate::instruction`]): a [`CounterTable`], if it has replaced any.
 pub const COUNTERS_BASE: u64 = crate::layout::SPACE_BASE + crate::layout::SPACE_MAX;
 
 pub const COUNTER_SITES: usize = 16384;
@@ -268,12 +266,12 @@ pub struct CounterTable {
     pub sites: [CounterSite; COUNTER_SITES],
 }
 
-/// An instruction that reads the time-stamp counter.
+/// An instruction that is or shall be replaced.
 #[repr(C)]
 pub struct CounterSite {
     pub address: AtomicU64,
-    /// 2 (`rdtsc`) or 3 (`rdtscp`).
-    pub len: AtomicU32,
+    /// [`crate::instruction::Form::to_byte`].
+    pub form: AtomicU32,
     /// See [`site`].
     pub state: AtomicU32,
 }
@@ -311,6 +309,7 @@ pub struct ThreadView {
     pub xmm: [[u64; 2]; 16],
 }
 
+/// Of a difference: less the number of the instruction that was run.
 pub const NO_CALL: u64 = u64::MAX;
 
 /// The log of one image of one process.

@@ -126,6 +126,9 @@ pub struct ExecSlot {
     /// Where the kernel's own pages (vdso and its data) are, and where they end.
     pub kernel_start: AtomicU64,
     pub kernel_end: AtomicU64,
+    /// Not 0: the program reads the machine code of others and runs it in its own
+    /// way. Nothing is replaced in what it maps.
+    pub interprets: AtomicU64,
     /// Code with instructions to be replaced before the first one runs.
     pub code: [ExecCode; EXEC_CODE],
 }
@@ -276,21 +279,24 @@ pub struct Control {
     /// Of each captured file: which of `counter_sites` are in it. First and
     /// number, see [`Control::counter_sites_of`].
     pub file_sites: [AtomicU64; CAPTURED_MAX],
-    /// Instructions that read the time-stamp counter, by offset in their file
-    /// ([`crate::record::counter_site`]).
+    /// Instructions that are to be replaced, by offset in their file
+    /// ([`crate::instruction::Form::at`]).
     pub counter_sites: [AtomicU64; COUNTER_SITES_MAX],
     /// Filters on system calls that the program has installed, one behind the
     /// other from 1 on, and how many words they take.
     pub filters_used: AtomicU32,
     pub filters_pad: AtomicU32,
     pub filters: [AtomicU64; FILTERS_MAX],
+    /// How often a descriptor was made one on which calls wait: those who have
+    /// it from elsewhere must not believe that it never does.
+    pub modes_changed: AtomicU64,
 }
 
 pub const FILTERS_MAX: usize = 131_072;
 pub const COUNTER_SITES_MAX: usize = 65536;
 
 impl Control {
-    /// The instructions of the captured file at `place` that read the counter.
+    /// The instructions of the captured file at `place` that are to be replaced.
     pub fn counter_sites_of(&self, place: usize) -> &[AtomicU64] {
         let range =
             self.file_sites[place & (CAPTURED_MAX - 1)].load(core::sync::atomic::Ordering::Acquire);

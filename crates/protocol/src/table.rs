@@ -180,7 +180,8 @@ table! {
     1 write(fd: Fd, buf: In(Text, Len::Arg(2)), count: Size) -> Int: Send, Block;
     2 open(path: Path, flags: Named(&names::OPEN), mode: Octal) -> Fd: Open, Block,
         "Blocks on a FIFO without a peer.";
-    3 close(fd: Fd) -> Int: Close, Plain;
+    3 close(fd: Fd) -> Int: Close, Plain,
+        "Of a socket that lingers (SO_LINGER): two events, since it waits.";
     4 stat(path: Path, buf: STAT) -> Int: File, Plain;
     5 fstat(fd: Fd, buf: STAT) -> Int: File, Plain;
     6 lstat(path: Path, buf: STAT) -> Int: File, Plain;
@@ -198,7 +199,8 @@ table! {
         oldset: Out(Sigset, Len::Fixed(8)), sigsetsize: Size) -> Int: Signal, Control;
     15 rt_sigreturn() -> None: Signal, Control;
     16 ioctl(fd: Fd, request: Named(&names::IOCTL), arg: Addr) -> Int: File, Plain,
-        "The monitor knows what each request reads and writes. One it does not know gets ENOTTY.";
+        "The monitor knows what each request reads and writes. One it does not know gets ENOTTY. \
+         Those that may wait (terminals' output, devices) are two events.";
     17 pread64(fd: Fd, buf: Out(Text, Len::Ret), count: Size, offset: Long) -> Int: File, Plain;
     18 pwrite64(fd: Fd, buf: In(Text, Len::Arg(2)), count: Size, offset: Long) -> Int: File, Plain;
     19 readv(fd: Fd, iov: IovOut(2), iovcnt: Size) -> Int: Recv, Block;
@@ -294,7 +296,8 @@ table! {
     73 flock(fd: Fd, operation: Named(&names::FLOCK)) -> Int: Lock, Block;
     74 fsync(fd: Fd) -> Int: File, Block;
     75 fdatasync(fd: Fd) -> Int: File, Block;
-    76 truncate(path: Path, length: Long) -> Int: File, Plain;
+    76 truncate(path: Path, length: Long) -> Int: File, Block,
+        "Waits for who has a lease on the file.";
     77 ftruncate(fd: Fd, length: Long) -> Int: File, Plain;
     78 getdents(fd: Fd, buf: Out(Bytes, Len::Ret), count: Uint) -> Int: File, Plain;
     79 getcwd(buf: Out(Text, Len::Ret), size: Size) -> Int: File, Plain;

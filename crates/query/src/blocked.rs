@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use causality::{Cut, EventId, History, WaitFor, Waiter, Waiting};
+use causality::{Cut, EventId, History, Interruption, WaitFor, Waiter, Waiting};
 use serde::Serialize;
 
 use crate::source::{Lock, Replays};
@@ -17,6 +17,9 @@ pub struct Report {
     pub running: usize,
     /// Those that will wait for ever.
     pub deadlocks: Vec<Deadlock>,
+    /// Which moment it is about, if the program had an end of its own after it:
+    /// the signal that came next, and where.
+    pub before: Option<(&'static str, String)>,
 }
 
 /// A thread that stands in a call.
@@ -38,6 +41,9 @@ pub struct Blocked {
     pub outside: bool,
     /// The event that did, later in the recording.
     pub freed_by: Option<String>,
+    /// The signal from outside before which the program stood so, if it had an end
+    /// of its own after that.
+    pub before: Option<String>,
     /// Which thread.
     #[serde(skip)]
     pub id: Waiter,
@@ -68,12 +74,24 @@ pub type Locks = HashMap<Waiter, Lock>;
 
 /// The moment that is asked about: the causal past of an event, the furthest
 /// that the others can have come without seeing past it (`latest`), or how
-/// the program stood when it was over.
-pub fn moment(history: &History, at: Option<EventId>, latest: bool) -> Cut {
-    match at {
+/// the program stood when it was over. If it was told to end, and had its own
+/// answer to that, how it stood before.
+pub fn moment(
+    history: &History,
+    at: Option<EventId>,
+    latest: bool,
+) -> (Cut, Waiting, Option<Interruption>) {
+    let cut = match at {
         Some(event) if latest => history.latest(event),
         Some(event) => history.past(event),
         None => history.stopped(),
+    };
+    let waiting = history.waiting(&cut);
+    let is_over = waiting.blocked.is_empty() && waiting.running.is_empty();
+    let told = (at.is_none() && is_over).then(|| history.interruption());
+    match told.flatten() {
+        Some(told) => (told.cut.clone(), history.waiting(&told.cut), Some(told)),
+        None => (cut, waiting, None),
     }
 }
 
@@ -113,7 +131,14 @@ pub fn learn(history: &History, cut: &Cut, waiting: &mut Waiting, replays: Repla
 }
 
 /// Who waits for whom, with what is known of locks in memory.
-pub fn report(history: &History, names: &Names, waiting: &Waiting, locks: &Locks) -> Report {
+pub fn report(
+    history: &History,
+    names: &Names,
+    waiting: &Waiting,
+    locks: &Locks,
+    told: Option<&Interruption>,
+) -> Report {
+    let before = told.map(|told| names::event(history, told.event));
     let name = |thread: &Waiter| names::thread(history, names, *thread);
     let blocked = waiting.blocked.iter().map(|blocked| {
         let process = blocked.thread.process;
@@ -130,6 +155,7 @@ pub fn report(history: &History, names: &Names, waiting: &Waiting, locks: &Locks
             by: blocked.by.iter().map(name).collect(),
             outside: blocked.outside,
             freed_by: blocked.freed_by.map(|event| names::event(history, event)),
+            before: before.clone(),
             id: blocked.thread,
             what: blocked.what,
             limited: blocked.limited,
@@ -151,6 +177,10 @@ pub fn report(history: &History, names: &Names, waiting: &Waiting, locks: &Locks
                 cycle: knot.circle.iter().map(name).collect(),
             })
             .collect(),
+        before: told.map(|told| {
+            let signal = protocol::names::signal_name(told.signal).unwrap_or("a signal");
+            (signal, names::event(history, told.event))
+        }),
     }
 }
 

@@ -149,7 +149,7 @@ impl Line {
             text: renderer.text(event),
             kind: match event.kind {
                 kind::SIGNAL | kind::PREEMPT => LineKind::Signal,
-                kind::THREAD_START | kind::BEGIN | kind::CEASE => LineKind::Begin,
+                kind::THREAD_START | kind::BEGIN => LineKind::Begin,
                 _ if event.failed() => LineKind::Failed,
                 _ => LineKind::Call,
             },

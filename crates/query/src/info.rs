@@ -4,7 +4,7 @@ use recording::{Note, Recording};
 use serde::Serialize;
 
 /// What reads the outside without a system call, and is in no log.
-pub const NOT_SEEN: [&str; 4] = ["cpuid", "rdpid", "rdrand", "rdseed"];
+pub const NOT_SEEN: [&str; 1] = [crate::unseen::WHERE];
 
 /// What there is to know of a recording as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,7 +60,7 @@ pub struct Facts {
     /// What was refused or could not be recorded.
     pub notes: Vec<Noted>,
     /// What the recorder did not see.
-    pub not_seen: [&'static str; 4],
+    pub not_seen: [&'static str; 1],
     /// What is wrong with the recording.
     pub problems: Vec<Problem>,
 }

@@ -49,6 +49,7 @@ pub mod ps;
 pub mod shown;
 pub mod source;
 pub mod syscalls;
+pub mod unseen;
 pub mod verify;
 pub mod why;
 

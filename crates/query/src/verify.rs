@@ -12,6 +12,8 @@ use serde::Serialize;
 
 pub use target::Difference;
 
+use crate::unseen;
+
 /// What came of one image of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -95,6 +97,9 @@ pub struct Replayed {
     /// The file that is mapped there, and where in it.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Instructions that nothing traps, from which the difference may come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// Why it was not replayed to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -199,6 +204,7 @@ impl<'r> Sum<'r> {
             found: None,
             address: None,
             file: None,
+            unseen: Vec::new(),
             why: None,
             number: self.process.number,
             recorded_exit: self.exit,
@@ -213,6 +219,7 @@ impl<'r> Sum<'r> {
                 replayed.found = Some(difference.found.clone());
                 replayed.address = Some(format!("{:#x}", difference.address));
                 replayed.file = mapped_at(recording, self.process, difference);
+                replayed.unseen = unseen::before(recording, self.process, difference.event);
             }
             Outcome::Failed(why) => {
                 let next = self.process.first_event + self.events;

@@ -132,6 +132,7 @@ fn replayed(outcome: verify::Outcome) -> verify::Replayed {
         found: None,
         address: None,
         file: None,
+        unseen: Vec::new(),
         why: None,
         number: 0,
         outcome,
@@ -262,6 +263,7 @@ fn states() {
         by: Vec::new(),
         outside: false,
         freed_by: None,
+        before: None,
         id: Waiter {
             process: ProcessIx(0),
             thread: ThreadNo(0),
@@ -333,6 +335,7 @@ fn recordings_and_calls() {
         found: text(),
         address: text(),
         file: text(),
+        unseen: vec![String::new()],
         why: text(),
         ..least.clone()
     };

@@ -14,6 +14,7 @@ pub mod nr {
     pub const WRITE: u64 = 1;
     pub const OPEN: u64 = 2;
     pub const MMAP: u64 = 9;
+    pub const MPROTECT: u64 = 10;
     pub const CLOSE: u64 = 3;
     pub const IOCTL: u64 = 16;
     pub const PIPE: u64 = 22;

@@ -1,5 +1,6 @@
 //! One event, as it stands in a log.
 
+use protocol::instruction::Instruction;
 use protocol::record::{at, begin, kind, tag};
 use protocol::syscall::{Type, int80};
 
@@ -241,6 +242,11 @@ impl<'a> Event<'a> {
                 (None, None) => format!("syscall_{}", self.nr.cast_signed()),
             };
         }
+        if self.kind == kind::ANSWER
+            && let Some(what) = Instruction::from_number(self.value(0))
+        {
+            return what.name().to_string();
+        }
         kind_name(self.kind).to_string()
     }
 
@@ -252,8 +258,9 @@ impl<'a> Event<'a> {
             kind::SIGNAL => return Type::Signal,
             kind::PREEMPT | kind::THREAD_START => return Type::Thread,
             kind::TSC | kind::CLOCK => return Type::Time,
+            kind::ANSWER => return Type::System,
             kind::BEGIN if self.value(0) == begin::EXEC => return Type::Exec,
-            kind::BEGIN | kind::CEASE => return Type::Process,
+            kind::BEGIN => return Type::Process,
             _ => {}
         }
         match self.nr {
@@ -285,7 +292,7 @@ fn kind_name(kind: u8) -> &'static str {
         kind::BEGIN => "begin",
         kind::TSC => "tsc",
         kind::STUBS => "stubs",
-        kind::CEASE => "cease",
+        kind::ANSWER => "answer",
         kind::SITES => "sites",
         _ => "unknown",
     }

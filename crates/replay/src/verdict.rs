@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use protocol::instruction::Instruction;
 use protocol::record::kind;
 use protocol::replay::{EXECUTED, EXITED, difference, likeness, outcome};
 
@@ -146,8 +147,11 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
     let (expected, found) = (entry.expected.load(Relaxed), entry.found.load(Relaxed));
     let index = entry.index.load(Relaxed);
     let name = |nr: u64| {
-        if nr == protocol::replay::NO_CALL {
-            return "a read of the time-stamp counter".to_string();
+        if let Some(what) = Instruction::from_number(protocol::replay::NO_CALL.wrapping_sub(nr)) {
+            return match what {
+                Instruction::Counter => "a read of the time-stamp counter".to_string(),
+                what => format!("the instruction {}", what.name()),
+            };
         }
         protocol::table::syscall(nr).map_or(format!("system call {nr}"), |row| row.name.to_string())
     };
@@ -160,6 +164,7 @@ fn describe(entry: &protocol::replay::Stream) -> (String, String) {
                 kind::END => format!("{} returns", name(wanted)),
                 kind::CLOCK => format!("{} (a clock)", name(wanted)),
                 kind::TSC => name(protocol::replay::NO_CALL),
+                kind::ANSWER => "an instruction that the processor answers".to_string(),
                 kind::SIGNAL => "a signal".to_string(),
                 kind::PREEMPT => "a preemption".to_string(),
                 other => format!("a record of kind {other}"),

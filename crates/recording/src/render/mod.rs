@@ -14,8 +14,9 @@ mod value;
 
 use std::collections::HashMap;
 
+use protocol::instruction::Instruction;
 use protocol::names::{errno_name, errno_text, signal_name};
-use protocol::record::{at, begin, clock, kind, tag};
+use protocol::record::{answer, at, begin, clock, kind, tag};
 use protocol::syscall::{Ret, Type};
 use serde::Serialize;
 use serde_json::Map;
@@ -287,7 +288,7 @@ impl<'r> Renderer<'r> {
                 3 => format!("rdtscp() = {}", event.value(0)),
                 _ => format!("rdtsc() = {}", event.value(0)),
             },
-            kind::CEASE => "+++ the recording of this process ends here +++".to_string(),
+            kind::ANSWER => answered(event),
             _ => format!("{} {:?}", event.name(), event.values),
         }
     }
@@ -436,9 +437,52 @@ impl<'r> Renderer<'r> {
                 shown
             }
             kind::TSC => vec![("value", Value::Uint(event.value(0)))],
-            kind::CEASE => vec![("reason", Value::Uint(event.value(0)))],
+            kind::ANSWER => answer_fields(event),
             _ => Vec::new(),
         }
+    }
+}
+
+/// An instruction that the processor answered.
+fn answered(event: &Event<'_>) -> String {
+    let (asked, answered) = (answer::ASKED, answer::ANSWERED);
+    let is_there = event.value(answered + 1) != 0;
+    match Instruction::from_number(event.value(0)) {
+        Some(Instruction::Cpuid) => format!(
+            "cpuid({:#x}, {:#x}) = {:#x} {:#x} {:#x} {:#x}",
+            event.value(asked),
+            event.value(asked + 1),
+            event.value(answered),
+            event.value(answered + 1),
+            event.value(answered + 2),
+            event.value(answered + 3),
+        ),
+        Some(Instruction::Lsl) if is_there => format!(
+            "lsl({:#x}) = {:#x}",
+            event.value(asked),
+            event.value(answered)
+        ),
+        Some(Instruction::Lsl) => format!("lsl({:#x}) = ?", event.value(asked)),
+        Some(what) if is_there => format!("{}() = {:#x}", what.name(), event.value(answered)),
+        Some(what) => format!("{}() = ?", what.name()),
+        None => format!("{} {:?}", event.name(), event.values),
+    }
+}
+
+fn answer_fields(event: &Event<'_>) -> Vec<(&'static str, Value)> {
+    let value = |index| Value::Hex(event.value(index));
+    let (asked, answered) = (answer::ASKED, answer::ANSWERED);
+    match Instruction::from_number(event.value(0)) {
+        Some(Instruction::Cpuid) => vec![
+            ("leaf", value(asked)),
+            ("subleaf", value(asked + 1)),
+            ("eax", value(answered)),
+            ("ebx", value(answered + 1)),
+            ("ecx", value(answered + 2)),
+            ("edx", value(answered + 3)),
+        ],
+        Some(Instruction::Lsl) => vec![("selector", value(asked)), ("value", value(answered))],
+        _ => vec![("value", value(answered))],
     }
 }
 

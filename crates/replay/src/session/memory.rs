@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::target::{Handler, Region, ThreadState};
+use protocol::instruction::Form;
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
-use protocol::record::counter_site;
 use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, site};
 
 use super::Session;
@@ -40,8 +40,8 @@ impl Session {
             .map_or(0, |track| track.current.read(address, out))
     }
 
-    /// Reads memory that has code: instructions that the monitor replaced because they
-    /// read the time-stamp counter are as the program has them.
+    /// Reads memory that has code: instructions that the monitor replaced are as
+    /// the program has them.
     pub fn read_code(&self, address: u64, out: &mut [u8]) -> usize {
         self.read_code_with(&self.counter_sites(), address, out)
     }
@@ -50,12 +50,8 @@ impl Session {
     /// rest.
     pub fn read_code_with(&self, sites: &[u64], address: u64, out: &mut [u8]) -> usize {
         let got = self.read(address, out);
-        for site in sites.iter().copied() {
-            let original: &[u8] = match counter_site::len(site) {
-                2 => &[0x0f, 0x31],
-                _ => &[0x0f, 0x01, 0xf9],
-            };
-            for (at, byte) in (counter_site::place(site)..).zip(original) {
+        for (place, form) in sites.iter().copied().filter_map(Form::of_word) {
+            for (at, byte) in (place + form.opcode_at()..).zip(form.original()) {
                 let into = at.wrapping_sub(address) as usize;
                 if let Some(place) = out.get_mut(..got).and_then(|out| out.get_mut(into)) {
                     *place = *byte;
@@ -65,8 +61,8 @@ impl Session {
         got
     }
 
-    /// The instructions that the monitor has replaced now, each as a
-    /// [`counter_site`].
+    /// The instructions that the monitor has replaced now, each as one word
+    /// ([`Form::at`]).
     pub fn counter_sites(&self) -> Vec<u64> {
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let mut count = [0; 8];
@@ -82,8 +78,8 @@ impl Session {
             .filter_map(|entry| {
                 let (address, rest) = entry.split_at_checked(8)?;
                 let rest = word(rest);
-                let (len, state) = (rest & 0xffff_ffff, (rest >> 32) as u32);
-                (state == site::REPLACED).then(|| counter_site::word(word(address), len))
+                let (form, state) = (Form::from_byte(rest as u8)?, (rest >> 32) as u32);
+                (state == site::REPLACED).then(|| form.at(word(address)))
             })
             .collect()
     }
