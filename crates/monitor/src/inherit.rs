@@ -25,20 +25,45 @@ const MADV_KEEPONFORK: u64 = 19;
 const NOT_THERE: u8 = 1;
 const WIPED: u8 = 2;
 
-pub const RANGES_MAX: usize = 512;
+const RANGES_MAX: usize = 65536;
 
 #[derive(Clone, Copy)]
-pub struct Range {
+struct Range {
     start: u64,
     end: u64,
     /// 0 = this place is free.
     what: u8,
 }
 
-type Ranges = [Cell<Range>; RANGES_MAX];
+/// In memory of its own: few processes need it.
+struct Table {
+    /// How many places are, or were, in use.
+    count: Cell<usize>,
+    ranges: [Cell<Range>; RANGES_MAX],
+}
 
-fn ranges() -> &'static Ranges {
-    &space().inherit
+const TABLE_BASE: u64 = protocol::layout::MONITOR_BASE + 0x3_3800_0000;
+
+fn table() -> &'static Table {
+    if space().inherits_oddly.replace(1) == 0 {
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
+        let len = core::mem::size_of::<Table>() as u64;
+        if sys::call(nr::MMAP, TABLE_BASE, len, 3, flags, u64::MAX, 0) != TABLE_BASE as i64 {
+            sys::die(b"no room for what children do not inherit");
+        }
+    }
+    // SAFETY: mapped just now or before, never unmapped; all-zero is a valid
+    // Table.
+    unsafe { &*(TABLE_BASE as *const Table) }
+}
+
+/// The places that are, or were, in use.
+fn ranges() -> &'static [Cell<Range>] {
+    if !is_any() {
+        return &[];
+    }
+    let table = table();
+    table.ranges.get(..table.count.get()).unwrap_or(&[])
 }
 
 fn up(len: u64) -> u64 {
@@ -70,7 +95,6 @@ pub fn advise(thread: &Thread, start: u64, len: u64, advice: u64) {
 }
 
 fn add(thread: &Thread, start: u64, end: u64, what: u8) {
-    space().inherits_oddly.set(1);
     cut(thread, start, end, what);
     put(thread, Range { start, end, what });
 }
@@ -79,7 +103,30 @@ fn put(thread: &Thread, range: Range) {
     if range.start >= range.end {
         return;
     }
-    match ranges().iter().find(|place| place.get().what == 0) {
+    // With what it continues it is one.
+    let neighbour = ranges().iter().find(|place| {
+        let other = place.get();
+        other.what == range.what && (other.end == range.start || other.start == range.end)
+    });
+    if let Some(place) = neighbour {
+        let other = place.get();
+        place.set(Range {
+            start: other.start.min(range.start),
+            end: other.end.max(range.end),
+            ..range
+        });
+        return;
+    }
+    let free = ranges().iter().find(|place| place.get().what == 0);
+    let place = free.or_else(|| {
+        let table = table();
+        let fresh = table.ranges.get(table.count.get());
+        table
+            .count
+            .set(table.count.get() + usize::from(fresh.is_some()));
+        fresh
+    });
+    match place {
         Some(place) => place.set(range),
         None => replay::diverge(thread, difference::MEMORY, 3, range.start, range.end),
     }

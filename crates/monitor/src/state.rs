@@ -217,9 +217,8 @@ pub struct Space {
     pub initial_xstate: XstateImage,
     /// In replay: memory that is shared.
     pub sharing: crate::sharing::Sharing,
-    /// In replay: memory that children do not inherit as it is (see `inherit`),
-    /// and whether there ever was any.
-    pub inherit: [Cell<crate::inherit::Range>; crate::inherit::RANGES_MAX],
+    /// In replay: there was memory that children do not inherit as it is (see
+    /// `inherit`).
     pub inherits_oddly: Cell<u32>,
     pub processes: [Process; PROCESSES_MAX],
 }
