@@ -444,6 +444,14 @@ fn orders_over_time() {
     expect("expect x: no never_seen after want", Outcome::Holds);
     expect("expect x: want leads to (grant -> release)", Outcome::Holds);
     expect("find x: never_seen -> want", Outcome::Vacuous);
+    expect(
+        "find x: send and bytes ~ \"want\" -> recv and bytes ~ \"gra\" without release",
+        Outcome::Matched,
+    );
+    expect(
+        "find x: recv and bytes ~ \"gra\" -> send and bytes ~ \"want\"",
+        Outcome::Holds,
+    );
     expect("never x: in_flight(want) > 1", Outcome::Violated);
     expect("never x: in_flight(want) > 2", Outcome::Holds);
     expect("always x: in_flight(want) >= 0", Outcome::Holds);

@@ -412,11 +412,20 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// `||` binds least, then `->`; `or`, `and` and `not` bind more, as what
+    /// they join are mostly the conditions of one pattern.
     pub(super) fn expr(&mut self) -> Result<Expr, Error> {
-        self.deeper(|parser| {
-            parser.list("or", ExprKind::Or, |parser| {
-                parser.list("and", ExprKind::And, Parser::negated)
-            })
+        self.deeper(|parser| parser.concurrent(&Parser::joined))
+    }
+
+    /// An event where `and` is another word of the rule.
+    fn event(&mut self) -> Result<Expr, Error> {
+        self.deeper(|parser| parser.concurrent(&Parser::alternatives))
+    }
+
+    fn joined(&mut self) -> Result<Expr, Error> {
+        self.list("or", ExprKind::Or, |parser| {
+            parser.list("and", ExprKind::And, Parser::negated)
         })
     }
 
@@ -451,16 +460,18 @@ impl<'t> Parser<'t> {
                 span: self.span(from),
             });
         }
-        self.concurrent()
+        self.alternatives()
     }
 
-    /// Events: `||` binds least, then `->`, `|`, and counts.
-    fn concurrent(&mut self) -> Result<Expr, Error> {
+    fn concurrent(
+        &mut self,
+        operand: &dyn Fn(&mut Self) -> Result<Expr, Error>,
+    ) -> Result<Expr, Error> {
         self.scan.skip();
         let from = self.scan.at;
-        let mut left = self.chain()?;
+        let mut left = self.chain(operand)?;
         while self.scan.take("||") {
-            let right = self.chain()?;
+            let right = self.chain(operand)?;
             left = Expr {
                 kind: ExprKind::Concurrent(Box::new(left), Box::new(right)),
                 span: self.span(from),
@@ -469,14 +480,14 @@ impl<'t> Parser<'t> {
         Ok(left)
     }
 
-    fn chain(&mut self) -> Result<Expr, Error> {
+    fn chain(&mut self, operand: &dyn Fn(&mut Self) -> Result<Expr, Error>) -> Result<Expr, Error> {
         self.scan.skip();
         let from = self.scan.at;
-        let mut steps = vec![(self.alternatives()?, None)];
+        let mut steps = vec![(operand(self)?, None)];
         while self.scan.take("->") {
-            let step = self.alternatives()?;
+            let step = operand(self)?;
             let without = match self.scan.take_word("without") {
-                true => Some(self.alternatives()?),
+                true => Some(operand(self)?),
                 false => None,
             };
             steps.push((step, without));
@@ -778,22 +789,22 @@ impl<'t> Parser<'t> {
 
     fn expectation(&mut self) -> Result<Expectation, Error> {
         if self.scan.take_word("no") {
-            let event = self.concurrent()?;
+            let event = self.event()?;
             if self.scan.take_word("between") {
-                let after = self.concurrent()?;
+                let after = self.event()?;
                 self.scan.expect_word("and")?;
-                return Ok(Expectation::NoBetween(event, after, self.concurrent()?));
+                return Ok(Expectation::NoBetween(event, after, self.event()?));
             }
             if self.scan.take_word("after") {
-                let after = self.concurrent()?;
+                let after = self.event()?;
                 let until = match self.scan.take_word("until") {
-                    true => Some(self.concurrent()?),
+                    true => Some(self.event()?),
                     false => None,
                 };
                 return Ok(Expectation::NoAfter(event, after, until));
             }
             if self.scan.take_word("before") {
-                return Ok(Expectation::NoBefore(event, self.concurrent()?));
+                return Ok(Expectation::NoBefore(event, self.event()?));
             }
             return Err(self.scan.error("`between`, `after` or `before`"));
         }
