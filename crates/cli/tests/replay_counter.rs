@@ -175,7 +175,7 @@ fn valgrind_runs() {
         return;
     };
     let scratch = Scratch::new("counter-valgrind");
-    let recorded = scratch.record(&[valgrind.as_str(), "-q", "/bin/echo", "text"]);
+    let recorded = scratch.record(&[valgrind.to_str().unwrap(), "-q", "/bin/echo", "text"]);
     assert_eq!(recorded.outcome.stdout, "text\n");
     replays(&recorded);
 }
