@@ -161,9 +161,8 @@ pub fn judge(
     path: Option<PathBuf>,
     witnesses: usize,
 ) -> Result<Vec<Judged>, Failure> {
-    let name = path.as_deref().map(|path| path.display().to_string());
     let recording = select::open(path)?;
-    let name = name.unwrap_or_else(|| recording.dir().display().to_string());
+    let name = select::shown_as(recording.dir());
     let history = causes::open(&recording)?;
     // Their names may take replay: only for who asks for them.
     let names = match rules.names_threads() {
@@ -222,8 +221,7 @@ fn shown(recorded: &Recorded<'_>, dir: &Path, witness: &Witness) -> Shown {
         true => events.iter().collect(),
         false => events.last().into_iter().collect(),
     };
-    let dir = dir.display().to_string();
-    let mut words: Vec<String> = vec!["mw".into(), "replay".into(), dir];
+    let mut words: Vec<String> = vec!["mw".into(), "replay".into(), select::shown_as(dir)];
     for goal in goals {
         words.extend(["-e".to_string(), format!("goto {goal}")]);
     }

@@ -111,6 +111,19 @@ pub fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
     })
 }
 
+/// What a recording is called where it is shown, such that it is found by it
+/// again: its name in `mw list` if it has one, otherwise its path.
+pub fn shown_as(dir: &Path) -> String {
+    let listed = || {
+        let dir = dir.canonicalize().ok()?;
+        let home = home()?.canonicalize().ok()?;
+        let name = PathBuf::from(dir.file_name().filter(|_| dir.parent() == Some(&home))?);
+        let found = locate(&name).ok()?.canonicalize().ok()?;
+        (found == dir).then(|| name.display().to_string())
+    };
+    listed().unwrap_or_else(|| dir.display().to_string())
+}
+
 /// Where the recording is that is named: by a path, by its name in `mw list`, or
 /// by a beginning that only one name has.
 pub fn locate(given: &Path) -> Result<PathBuf, Failure> {
