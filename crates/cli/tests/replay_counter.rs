@@ -93,6 +93,7 @@ fn code_is_shown_as_it_was() {
     session.go_to_end().unwrap();
     let sites = session.counter_sites();
     assert!(sites.len() > 10, "{} sites", sites.len());
+    let mut trapping = 0;
     for site in sites {
         let (address, form) = Form::of_word(site).unwrap();
         let address = address + form.opcode_at();
@@ -101,9 +102,12 @@ fn code_is_shown_as_it_was() {
         let mut there = vec![0; len];
         assert_eq!(session.read_code(address, &mut shown), len);
         assert_eq!(session.read(address, &mut there), len);
-        let expected = (form.original(), form.instead());
-        assert_eq!((&shown[..], &there[..]), expected, "{address:x}");
+        assert_eq!(shown, form.original(), "{address:x}");
+        assert_ne!(there, form.original(), "{address:x}");
+        // The others were executed often enough to be a jump by now.
+        trapping += usize::from(there == form.instead());
     }
+    assert!(trapping > 0);
 }
 
 /// Where a difference can come from an instruction that nothing traps, that is

@@ -18,6 +18,9 @@ use crate::model::Inherited;
 use crate::recording::Recording;
 use crate::sockaddr::{self, Address};
 
+/// The number of a pseudo-terminal, and its other side as a descriptor.
+const TIOCGPTN: u32 = 0x8004_5430;
+const TIOCGPTPEER: u32 = 0x5441;
 const O_CLOEXEC: u64 = 0x80000;
 const EINPROGRESS: i64 = -115;
 const EBADF: i64 = -9;
@@ -200,6 +203,8 @@ fn socket_name(domain: u16, kind: u8) -> &'static str {
 pub struct Descriptors {
     table: Arc<BTreeMap<i32, Descriptor>>,
     cwd: Arc<Vec<u8>>,
+    /// Numbers of pseudo-terminals, by the descriptor of their master side.
+    terminals: BTreeMap<i32, u32>,
     /// Those that may have changed since [`Descriptors::changed`].
     touched: Vec<i32>,
     /// Any may have.
@@ -329,6 +334,7 @@ impl Descriptors {
             && fd >= 0
         {
             Arc::make_mut(&mut self.table).insert(fd, descriptor);
+            self.terminals.remove(&fd);
             self.touch(fd);
         }
     }
@@ -476,6 +482,20 @@ impl Descriptors {
             nr::IOCTL => match args[1] as u32 {
                 0x5451 => self.change(args[0], |descriptor| descriptor.cloexec = true),
                 0x5450 => self.change(args[0], |descriptor| descriptor.cloexec = false),
+                TIOCGPTN => {
+                    let number = event.argument(2).and_then(|data| data.bytes.first_chunk());
+                    if let Some(number) = number {
+                        let number = u32::from_le_bytes(*number);
+                        self.terminals.insert(args[0] as i32, number);
+                    }
+                }
+                TIOCGPTPEER => {
+                    let number = self.terminals.get(&(args[0] as i32));
+                    let number = number.map_or("?".to_string(), u32::to_string);
+                    let path = format!("/dev/pts/{number}").into_bytes();
+                    let cloexec = args[2] & O_CLOEXEC != 0;
+                    self.set(result, Descriptor::new(Target::Path(path), cloexec));
+                }
                 _ => {}
             },
             nr::EPOLL_CREATE => self.anonymous(event, "epoll", 0),

@@ -8,6 +8,7 @@ use super::objects::*;
 use crate::channel::ChannelKind;
 
 const TIOCGPTN: u32 = 0x8004_5430;
+const TIOCGPTPEER: u32 = 0x5441;
 const TIOCSCTTY: u32 = 0x540e;
 const TIOCNOTTY: u32 = 0x5422;
 const FIOCLEX: u32 = 0x5451;
@@ -82,13 +83,18 @@ impl World<'_> {
                 output: NONE,
             }));
         };
-        let pty = pty as u32;
+        Some(self.take_terminal(op, pty as u32, flags))
+    }
+
+    /// A process opens the side that programs have as their terminal, and with
+    /// it may get the terminal as its own.
+    fn take_terminal(&mut self, op: Op, pty: u32, flags: u64) -> u32 {
         if flags & O_NOCTTY == 0
             && let Some(process) = self.proc_mut(op.process)
         {
             process.terminal.get_or_insert(pty);
         }
-        Some(self.open_terminal(pty))
+        self.open_terminal(pty)
     }
 
     pub(super) fn ioctl(&mut self, op: Op, event: &Event<'_>, file: u32) {
@@ -124,6 +130,14 @@ impl World<'_> {
                             channel.name = format!("/dev/pts/{number}");
                         }
                     }
+                }
+            }
+            TIOCGPTPEER => {
+                const O_CLOEXEC: u64 = 0o2000000;
+                let flags = event.args[2];
+                if let Some(fd) = event.result.filter(|fd| *fd >= 0) {
+                    let file = self.take_terminal(op, pty, flags);
+                    self.put(op, fd, file, flags & O_CLOEXEC != 0);
                 }
             }
             // TCSETS, TCSETSW, TCSETSF
