@@ -18,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causality::History;
+use causality::{EventId, History};
 use events::{Matcher, Pattern, parse};
 use mutate::{Random, changed, goes_on};
 use recording::render::{Limits, Renderer};
@@ -110,7 +110,8 @@ fn read(text: &str) -> Option<Pattern> {
     }
 }
 
-/// Asks every event of a recording.
+/// Asks about every event of a recording, walking through it and by itself: the
+/// answer is the same.
 fn ask(pattern: Pattern, history: &History) {
     let recording = history.recording();
     let names = ThreadNames::default();
@@ -121,8 +122,12 @@ fn ask(pattern: Pattern, history: &History) {
     while timeline.advance() {
         let event = timeline.event().unwrap();
         renderer.before(&event);
-        matcher.fits(&event, &renderer);
+        let walking = matcher.fits(&event, &renderer);
         renderer.after(&event);
+        let places = recording.processes().iter().zip(0u32..);
+        let place = places.filter(|(process, _)| process.number == event.process);
+        let id = EventId::new(place.map(|(_, place)| place).next().unwrap(), event.number);
+        assert_eq!(matcher.fits_at(id), Some(walking), "{id:?}");
     }
 }
 
