@@ -222,10 +222,10 @@ impl Prompt {
         }
     }
 
-    pub(super) fn list(&mut self) -> Result<(), Failure> {
+    /// The source from a line on, or around the frame's.
+    pub(super) fn list(&mut self, from: Option<u32>) -> Result<(), Failure> {
         const LINES: u32 = 10;
         let frame = self.debugger.frame;
-        let from = self.listed;
         let text = self.debugger.look(|inspector, _, stack| {
             let Some(place) = stack
                 .and_then(|s| s.frames.get(frame))
