@@ -86,7 +86,7 @@ fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The same without pages that are zero.
+/// Copies bytes to the same place, but for pages that are zero.
 fn copy_pages(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
     let mut piece = vec![0; STEP];
     let mut at = start;

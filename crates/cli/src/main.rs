@@ -7,6 +7,7 @@ mod blocked;
 mod causes;
 mod channels;
 mod check;
+mod commands;
 mod completions;
 mod cut;
 mod debug;
@@ -70,6 +71,7 @@ enum Command {
     Rm(remove::Rm),
     Prune(remove::Prune),
     Syscalls(syscalls::Cmd),
+    Commands(commands::Cmd),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         Command::Rm(cmd) => cmd.run(),
         Command::Prune(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
+        Command::Commands(cmd) => cmd.run(),
         Command::Completions(cmd) => cmd.run(),
         Command::Man(cmd) => cmd.run(),
     };

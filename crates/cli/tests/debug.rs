@@ -398,12 +398,8 @@ fn the_program_moves_together() {
     assert!(lists[0] == lists[1] && lists[1] == lists[2], "{text}");
 }
 
-/// A breakpoint in a function that is inlined stops in that function's own frame,
-/// and its condition sees that function's variables, forwards and back.
-#[test]
-fn inlined_functions() {
-    let scratch = Scratch::new("debug-inlined");
-    let compiler = tool!("c++");
+/// The recording of a program whose functions are inlined into each other.
+fn inlined(scratch: &Scratch, compiler: &str) -> Recorded {
     let program = scratch.path().join("inlined");
     let made = Command::new(compiler)
         .args(["-g", "-O1", "-o"])
@@ -412,7 +408,15 @@ fn inlined_functions() {
         .status()
         .unwrap();
     assert!(made.success());
-    let recorded = scratch.record(&[program]);
+    scratch.record(&[program])
+}
+
+/// A breakpoint in a function that is inlined stops in that function's own frame,
+/// and its condition sees that function's variables, forwards and back.
+#[test]
+fn inlined_functions() {
+    let scratch = Scratch::new("debug-inlined");
+    let recorded = inlined(&scratch, &tool!("c++"));
     let text = ask(
         &recorded,
         &[
@@ -447,6 +451,107 @@ fn inlined_functions() {
             "hit 3 times",
         ],
     );
+}
+
+/// Where a breakpoint stops before an inlined function, that function's frame is
+/// the innermost, however often others are inlined into it at the same address;
+/// once it has moved, all that is inlined there is shown.
+#[test]
+fn frames_of_an_inlined_function_that_is_entered() {
+    let scratch = Scratch::new("debug-inlined-frames");
+    let recorded = inlined(&scratch, &tool!("c++"));
+    let frames = |text: &str| -> Vec<Vec<String>> {
+        // The functions of each `bt`, which `echo` puts a mark before.
+        let stacks = text.split("STACK\n").skip(1);
+        let function = |line: &str| {
+            let name = line.strip_prefix('#')?.split(" (").next()?;
+            name.split_whitespace().last().map(str::to_string)
+        };
+        stacks
+            .map(|stack| stack.lines().map_while(function).collect())
+            .collect()
+    };
+    let entered = ["weigh", "first_user", "main"].map(str::to_string).to_vec();
+    let inside = ["look_up", "weigh", "first_user", "main"]
+        .map(str::to_string)
+        .to_vec();
+
+    // Going on, coming back, and once only.
+    let text = ask(
+        &recorded,
+        &[
+            "break weigh",
+            "continue",
+            "echo STACK",
+            "bt",
+            "stepi",
+            "echo STACK",
+            "bt",
+            "reverse-continue",
+            "echo STACK",
+            "bt",
+            "echo STACK",
+            "bt all",
+            "delete",
+            "tbreak weigh if value == 2",
+            "continue",
+            "echo STACK",
+            "bt",
+            "break look_up",
+            "continue",
+            "echo STACK",
+            "bt",
+        ],
+    );
+    let stacks = frames(&text);
+    assert_eq!(stacks.len(), 6, "{text}");
+    assert_eq!(stacks[0], entered, "{text}");
+    assert_eq!(stacks[1], inside, "{text}");
+    assert_eq!(stacks[2], entered, "{text}");
+    assert!(
+        stacks[3].is_empty() && !text.contains("#0  look_up (key=0)"),
+        "{text}"
+    );
+    assert_eq!(stacks[4], entered, "{text}");
+    // That function is meant now.
+    assert_eq!(stacks[5], inside, "{text}");
+
+    // Frames by number, their variables, and the way out.
+    let text = ask(
+        &recorded,
+        &[
+            "break weigh if value == 3",
+            "continue",
+            "frame",
+            "info args",
+            "info locals",
+            "threads",
+            "up",
+            "down",
+            "print value",
+            "finish",
+        ],
+    );
+    has_in_order(
+        &text,
+        &[
+            "weigh at",
+            "#0  weigh (scale=5, value=3) at",
+            "scale = 5\nvalue = 3\n",
+            "found = ",
+            "* 0 ",
+            "weigh at",
+            "#1  first_user (",
+            "#0  weigh (",
+            "$1 = 3\n",
+            "first_user at",
+        ],
+    );
+    assert!(!text.contains("look_up (key"), "{text}");
+
+    // What is only passed is shown so as well.
+    let text = ask(&recorded, &["trace weigh", "continue"]);
+    assert_eq!(text.matches(": weigh (").count(), 6, "{text}");
 }
 
 /// What is watched stops both ways, says what it was and becomes, and ends

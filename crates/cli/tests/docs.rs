@@ -43,22 +43,32 @@ fn files(dir: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-#[test]
-fn the_page_of_system_calls_is_what_the_table_says() {
+/// Checks a page that a command prints.
+fn is_what_it_prints(page: &str, command: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_mw"))
-        .args(["syscalls", "--markdown"])
+        .args([command, "--markdown"])
         .output()
         .unwrap();
-    let page = String::from_utf8(output.stdout).unwrap();
-    let path = repository().join("docs/syscalls.md");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let path = repository().join("docs").join(page);
     if updates() {
-        std::fs::write(&path, &page).unwrap();
+        std::fs::write(&path, &printed).unwrap();
     }
     assert!(
-        read(&path) == page,
-        "docs/syscalls.md is not what the table says; make it again with\n    \
-         cargo run -q -p mw -- syscalls --markdown > docs/syscalls.md"
+        read(&path) == printed,
+        "docs/{page} is not what the table says; make it again with\n    \
+         cargo run -q -p mw -- {command} --markdown > docs/{page}"
     );
+}
+
+#[test]
+fn the_page_of_system_calls_is_what_the_table_says() {
+    is_what_it_prints("syscalls.md", "syscalls");
+}
+
+#[test]
+fn the_page_of_commands_is_what_the_rows_say() {
+    is_what_it_prints("commands.md", "commands");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn record_with_cache(scratch: &Scratch, script: &str) -> PathBuf {
     record_with(scratch, &["sh", "-c", script], |command| command)
 }
 
-/// The same of any command, with what there is to say about it.
+/// Records a command with a cache of the test's own, and with what else is said of it.
 fn record_with(
     scratch: &Scratch,
     command: &[&str],

@@ -921,7 +921,8 @@ pub fn random(size: u64) -> Option<u64> {
     (is_there != 0).then_some(value)
 }
 
-/// The same from the source of its random numbers.
+/// A number of so many bytes from the source of the processor's random numbers
+/// (`rdseed`); None: it has none now.
 pub fn seed(size: u64) -> Option<u64> {
     let (value, is_there): (u64, u8);
     // SAFETY: as above.
@@ -970,8 +971,8 @@ pub fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The same with the auxiliary value that comes with it. For programs that
-/// have used the instruction themselves: not every processor has it.
+/// The time-stamp counter with the auxiliary value that comes with it. For programs
+/// that have used the instruction themselves: not every processor has it.
 pub fn counter_with_auxiliary() -> (u64, u32) {
     let mut auxiliary = 0;
     // SAFETY: writes to `auxiliary` only.

@@ -26,7 +26,7 @@ const INT80: [u8; 2] = [0xcd, 0x80];
 /// In `Regs::slow`: the thread made no call, it was interrupted (in replay) or
 /// is to read the time-stamp counter.
 pub const INTERRUPTED: u64 = 2;
-/// The same: it came from translated code.
+/// In `Regs::slow`: the thread came from translated code.
 pub const TRANSLATED: u64 = 3;
 /// It came from the stub of an instruction that was replaced.
 pub const ANSWERED: u64 = 4;
@@ -390,7 +390,7 @@ fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     result
 }
 
-/// The same in replay.
+/// [`plain`] in replay.
 #[cold]
 fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
@@ -639,7 +639,7 @@ fn is_for_reading(fd: u64) -> bool {
     flags >= 0 && flags & O_ACCMODE == 0
 }
 
-/// The same in replay: the log says whether it was one event or two.
+/// [`blocking`] in replay: the log says whether it was one event or two.
 fn blocking_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if !replay::is_blocking(thread) {
         return replay::plain(thread, row, args);

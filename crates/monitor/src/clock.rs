@@ -189,7 +189,7 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     result.unwrap_or(NOT_HERE)
 }
 
-/// The same in replay.
+/// [`fast`] in replay.
 #[cold]
 fn fast_again(thread: &Thread, number: u64, first: u64, second: u64, is_long: bool) -> Option<i64> {
     if is_long || motion::is_wanted(thread) {

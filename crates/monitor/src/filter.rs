@@ -279,7 +279,7 @@ pub fn seccomp(thread: &Thread, args: &[u64; 6]) -> i64 {
     }
 }
 
-/// The same by `prctl`; None: this is about something else.
+/// What a `prctl` about filters returns; None: this one is about something else.
 pub fn prctl(thread: &Thread, args: &[u64; 6]) -> Option<i64> {
     let now = thread.filter.get();
     match (args[0] as u32, args[1]) {

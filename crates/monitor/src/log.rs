@@ -292,7 +292,7 @@ impl<'a> Making<'a> {
         Entry { process }
     }
 
-    /// The same of an event.
+    /// The head of an event is whole: it has the next number.
     #[inline(always)]
     fn event(self) -> Entry<'a> {
         let next = &self.process.log.next_event;

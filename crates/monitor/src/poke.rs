@@ -98,8 +98,9 @@ pub fn written(
     true
 }
 
-/// The same in replay. As by the kernel, what must not be written is written as
-/// well, and is as it was afterwards.
+/// In replay, writes what a process wrote to its own memory through a file. As by
+/// the kernel, what must not be written is written as well, and is as it was
+/// afterwards.
 pub fn write_again(address: u64, from: u64, len: u64) {
     let mut done = 0;
     while done < len {
@@ -131,7 +132,7 @@ pub fn is_refused(thread: &Thread, pid: u64) -> bool {
     refused
 }
 
-/// The same in replay: so many bytes go from one vector to the other.
+/// `process_vm_writev` in replay: so many bytes go from one vector to the other.
 pub fn copy_again(args: &[u64; 6], len: u64) {
     let [_, local, local_count, remote, remote_count, _] = *args;
     let mut begin = 0;

@@ -575,7 +575,7 @@ fn fs_base() -> u64 {
     fs
 }
 
-/// The same in replay: no kernel thread is made.
+/// [`spawn`] in replay: no kernel thread is made.
 fn spawn_again(thread: &Thread, what: &Clone, child: &'static Thread, word: u64) -> i64 {
     let is_thread = what.flags & CLONE_THREAD != 0;
     // Unless told otherwise, it begins with its maker's.
@@ -923,8 +923,8 @@ pub fn vanish(thread: &Thread, regs: &mut Regs) -> ! {
     }
 }
 
-/// The same for all threads of a process that ends, in the turn of the one that
-/// ends it. (If it is killed the kernel does it.)
+/// Marks the locks that the threads of a process that ends still hold, in the turn
+/// of the one that ends it. (If it is killed the kernel does it.)
 pub fn release_all_robust(thread: &Thread) {
     let process = thread.process();
     for slot in 0..space().slots_used.get() {

@@ -185,8 +185,8 @@ fn next_for(thread: &Thread) -> Record<'static> {
     record
 }
 
-/// The same where the thread is not at the event yet: it waits for its turn to
-/// go on to it, or the record is none of an event. It does not stop here.
+/// The next record of a thread that is not at the event yet: it waits for its turn
+/// to go on to it, or the record is none of an event. It does not stop here.
 fn next_unseen_for(thread: &Thread) -> Record<'static> {
     loop {
         let process = thread.process();

@@ -169,7 +169,7 @@ fn cells() -> &'static [Cell<Region>] {
     }
 }
 
-/// The same of sizes.
+/// The sizes of objects that are, or were, in use.
 fn sizes() -> &'static [Cell<Size>] {
     match sharing().sizes_count.get() as usize {
         0 => &[],
@@ -695,7 +695,7 @@ fn collect() {
 /// How many pages stay open from one turn to the next.
 const OPEN_MAX: u64 = 64;
 
-/// The same at the end of a turn, when most pages that were written will be
+/// Appends what was changed when a turn ends. Most pages that were written will be
 /// written again in the next: those stay open, and are compared again then.
 /// That is much less than to protect a page, to fault and to open it.
 fn harvest() {
@@ -896,7 +896,8 @@ pub fn written(key: u64, offset: u64, from: u64, len: u64) {
     }
 }
 
-/// The same with zeroes, as far as the object reaches.
+/// The process had a call clear a part of an object: zeroes were written there, as
+/// far as the object reaches.
 pub fn cleared(key: u64, offset: u64, len: u64) {
     let end = offset
         .saturating_add(len)

@@ -533,7 +533,7 @@ fn is_deadly(thread: &Thread, signal: i32) -> bool {
     thread.mask.get() & bit(signal) != 0 || handler == SIG_DFL || handler == SIG_IGN
 }
 
-/// The same in replay, where somebody may look at the thread here, and stop it
+/// [`fault`] in replay, where somebody may look at the thread here, and stop it
 /// in its handler.
 fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
     // Where the low halves of the vector registers are in an XSAVE image.
@@ -783,8 +783,8 @@ fn force(thread: &Thread, signal: i32, is_fatal: bool) {
     }
 }
 
-/// The same at the edge of a call, where it then is the next signal. (One of
-/// those that may be held.)
+/// [`force`] at the edge of a call, where the signal is the next one then. (One
+/// of those that may be held.)
 pub fn force_here(thread: &Thread, signal: i32, is_fatal: bool, info: &[u64; 16]) {
     force(thread, signal, is_fatal);
     if let Some(place) = held_place(signal).filter(|_| !replay::is_on()) {

@@ -134,7 +134,8 @@ pub const PROCESSES_MAX: usize = 64;
 pub struct Space {
     /// The monitor's entry: the vdso jumps through this word.
     pub entry: Cell<u64>,
-    /// The same for what can be answered quickly.
+    /// The monitor's entry for what can be answered quickly: the vdso jumps through
+    /// this word too.
     pub fast_entry: Cell<u64>,
     pub vdso_clock: Cell<u64>,
     /// Where the kernel's own pages are, which the program is not shown and

@@ -17,12 +17,12 @@ use crate::{arch, log, sys};
 
 /// How long a thread may keep the turn while others wait (ns).
 pub const SLICE: u64 = 3_000_000;
-/// The same in ticks, roughly (the counter runs at 1 to 5 GHz).
+/// [`SLICE`] in ticks, roughly (the counter runs at 1 to 5 GHz).
 const SLICE_TICKS: u64 = (SLICE * 2) >> protocol::shared::TICK_SHIFT;
 
-/// In [`Domain::last_process`].
+/// In [`Domain::last_process`]: none has had the turn.
 const NOBODY: u32 = u32::MAX;
-/// The same: a process that has had another image since.
+/// In [`Domain::last_process`]: a process that has had another image since.
 const EARLIER_IMAGE: u32 = u32::MAX - 1;
 
 const FREE: u32 = 0;

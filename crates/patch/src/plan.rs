@@ -168,7 +168,7 @@ pub fn plan(code: Code<'_>, site: u64) -> Result<Plan, Refusal> {
     }
 }
 
-/// The same for an instruction of `len` bytes that traps, whatever it is.
+/// Plans how to patch an instruction of `len` bytes that traps, whatever it is.
 ///
 /// # Errors
 ///

@@ -88,7 +88,8 @@ pub fn write_stub(plan: &Plan, stub_addr: u64, monitor_entry: u64, out: &mut [u8
     write(plan, stub_addr, monitor_entry, None, out)
 }
 
-/// The same for an instruction that leaves rcx alone: it is kept at `rcx_at`, counted from gs.
+/// Writes to `out` the stub, as [`write_stub`] does, of an instruction that leaves rcx alone:
+/// it is kept at `rcx_at`, counted from gs.
 #[must_use]
 pub fn write_trap_stub(
     plan: &Plan,

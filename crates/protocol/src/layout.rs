@@ -36,7 +36,8 @@ pub const MOTION_SIZE: u64 = 0x400_0000;
 pub const SCRATCH_BASE: u64 = MONITOR_BASE + 0x4_0000_0000;
 pub const SCRATCH_SIZE: u64 = 0x11_0000;
 
-/// The same for results that are too long for that, as long as the call lasts.
+/// Where calls that may block put results that are too long for
+/// [`SCRATCH_SIZE`], as long as the call lasts.
 pub const LARGE_BASE: u64 = MONITOR_BASE + 0x20_0000_0000;
 pub const LARGE_SIZE: u64 = 0x100_0000;
 const _: () = assert!(LARGE_BASE + SLOTS_MAX * LARGE_SIZE <= MONITOR_END);

@@ -31,7 +31,7 @@ pub struct Facts {
     pub duration_ns: u64,
     /// Whether it holds the whole run.
     pub complete: bool,
-    /// The same in words.
+    /// Whether it holds the whole run, in words.
     pub state: &'static str,
     /// Exit status of the command.
     pub exit: Option<i32>,

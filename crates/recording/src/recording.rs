@@ -25,13 +25,15 @@ pub(crate) struct ChunkRef {
     pub raw_len: u32,
     /// Its length in the journal; 0 in the arena.
     pub stored_len: u32,
-    place: Place,
+    storage: Storage,
 }
 
+/// What holds the bytes of a chunk: a frame of the journal, or, until they are
+/// written there, a slot of the arena.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Storage {
     Journal(Frame),
-    Arena(u32, ChunkHead),
+    Arena { slot: u32, head: ChunkHead },
 }
 
 /// What is remembered of an image (see [`Recording::image_start`] for all).
@@ -185,7 +187,7 @@ impl Recording {
                     first_event: frame.head.first_event,
                     raw_len: frame.head.raw_len,
                     stored_len: frame.head.stored_len + frame::HEAD as u32,
-                    place: Place::Journal(frame),
+                    storage: Storage::Journal(frame),
                 };
                 let better = match chunks.get(&key) {
                     None => true,
@@ -207,7 +209,7 @@ impl Recording {
                 }
             }
         }
-        for (place, head) in left {
+        for (slot, head) in left {
             let key = (head.process, head.seq);
             let better = match chunks.get(&key) {
                 None => true,
@@ -223,7 +225,7 @@ impl Recording {
                     first_event,
                     raw_len: head.used as u32,
                     stored_len: 0,
-                    place: Place::Arena(place, head),
+                    storage: Storage::Arena { slot, head },
                 };
                 chunks.insert(key, chunk);
             }
@@ -297,8 +299,8 @@ impl Recording {
         process: u32,
         out: &mut Vec<u8>,
     ) -> Result<ChunkHead, String> {
-        match &chunk.place {
-            Place::Journal(frame) => {
+        match &chunk.storage {
+            Storage::Journal(frame) => {
                 self.journal
                     .payload(frame, out)
                     .map_err(|error| error.to_string())?;
@@ -308,15 +310,15 @@ impl Recording {
                 }
                 Ok(head)
             }
-            Place::Arena(place, found) => {
+            Storage::Arena { slot, head } => {
                 let arena = self.arena.as_ref().ok_or("the arena is gone")?;
                 let still_there = arena
-                    .chunk(*place, found, out)
+                    .chunk(*slot, head, out)
                     .map_err(|error| format!("the arena cannot be read: {error}"))?;
                 if !still_there {
                     return Err("the recording goes on, and its place was taken".to_string());
                 }
-                Ok(*found)
+                Ok(*head)
             }
         }
     }

@@ -23,7 +23,7 @@ impl Interrupts {
         Interrupts::catch_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])
     }
 
-    /// The same for Ctrl-C alone.
+    /// Catches Ctrl-C from here on, and no other signal; to be called as [`Interrupts::catch`] is.
     pub fn catch_ctrl_c() -> Interrupts {
         Interrupts::catch_these(&[libc::SIGINT])
     }

@@ -1,8 +1,12 @@
 //! Whether what somebody came to stops it, and what is counted of it.
 
+use inspect::lookup::Location;
+use target::Cancel;
+
 use crate::found::{Came, Found};
 use crate::group::Group;
 use crate::reason::{Reason, Traced};
+use crate::stops::What;
 use crate::{Error, Result};
 
 impl Group {
@@ -15,6 +19,7 @@ impl Group {
         traced: &mut Vec<Traced>,
     ) -> Result<Option<Reason>> {
         let mut point = None;
+        self.enter(i, None)?;
         match found.came {
             Came::Watch {
                 number,
@@ -67,12 +72,40 @@ impl Group {
             Came::Diverged(difference) => return Ok(Some(Reason::Diverged(difference))),
         }
         let mut hit = None;
+        let mut entered = None;
         for number in found.points {
-            if self.counts(i, number, traced)? {
-                hit = hit.or(Some(number));
+            let function = self.inlined_function(i, number)?;
+            // What a trace shows is that function's frame as well.
+            self.enter(i, function.clone())?;
+            if self.counts(i, number, traced)? && hit.is_none() {
+                hit = Some(number);
+                entered = function;
             }
         }
+        self.enter(i, entered)?;
         Ok(hit.map(|number| Reason::Breakpoint { number }).or(point))
+    }
+
+    /// Says which inlined function somebody is about to enter.
+    fn enter(&mut self, i: usize, function: Option<Location>) -> Result<()> {
+        let member = self.members.get_mut(i).ok_or(Error::NoProcesses)?;
+        member.enter(function);
+        Ok(())
+    }
+
+    /// The inlined function that begins where somebody stands, if a breakpoint is
+    /// at that.
+    fn inlined_function(&mut self, i: usize, number: u32) -> Result<Option<Location>> {
+        let point = self.stops.get(number);
+        let is_named = point.is_some_and(|point| matches!(point.what, What::Break(_)));
+        let Some(address) = self.member(i)?.at.address().filter(|_| is_named) else {
+            return Ok(None);
+        };
+        self.here(i)?;
+        let never = Cancel::new();
+        let (member, context) = self.with(i, &never)?;
+        let plan = member.plan(context)?;
+        Ok(plan.inlined_at(number, address).cloned())
     }
 
     /// A point was come to: whether it is one to stop at.

@@ -135,7 +135,7 @@ impl Group {
     pub fn place(&mut self, process: ProcessId, at: Position) -> Result<()> {
         let i = self.index(process)?;
         if let Some(member) = self.members.get_mut(i) {
-            member.at = member.within(at);
+            member.put(member.within(at));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Group {
     /// Says that everybody is where they were.
     pub fn restore(&mut self, positions: &Positions) {
         for (member, at) in self.members.iter_mut().zip(&positions.0) {
-            member.at = *at;
+            member.put(*at);
         }
     }
 

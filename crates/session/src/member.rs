@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use inspect::inspector::Layout;
+use inspect::lookup::Location;
 use inspect::{Inspector, Library};
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use target::{Arrival, Cancel, ImageSpan, MapsVersion, Position, Recorded, Target};
@@ -39,6 +40,9 @@ pub(crate) struct Member {
     pub last: EventNo,
     /// Where it is said to be.
     pub at: Position,
+    /// The inlined function that it is about to enter there, if a breakpoint at
+    /// that function stopped it: what is inlined into it is not entered yet.
+    entered: Option<Location>,
     /// Nobody wants it moved.
     pub is_let_go: bool,
     is_empty: bool,
@@ -70,6 +74,7 @@ impl Member {
             first,
             last,
             at: Position::Event(first),
+            entered: None,
             is_let_go: false,
             is_empty: program.history().thread_count(ix) == 0,
             target: None,
@@ -100,6 +105,24 @@ impl Member {
     /// A position within its run.
     pub fn within(&self, at: Position) -> Position {
         at.clamp(self.beginning(), self.end())
+    }
+
+    /// Says where it is.
+    pub fn put(&mut self, at: Position) {
+        if self.at != at {
+            self.at = at;
+            self.entered = None;
+        }
+    }
+
+    /// Says which inlined function it is about to enter where it is.
+    pub fn enter(&mut self, function: Option<Location>) {
+        self.entered = function;
+    }
+
+    /// The inlined function that it is about to enter where it is.
+    pub fn entered(&self) -> Option<&Location> {
+        self.entered.as_ref()
     }
 
     /// The process, wherever it is now.
@@ -140,7 +163,8 @@ impl Member {
         let now = self.open(program, &never)?.position();
         if now != at {
             self.recorded()?.seek(at, &never)?;
-            self.at = self.target()?.position();
+            let got = self.target()?.position();
+            self.put(got);
         }
         self.open(program, &never)
     }

@@ -152,7 +152,7 @@ impl Group {
 
     pub(crate) fn put(&mut self, i: usize, at: Position) {
         if let Some(member) = self.members.get_mut(i) {
-            member.at = at;
+            member.put(at);
         }
     }
 
@@ -298,7 +298,7 @@ impl Group {
         }
         let arrival = member.recorded()?.seek(at, cancel)?;
         let got = member.position()?;
-        member.at = got;
+        member.put(got);
         Ok(match arrival {
             Arrival::Diverged(difference) => Some(Reason::Diverged(difference)),
             Arrival::Interrupted => {

@@ -13,6 +13,7 @@ use target::{Arrival, Position, Stops, Target};
 
 use crate::found::{Came, Found, Leg, Passed, Search};
 use crate::member::{Context, Member};
+use crate::view::stack_at;
 use crate::watched::FrameKey;
 use crate::{Error, Result};
 
@@ -214,8 +215,9 @@ impl Member {
         thread: ThreadNo,
         level: usize,
     ) -> Result<Option<FrameKey>> {
-        self.look(context.program.library(), |inspector, _| {
-            let stack = inspector.stack(ThreadId(thread.0), 10_000).ok()?;
+        let entered = self.entered().cloned();
+        self.look(context.program.library(), |inspector, target| {
+            let stack = stack_at(inspector, target, thread, 10_000, entered.as_ref()).ok()?;
             let frame = stack.frames.get(level)?;
             Some(FrameKey {
                 thread,
@@ -240,8 +242,9 @@ impl Member {
             Some(thread) => thread,
             None => self.thread()?,
         };
-        let place = self.look(context.program.library(), |inspector, _| {
-            let stack = inspector.stack(ThreadId(thread.0), 10_000).ok()?;
+        let entered = self.entered().cloned();
+        let place = self.look(context.program.library(), |inspector, target| {
+            let stack = stack_at(inspector, target, thread, 10_000, entered.as_ref()).ok()?;
             inspector.return_place(&stack, level)
         })?;
         let Some((address, cfa)) = place else {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use inspect::frames::{Stack, frame_of, user_frame};
 use inspect::inspector::Layout;
+use inspect::lookup::Location;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::scope::Scope;
 use inspect::value::Value;
@@ -13,7 +14,7 @@ use target::{Cancel, Position, Target, ThreadState, Watch};
 
 use crate::conditions::INLINED_MAX;
 use crate::group::Group;
-use crate::reason::{Reason, Seen, Stopped};
+use crate::reason::Seen;
 use crate::watched::Watched;
 use crate::{Error, Result};
 
@@ -69,6 +70,28 @@ pub struct View<'g> {
     library: &'g Library,
     layout: Arc<Layout>,
     looked: Box<dyn Process + 'g>,
+    /// The inlined function that it is about to enter.
+    entered: Option<Location>,
+}
+
+/// The stack of a thread, so many frames of it, in the eyes of the user: where an
+/// inlined function is about to be entered by the thread that runs, what is inlined
+/// into that function at the same address is left out.
+pub(crate) fn stack_at(
+    inspector: &Inspector<'_>,
+    target: &dyn Target,
+    thread: ThreadNo,
+    most: usize,
+    entered: Option<&Location>,
+) -> inspect::Result<Stack> {
+    let id = ThreadId(thread.0);
+    let Some(function) = entered.filter(|_| thread == target.thread()) else {
+        return inspector.stack(id, most);
+    };
+    let whole = inspector.stack(id, most.saturating_add(INLINED_MAX))?;
+    let mut stack = whole.entering(function);
+    stack.frames.truncate(most);
+    Ok(stack)
 }
 
 impl View<'_> {
@@ -92,7 +115,18 @@ impl View<'_> {
     /// The stack of a thread, or of the one that runs.
     pub fn stack(&self, inspector: &Inspector<'_>, thread: Option<ThreadNo>) -> Option<Stack> {
         let thread = thread.unwrap_or(self.target.thread());
-        inspector.stack(ThreadId(thread.0), DEEPEST).ok()
+        self.frames(inspector, thread, DEEPEST).ok()
+    }
+
+    /// The innermost frames of a thread.
+    pub fn frames(
+        &self,
+        inspector: &Inspector<'_>,
+        thread: ThreadNo,
+        most: usize,
+    ) -> inspect::Result<Stack> {
+        let entered = self.entered.as_ref();
+        stack_at(inspector, self.target, thread, most, entered)
     }
 
     fn in_frame<T>(
@@ -131,8 +165,10 @@ impl Group {
         let never = Cancel::new();
         let (member, context) = self.with(i, &never)?;
         let layout = member.layout(context.program.library())?;
-        let target = self.member(i)?.target()?;
+        let member = self.member(i)?;
+        let target = member.target()?;
         Ok(View {
+            entered: member.entered().cloned(),
             target,
             library: self.program.library(),
             layout,
@@ -145,7 +181,7 @@ impl Group {
         let view = self.at(thread.process)?;
         let inspector = view.inspector();
         let number = thread.thread.unwrap_or(view.target.thread());
-        let stack = inspector.stack(ThreadId(number.0), most)?;
+        let stack = view.frames(&inspector, number, most)?;
         let frames = stack.frames.iter();
         Ok(frames
             .map(|frame| FrameInfo {
@@ -207,27 +243,17 @@ impl Group {
         Ok(seen_in(scope, &value))
     }
 
-    /// The level of the frame to show first where a motion led: of a breakpoint in
-    /// an inlined function that function's, in code of a language's library that is
-    /// inlined the user's.
-    pub fn first_frame(&mut self, stopped: &Stopped) -> Result<usize> {
-        let i = self.index(stopped.process)?;
-        self.here(i)?;
-        let never = Cancel::new();
-        let (member, context) = self.with(i, &never)?;
-        let address = stopped.at.address();
-        let location = match (&stopped.reason, address) {
-            (Reason::Breakpoint { number }, Some(address)) => {
-                let plan = member.plan(context)?;
-                plan.inlined_at(*number, address).cloned()
-            }
-            _ => None,
+    /// The level of the frame to show first where a process stands: in code of a
+    /// language's library that is inlined, the user's. Of a breakpoint in an inlined
+    /// function it is that function's, which is the innermost there.
+    pub fn first_frame(&mut self, process: ProcessId) -> Result<usize> {
+        let view = self.at(process)?;
+        let inspector = view.inspector();
+        let Ok(stack) = view.frames(&inspector, view.target.thread(), 1 + INLINED_MAX) else {
+            return Ok(0);
         };
-        let level = member.look_at_stack(context, 1 + INLINED_MAX, |_, stack| {
-            let own = location.and_then(|location| frame_of(stack, &location));
-            Some(own.unwrap_or_else(|| user_frame(stack)))
-        })?;
-        Ok(level.unwrap_or(0))
+        let own = view.entered.as_ref().and_then(|f| frame_of(&stack, f));
+        Ok(own.unwrap_or_else(|| user_frame(&stack)))
     }
 
     /// The innermost frame of a process with its arguments, in a line.

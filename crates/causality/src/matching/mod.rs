@@ -563,18 +563,18 @@ fn terminals(
     );
 }
 
-/// Sockets that share a place where datagrams arrive.
+/// Where datagrams arrive: sockets that share it may each get what is sent there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum Inbox {
     Socket(u32),
     Port(u16),
     Named(Address),
 }
 
-fn place(address: &Address) -> Place {
+fn inbox(address: &Address) -> Inbox {
     match address {
-        Address::V4(_, port) | Address::V6(_, port, _) => Place::Port(*port),
-        other => Place::Named(other.clone()),
+        Address::V4(_, port) | Address::V6(_, port, _) => Inbox::Port(*port),
+        other => Inbox::Named(other.clone()),
     }
 }
 
@@ -598,11 +598,11 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
         sent: Vec<usize>,
         received: Vec<(u32, usize)>,
     }
-    let mut boxes: HashMap<Place, Box> = HashMap::new();
+    let mut boxes: HashMap<Inbox, Box> = HashMap::new();
     for (i, sent) in world.sent.iter().enumerate() {
         let key = match &sent.to {
-            Destination::Socket(socket) => Place::Socket(*socket),
-            Destination::Address(address) => place(address),
+            Destination::Socket(socket) => Inbox::Socket(*socket),
+            Destination::Address(address) => inbox(address),
         };
         boxes.entry(key).or_default().sent.push(i);
     }
@@ -612,15 +612,15 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
         }
         let number = number as u32;
         let key = match (&socket.local, socket.pair) {
-            (_, Some(_)) => Place::Socket(number),
-            (Some(local), None) => place(local),
+            (_, Some(_)) => Inbox::Socket(number),
+            (Some(local), None) => inbox(local),
             (None, None) => continue,
         };
         let list = &mut boxes.entry(key).or_default().received;
         list.extend((0..socket.received.len()).map(|i| (number, i)));
     }
     let mut flows: HashMap<(u32, Option<u32>), u32> = HashMap::new();
-    let mut order: Vec<(Place, Box)> = boxes.into_iter().collect();
+    let mut order: Vec<(Inbox, Box)> = boxes.into_iter().collect();
     order.sort_by_key(|(_, entry)| entry.sent.first().copied());
     // Which socket each message went to.
     let mut target: Vec<Option<u32>> = vec![None; world.sent.len()];

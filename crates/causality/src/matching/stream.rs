@@ -422,7 +422,8 @@ fn fits(sent: &Content, from: u64, data: &[u8], at: u64, len: u64) -> bool {
     there.is_none() || here == there
 }
 
-/// The same, by time alone.
+/// The sends that a receive takes from if they came in order of time, whatever
+/// the bytes say.
 fn plain_receive(
     recv: Option<&Op>,
     current: Option<(usize, u64)>,

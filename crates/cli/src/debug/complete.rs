@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::commands::Prompt;
 use super::info::TOPICS;
-use super::table::{COMMANDS, Takes, find};
+use super::table::{Takes, commands, find};
 
 /// So many are enough.
 const OFFERED_MAX: usize = 200;
@@ -114,7 +114,7 @@ impl Prompt {
 }
 
 fn command_names() -> impl Iterator<Item = String> {
-    COMMANDS.iter().map(|c| c.name.to_string())
+    commands().map(|c| c.name.to_string())
 }
 
 fn begun(names: impl IntoIterator<Item = String>, word: &str) -> Vec<String> {

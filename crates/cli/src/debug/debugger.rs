@@ -184,7 +184,7 @@ impl Debugger {
         self.frame = 0;
         let stopped = stopped?;
         self.process = stopped.process;
-        self.frame = self.group.first_frame(&stopped)?;
+        self.frame = self.group.first_frame(stopped.process)?;
         Ok(stopped)
     }
 
@@ -214,7 +214,7 @@ impl Debugger {
             reason: Reason::Arrived,
             traced: Vec::new(),
         };
-        self.frame = self.group.first_frame(&stopped)?;
+        self.frame = self.group.first_frame(process)?;
         Ok(stopped)
     }
 }

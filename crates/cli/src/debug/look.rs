@@ -84,7 +84,7 @@ impl Prompt {
         let rows = self.debugger.look(|inspector, view, _| {
             let running = view.target().thread();
             let rows = view.threads().into_iter().map(|state| {
-                let stack = inspector.stack(inspect::ThreadId(state.number.0), 1).ok();
+                let stack = view.frames(inspector, state.number, 1).ok();
                 let top = stack.and_then(|s| s.frames.first().map(|f| line_of(inspector, f)));
                 let call = state.call.and_then(protocol::table::syscall);
                 let doing = match call {
@@ -160,7 +160,7 @@ impl Prompt {
             for state in view.threads() {
                 let name = names.thread(process.number, state.number.0);
                 text.push_str(&format!("\nThread {} ({name}):\n", state.number));
-                if let Ok(stack) = inspector.stack(inspect::ThreadId(state.number.0), 10_000) {
+                if let Some(stack) = view.stack(inspector, Some(state.number)) {
                     text.push_str(&show(inspector, &stack));
                 }
             }
@@ -222,10 +222,10 @@ impl Prompt {
         }
     }
 
-    pub(super) fn list(&mut self) -> Result<(), Failure> {
+    /// The source from a line on, or around the frame's.
+    pub(super) fn list(&mut self, from: Option<u32>) -> Result<(), Failure> {
         const LINES: u32 = 10;
         let frame = self.debugger.frame;
-        let from = self.listed;
         let text = self.debugger.look(|inspector, _, stack| {
             let Some(place) = stack
                 .and_then(|s| s.frames.get(frame))

@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use commands::{Next, Prompt};
 use complete::Words;
 use debugger::Debugger;
+pub use table::{SECTIONS, page};
 
 /// What is to be done without asking.
 pub struct Script {

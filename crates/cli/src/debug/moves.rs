@@ -45,6 +45,39 @@ impl Prompt {
         self.say_where(&stopped?)
     }
 
+    /// Until something stops the program; what it stands at is passed over first.
+    pub(super) fn run_on(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
+        let (only, count) = only(text);
+        self.pass_over(count)?;
+        self.go(How::Continue, direction, only)
+    }
+
+    /// Lines, or to a message.
+    pub(super) fn step(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
+        match text {
+            "--message" => self.step_message(direction == Direction::Backwards),
+            count => self.repeat(count, How::Line { into: true }, direction),
+        }
+    }
+
+    /// Out of the frame at hand.
+    pub(super) fn finish(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
+        let level = self.debugger.frame;
+        self.go(How::Finish { level }, direction, only(text).0)
+    }
+
+    /// To a place.
+    pub(super) fn until(
+        &mut self,
+        name: &str,
+        text: &str,
+        direction: Direction,
+    ) -> Result<(), Failure> {
+        let (only, place) = only(text);
+        let addresses = self.addresses_of(name, place)?;
+        self.go(How::Until(addresses), direction, only)
+    }
+
     /// What was passed on the way.
     pub(super) fn say_traced(&self, stopped: &Stopped) -> Result<(), Failure> {
         for traced in &stopped.traced {
@@ -382,16 +415,8 @@ impl Prompt {
     }
 }
 
-/// Which way a command leads.
-pub(super) fn way(name: &str) -> Direction {
-    match name.starts_with("reverse-") {
-        true => Direction::Backwards,
-        false => Direction::Forwards,
-    }
-}
-
 /// Whether only the process at hand is to move, and what else is said.
-pub(super) fn only(text: &str) -> (bool, &str) {
+fn only(text: &str) -> (bool, &str) {
     match text.strip_prefix("-only") {
         Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => {
             (true, rest.trim_start())

@@ -118,7 +118,7 @@ pub fn bank() -> String {
     built_bank(&BUILT, &["--release"], "release")
 }
 
-/// The same as the tutorial has it: not optimized, with debug information.
+/// The bank as the tutorial has it: not optimized, with debug information.
 pub fn bank_to_debug() -> String {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     built_bank(&BUILT, &[], "debug")

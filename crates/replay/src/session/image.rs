@@ -54,7 +54,7 @@ pub(super) struct ImageReplay {
     pub first_event: u64,
 }
 
-/// What goes for all motions of a track.
+/// What goes for all motions within an image.
 pub(super) struct Terms<'s> {
     pub budget: Budget,
     pub patience: Duration,
@@ -63,23 +63,23 @@ pub(super) struct Terms<'s> {
 
 impl ImageReplay {
     pub fn open(
-        ground: &SharedReplay,
+        shared: &SharedReplay,
         image: &Image,
         stream: &Stream,
         cancel: &Cancel,
         next_id: &mut u32,
     ) -> Result<ImageReplay, Error> {
-        let recording = ground.recording();
+        let recording = shared.recording();
         let (streams, path) = path_to(recording, stream)?;
-        let shared = ground.shared(image, &streams, cancel)?;
+        let memory = shared.shared(image, &streams, cancel)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
         let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
         let start = image_start(recording, stream.process, stream.image)?;
         file.set_start(first, &start, image.vdso)?;
-        if let Some(shared) = shared {
-            file.set_shared(&shared.domains);
-            file.set_journal(&shared.journal)
+        if let Some(memory) = memory {
+            file.set_shared(&memory.domains);
+            file.set_journal(&memory.journal)
                 .map_err(|source| Error::File {
                     path: std::env::temp_dir().display().to_string(),
                     source,
@@ -95,7 +95,7 @@ impl ImageReplay {
             },
             other => other,
         })?;
-        let mut track = ImageReplay {
+        let mut replay = ImageReplay {
             file,
             words,
             current,
@@ -105,8 +105,8 @@ impl ImageReplay {
             watched: path.last().copied().unwrap_or(0),
             first_event: stream.first_event,
         };
-        track.leave_copy(false, next_id)?;
-        Ok(track)
+        replay.leave_copy(false, next_id)?;
+        Ok(replay)
     }
 
     pub fn event(&self) -> u64 {

@@ -17,7 +17,7 @@ impl Session {
     /// The threads of the process, as they stand.
     pub fn threads(&self) -> Vec<ThreadState> {
         self.here()
-            .map(|track| track.current.threads(&track.file))
+            .map(|image| image.current.threads(&image.file))
             .unwrap_or_default()
     }
 
@@ -30,14 +30,14 @@ impl Session {
     /// What the process does with signal 1 and those that follow.
     pub fn handlers(&self) -> Vec<Handler> {
         self.here()
-            .map(|track| track.current.handlers(&track.file))
+            .map(|image| image.current.handlers(&image.file))
             .unwrap_or_default()
     }
 
     /// Reads memory: how many bytes from `address` on could be had.
     pub fn read(&self, address: u64, out: &mut [u8]) -> usize {
         self.here()
-            .map_or(0, |track| track.current.read(address, out))
+            .map_or(0, |image| image.current.read(address, out))
     }
 
     /// Reads memory that has code: instructions that the monitor replaced are as
@@ -86,10 +86,10 @@ impl Session {
 
     /// What is mapped, the monitor's own memory left out.
     pub fn regions(&self) -> Result<Vec<Region>, Error> {
-        let Some(track) = self.here() else {
+        let Some(image) = self.here() else {
             return Ok(Vec::new());
         };
-        let maps = track.current.maps()?;
+        let maps = image.current.maps()?;
         let mut regions: Vec<Region> = maps
             .lines()
             .filter_map(|line| self.region(line))
@@ -127,7 +127,7 @@ impl Session {
     }
 
     pub(crate) fn code_files(&self) -> &CodeFiles {
-        self.ground.code()
+        self.shared.code()
     }
 
     fn region(&self, line: &str) -> Option<Region> {
@@ -152,7 +152,7 @@ impl Session {
 
     fn captured(&self, id: u64) -> Option<(PathBuf, PathBuf)> {
         use std::os::unix::ffi::OsStrExt;
-        let recording = self.ground.recording();
+        let recording = self.shared.recording();
         let info = recording.files().iter().find(|f| f.id == id)?;
         let original = PathBuf::from(std::ffi::OsStr::from_bytes(&info.path));
         Some((recording.captured_path(id), original))

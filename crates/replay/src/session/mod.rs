@@ -68,7 +68,7 @@ fn named(arrival: Arrival, watches: &[Watch]) -> Arrival {
 
 /// See the module.
 pub struct Session {
-    ground: Arc<SharedReplay>,
+    shared: Arc<SharedReplay>,
     process: u32,
     image: Image,
     streams: Vec<Stream>,
@@ -94,25 +94,25 @@ impl Session {
     }
 
     /// Opens one of several of one recording.
-    pub fn open_on(ground: &Arc<SharedReplay>, process: u32) -> Result<Session, Error> {
-        Session::open_with(ground, process, Cancel::new())
+    pub fn open_on(shared: &Arc<SharedReplay>, process: u32) -> Result<Session, Error> {
+        Session::open_with(shared, process, Cancel::new())
     }
 
     /// Opens one for a request that may be cancelled: opening can take a replay
     /// of others. It goes for whatever the session does then, until it is told
     /// of another request ([`Session::set_cancel`]).
     pub fn open_with(
-        ground: &Arc<SharedReplay>,
+        shared: &Arc<SharedReplay>,
         process: u32,
         cancel: Cancel,
     ) -> Result<Session, Error> {
-        let streams = streams_of(ground.recording(), process);
+        let streams = streams_of(shared.recording(), process);
         if streams.is_empty() {
             return Err(Error::NoLog { process });
         }
         let image = Image::embedded();
         let mut session = Session {
-            ground: Arc::clone(ground),
+            shared: Arc::clone(shared),
             process,
             image,
             streams,
@@ -120,13 +120,13 @@ impl Session {
             at: 0,
             next_id: 1,
             budget: None,
-            share: Share::take(ground.pool()),
+            share: Share::take(shared.pool()),
             patience: PATIENCE,
             cancel,
             watch_hit: None,
             mapped: RefCell::new(None),
         };
-        session.track(0)?;
+        session.open_image(0)?;
         Ok(session)
     }
 
@@ -155,7 +155,7 @@ impl Session {
     pub fn maps_version(&self) -> MapsVersion {
         let version = self
             .here()
-            .map_or(0, |track| track.current.maps_version(&track.file));
+            .map_or(0, |image| image.current.maps_version(&image.file));
         MapsVersion {
             image: self.at,
             version,
@@ -175,7 +175,7 @@ impl Session {
     /// The thread that is about to do it.
     pub fn thread(&self) -> u32 {
         self.here()
-            .map_or(0, |track| track.current.thread(&track.file))
+            .map_or(0, |image| image.current.thread(&image.file))
     }
 
     /// Whether the log of the process ends here.
@@ -183,7 +183,7 @@ impl Session {
         self.at + 1 == self.streams.len()
             && self
                 .here()
-                .is_some_and(|track| track.current.stop(&track.file) == Stop::End)
+                .is_some_and(|image| image.current.stop(&image.file) == Stop::End)
     }
 
     fn here(&self) -> Option<&ImageReplay> {
@@ -210,7 +210,7 @@ impl Session {
     /// Goes to the place before `event`, forwards or back.
     pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
         let at = self.image_at(event);
-        self.track(at)?;
+        self.open_image(at)?;
         self.at = at;
         let terms = Terms {
             budget: self.budget(),
@@ -219,7 +219,7 @@ impl Session {
         };
         let next_id = &mut self.next_id;
         match self.images.get_mut(&at) {
-            Some(track) => track.go_to(event, &terms, next_id),
+            Some(image) => image.go_to(event, &terms, next_id),
             None => Err(Error::NoLog {
                 process: self.process,
             }),
@@ -369,25 +369,25 @@ impl Session {
         let mut motion = motion.clone();
         loop {
             let next_id = &mut self.next_id;
-            let Some(track) = self.images.get_mut(&self.at) else {
+            let Some(image) = self.images.get_mut(&self.at) else {
                 return Err(Error::NoLog {
                     process: self.process,
                 });
             };
-            let arrival = track.advance(&motion, limit, &terms, next_id)?;
+            let arrival = image.advance(&motion, limit, &terms, next_id)?;
             // An exec leads to the next image.
             let more = self.at + 1 < self.streams.len();
-            let event = track.event();
+            let event = image.event();
             if arrival != Arrival::End || !more || event >= limit.event().0 {
                 return Ok(arrival);
             }
             motion.skip = motion.skip.saturating_sub(self.hits());
-            self.track(self.at + 1)?;
+            self.open_image(self.at + 1)?;
             self.at += 1;
             let next_id = &mut self.next_id;
-            if let Some(track) = self.images.get_mut(&self.at) {
-                let first = track.first_event;
-                track.go_to(first, &terms, next_id)?;
+            if let Some(image) = self.images.get_mut(&self.at) {
+                let first = image.first_event;
+                image.go_to(first, &terms, next_id)?;
             }
             if motion.step.is_some() {
                 return Ok(Arrival::Stepped);
@@ -407,7 +407,7 @@ impl Session {
     /// How many stops the last motion came to, those that were passed too.
     fn hits(&self) -> u64 {
         self.here()
-            .map_or(0, |track| track.current.hits(&track.file))
+            .map_or(0, |image| image.current.hits(&image.file))
     }
 
     fn first_event(&self) -> u64 {
@@ -420,7 +420,7 @@ impl Session {
     }
 
     /// Makes sure that image `at` is there.
-    fn track(&mut self, at: usize) -> Result<(), Error> {
+    fn open_image(&mut self, at: usize) -> Result<(), Error> {
         if self.images.contains_key(&at) {
             return Ok(());
         }
@@ -429,14 +429,14 @@ impl Session {
                 process: self.process,
             });
         };
-        let track = ImageReplay::open(
-            &self.ground,
+        let image = ImageReplay::open(
+            &self.shared,
             &self.image,
             stream,
             &self.cancel,
             &mut self.next_id,
         )?;
-        self.images.insert(at, track);
+        self.images.insert(at, image);
         Ok(())
     }
 
@@ -445,7 +445,7 @@ impl Session {
     pub fn checkpoint(&mut self) -> Result<CheckpointId, Error> {
         let next_id = &mut self.next_id;
         match self.images.get_mut(&self.at) {
-            Some(track) => track.leave_copy(true, next_id),
+            Some(image) => image.leave_copy(true, next_id),
             None => Err(Error::NoLog {
                 process: self.process,
             }),
@@ -456,7 +456,7 @@ impl Session {
     pub fn checkpoints(&self) -> Vec<CheckpointInfo> {
         self.images
             .values()
-            .flat_map(|track| &track.checkpoints)
+            .flat_map(|image| &image.checkpoints)
             .map(|checkpoint| CheckpointInfo {
                 id: checkpoint.id,
                 event: EventNo(checkpoint.event),
@@ -472,7 +472,7 @@ impl Session {
 
     /// Drops a checkpoint. (The one before the first event stays.)
     pub fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {
-        self.images.values_mut().any(|track| track.forget(id))
+        self.images.values_mut().any(|image| image.forget(id))
     }
 
     /// Goes back to a checkpoint.

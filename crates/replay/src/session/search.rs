@@ -190,8 +190,8 @@ impl Session {
     /// After a motion: which of the pieces of memory has changed and no thread
     /// has gone on since, which is where changes are seen.
     fn changed_unseen(&self, watches: &[Watch]) -> Option<usize> {
-        let track = self.here()?;
-        let known = track.current.watched(&track.file);
+        let image = self.here()?;
+        let known = image.current.watched(&image.file);
         let now = self.pieces(watches);
         let piece = now
             .iter()

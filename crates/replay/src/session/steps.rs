@@ -50,8 +50,8 @@ impl Session {
 
     /// The instruction where the thread is that stopped.
     fn address(&self) -> Option<u64> {
-        let track = self.here()?;
-        Some(track.current.inside(&track.file).address)
+        let image = self.here()?;
+        Some(image.current.inside(&image.file).address)
     }
 
     /// The last place before `here` that has `count` control transfers, or one
@@ -106,7 +106,7 @@ impl Session {
         self.advance(&motion, before(event))?;
         let count = self
             .here()
-            .map_or(0, |track| track.current.inside(&track.file).transfers);
+            .map_or(0, |image| image.current.inside(&image.file).transfers);
         self.last_before(before(event), event, count)
     }
 }

@@ -1,0 +1,180 @@
+//! The commands of the prompt: a row each, with what it is called, what it takes,
+//! what is said about it and what does it. The names are gdb's where gdb has them.
+//!
+//! Dispatch, `help`, completion and docs/commands.md all read these rows, so a new
+//! command is a row in the section that it belongs to, and a method that does it.
+
+mod look;
+mod moves;
+mod page;
+mod prompt;
+mod stops;
+
+pub use page::page;
+
+use super::commands::Prompt;
+use crate::failure::Failure;
+
+/// A command.
+#[derive(Clone, Copy)]
+pub struct Command {
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    /// What may stand behind it, as usage lines have it; empty for nothing.
+    pub arguments: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What else there is to know; empty for nothing.
+    pub more: &'static str,
+    pub example: &'static str,
+    /// What completion offers behind it.
+    pub takes: Takes,
+    pub handler: Handler,
+}
+
+/// Does what a line says.
+pub type Handler = fn(&mut Prompt, &Call<'_>) -> Result<(), Failure>;
+
+/// A line that was typed: the command that its first word stands for, and the rest.
+pub struct Call<'a> {
+    pub name: &'static str,
+    /// What is behind the slash, in `x/4xg`.
+    pub format: Option<&'a str>,
+    pub rest: &'a str,
+    /// The line that a `list` right before this would go on from.
+    pub listed: Option<u32>,
+}
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    Command,
+    Process,
+    Function,
+    Variable,
+    Topic,
+    Event,
+}
+
+/// Commands that belong together.
+pub struct Section {
+    pub title: &'static str,
+    pub commands: &'static [Command],
+}
+
+/// All commands, as `help` lists them.
+pub const SECTIONS: &[Section] = &[
+    look::PROCESSES,
+    look::VALUES,
+    stops::STOPS,
+    moves::FORWARDS,
+    moves::BACKWARDS,
+    moves::ANYWHERE,
+    prompt::PROMPT,
+];
+
+impl Command {
+    /// A command that is called so, and what does it.
+    const fn new(name: &'static str, summary: &'static str, handler: Handler) -> Command {
+        Command {
+            name,
+            aliases: &[],
+            arguments: "",
+            summary,
+            more: "",
+            example: name,
+            takes: Takes::Nothing,
+            handler,
+        }
+    }
+
+    const fn aliases(mut self, aliases: &'static [&'static str]) -> Command {
+        self.aliases = aliases;
+        self
+    }
+
+    const fn takes(mut self, takes: Takes, arguments: &'static str) -> Command {
+        self.takes = takes;
+        self.arguments = arguments;
+        self
+    }
+
+    const fn more(mut self, more: &'static str) -> Command {
+        self.more = more;
+        self
+    }
+
+    const fn example(mut self, example: &'static str) -> Command {
+        self.example = example;
+        self
+    }
+
+    /// Its name and the shorter ones.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// How it is written.
+    pub fn usage(&self) -> String {
+        format!("{} {}", self.name, self.arguments)
+            .trim_end()
+            .to_string()
+    }
+}
+
+pub fn commands() -> impl Iterator<Item = &'static Command> {
+    SECTIONS.iter().flat_map(|section| section.commands)
+}
+
+/// The command that a word, or the beginning of one, stands for.
+pub fn find(word: &str) -> Result<&'static Command, Failure> {
+    if let Some(found) = commands().find(|c| c.names().any(|name| name == word)) {
+        return Ok(found);
+    }
+    let begun: Vec<&Command> = commands().filter(|c| c.name.starts_with(word)).collect();
+    match begun.as_slice() {
+        [one] => Ok(one),
+        [] => {
+            let failure = Failure::new(format!("there is no command `{word}`"));
+            Err(match events::nearest(word, commands().map(|c| c.name)) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => failure.hint("`help` lists them"),
+            })
+        }
+        many => {
+            let names: Vec<&str> = many.iter().map(|c| c.name).collect();
+            Err(Failure::new(format!(
+                "`{word}` is the beginning of {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{commands, find};
+
+    #[test]
+    fn a_word_stands_for_one_command() {
+        let mut seen = BTreeSet::new();
+        for command in commands() {
+            for name in command.names() {
+                assert!(seen.insert(name), "`{name}` stands for two commands");
+                let found = find(name).map(|c| c.name);
+                assert_eq!(found.ok(), Some(command.name), "`{name}`");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_are_of_commands() {
+        for command in commands() {
+            let word = command.example.split([' ', '/']).next().unwrap_or("");
+            assert!(find(word).is_ok(), "the example `{}`", command.example);
+        }
+    }
+}
