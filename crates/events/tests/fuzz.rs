@@ -18,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causality::{EventId, History};
+use causality::History;
 use events::{Matcher, Pattern, parse};
 use mutate::{Random, changed, goes_on};
 use recording::render::{Limits, Renderer};
@@ -124,9 +124,7 @@ fn ask(pattern: Pattern, history: &History) {
         renderer.before(&event);
         let walking = matcher.fits(&event, &renderer);
         renderer.after(&event);
-        let places = recording.processes().iter().zip(0u32..);
-        let place = places.filter(|(process, _)| process.number == event.process);
-        let id = EventId::new(place.map(|(_, place)| place).next().unwrap(), event.number);
+        let id = history.event_id(&event).unwrap();
         assert_eq!(matcher.fits_at(id), Some(walking), "{id:?}");
     }
 }
