@@ -31,10 +31,17 @@ const UPPER: usize = 72;
 const SSE: u64 = 1 << 1;
 const AVX: u64 = 1 << 2;
 const AVX512: u64 = 7 << 5;
-/// Where the parts of AVX-512 are: masks, the upper halves of the first sixteen
-/// registers, the others.
-const AVX512_PARTS: [(u64, std::ops::Range<usize>); 3] =
-    [(1 << 5, 136..144), (1 << 6, 144..208), (1 << 7, 208..336)];
+
+/// Where the parts of AVX-512 are, which differs between processors: masks, the
+/// upper halves of the first sixteen registers, the others.
+fn avx512_parts() -> [(u64, std::ops::Range<usize>); 3] {
+    const STATE: u32 = 0xd;
+    [5, 6, 7].map(|part| {
+        let told = std::arch::x86_64::__cpuid_count(STATE, part);
+        let (len, from) = (told.eax as usize / 8, told.ebx as usize / 8);
+        (1 << part, from..from + len)
+    })
+}
 
 /// The parts that are kept: those that this processor has.
 fn parts() -> u64 {
@@ -103,7 +110,7 @@ impl State {
         if in_use & SSE == 0 {
             self.vectors[20..52].fill(0);
         }
-        for (part, place) in AVX512_PARTS {
+        for (part, place) in avx512_parts() {
             if in_use & part == 0 {
                 self.vectors[place].fill(0);
             }
