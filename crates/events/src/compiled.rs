@@ -33,7 +33,7 @@ enum Node {
     Any(Vec<Node>),
     Not(Box<Node>),
     Types(u64),
-    Contains(memmem::Finder<'static>),
+    Contains(Box<memmem::Finder<'static>>),
     /// With groups and where their captures go.
     Fits(Regex, Vec<(usize, usize)>),
     Capture(Field, usize),
@@ -158,7 +158,7 @@ impl Compiled {
                 Node::Const(matcher.process_fits(place, *operator, value))
             }
             Condition::Field(Field::Bytes, Operator::Like, Value::Text(text)) => {
-                Node::Contains(memmem::Finder::new(text).into_owned())
+                Node::Contains(Box::new(memmem::Finder::new(text).into_owned()))
             }
             Condition::Field(Field::Bytes, Operator::Like, Value::Regex(regex)) => {
                 let names = regex.capture_names().enumerate();
