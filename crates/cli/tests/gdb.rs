@@ -9,8 +9,6 @@
 mod harness;
 #[path = "../../inspect/tests/common/mod.rs"]
 mod inspected;
-#[path = "../../../tests/seed.rs"]
-mod seed;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -808,7 +806,7 @@ fn without_arguments(line: &str) -> String {
 /// At random places, from the dynamic linker's beginning on, the prompt's
 /// stack is gdb's, and so are the variables that are numbers.
 fn compare_stacks(source: &'static str, level: u8, seed: u64) {
-    let mut seed = seed::seed(&format!("stacks of {source} -O{level}"), seed);
+    let mut seed = inspected::seed::seed(&format!("stacks of {source} -O{level}"), seed);
     // Over 200 in all.
     const STOPS: usize = 35;
     let scratch = Scratch::new("gdb-stacks");
@@ -943,7 +941,7 @@ fn redis_without_debug_information() {
     let first = waits.unwrap().number();
     let events = recorded.all(|e| own(e) && e.number() >= first);
     let events: Vec<u64> = events.map(|event| event.number()).collect();
-    let mut seed = seed::seed("stops of redis", 0x1234_5678_9abc_def1);
+    let mut seed = inspected::seed::seed("stops of redis", 0x1234_5678_9abc_def1);
     let mut lines = vec![format!("goto {name}:{first}")];
     for function in ["processCommand", "addReply"] {
         lines.extend([
