@@ -529,6 +529,7 @@ fn frames_of_an_inlined_function_that_is_entered() {
             "up",
             "down",
             "print value",
+            "up",
             "finish",
         ],
     );
@@ -544,7 +545,8 @@ fn frames_of_an_inlined_function_that_is_entered() {
             "#1  first_user (",
             "#0  weigh (",
             "$1 = 3\n",
-            "first_user at",
+            "#1  first_user (",
+            "main at",
         ],
     );
     assert!(!text.contains("look_up (key"), "{text}");
