@@ -15,11 +15,13 @@
 //! four); a change that a call's result, a signal's frame or another process
 //! made shows at the first instruction behind it.
 
+mod conditions;
+mod guarded;
+
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use protocol::condition;
 use protocol::layout::{MOTION_BASE, MOTION_SIZE};
-use protocol::replay::{Condition, Player, WatchedPiece, reason};
+use protocol::replay::{Player, WatchedPiece, reason};
 use translate::{Cache, Exit, Flow, Options, Piece, Source};
 
 use crate::arch::{self, Regs};
@@ -29,6 +31,9 @@ use crate::state::{Thread, space};
 use crate::stretch::{Code, PAGES, registers_of};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, place, player, replay};
+
+use conditions::{is_hit, is_passed};
+use guarded::Guarded;
 
 /// So many control transfers are taken in one go: some ten milliseconds, after
 /// which it is seen whether somebody wants it to stop.
@@ -239,74 +244,6 @@ pub fn came_back(thread: &Thread, regs: &mut Regs) -> bool {
 fn is_step_over(player: &Player, pc: u64) -> bool {
     let [from, to] = &player.range;
     player.step.load(Relaxed) != 0 && !(from.load(Relaxed)..to.load(Relaxed)).contains(&pc)
-}
-
-/// A stop was come to: whether it is to be made.
-fn is_hit(player: &Player) -> bool {
-    player.hits.store(player.hits.load(Relaxed) + 1, Relaxed);
-    let skip = player.skip.load(Relaxed);
-    player.skip.store(skip.saturating_sub(1), Relaxed);
-    skip == 0
-}
-
-/// A condition, where a thread stands.
-struct Asked<'a> {
-    player: &'a Player,
-    condition: &'a Condition,
-    regs: &'a Regs,
-}
-
-impl condition::Machine for Asked<'_> {
-    fn code(&self, at: usize) -> Option<u8> {
-        self.player.condition_byte(self.condition, at)
-    }
-
-    fn register(&self, number: u16) -> Option<u64> {
-        let r = self.regs;
-        Some(match number {
-            0 => r.rax,
-            1 => r.rbx,
-            2 => r.rcx,
-            3 => r.rdx,
-            4 => r.rsi,
-            5 => r.rdi,
-            6 => r.rbp,
-            7 => r.rsp,
-            8 => r.r8,
-            9 => r.r9,
-            10 => r.r10,
-            11 => r.r11,
-            12 => r.r12,
-            13 => r.r13,
-            14 => r.r14,
-            15 => r.r15,
-            16 => r.rip,
-            _ => return None,
-        })
-    }
-
-    fn memory(&self, address: u64, size: usize) -> Option<u64> {
-        match size {
-            1 => mem::read::<u8>(address).map(u64::from),
-            2 => mem::read::<u16>(address).map(u64::from),
-            4 => mem::read::<u32>(address).map(u64::from),
-            _ => mem::read::<u64>(address),
-        }
-    }
-}
-
-/// Whether the breakpoint where a thread stands has conditions, none of which
-/// holds.
-fn is_passed(player: &Player, regs: &Regs) -> bool {
-    let mut asked = player.conditions_of(regs.rip).peekable();
-    asked.peek().is_some()
-        && asked.all(|condition| {
-            condition::is_false(&Asked {
-                player,
-                condition,
-                regs,
-            })
-        })
 }
 
 /// What a piece of watched memory holds, if it can be read.
@@ -585,49 +522,5 @@ fn piece_of(piece: &WatchedPiece) -> Piece {
         address: if readable { address } else { Piece::UNKNOWN },
         length: piece.length.load(Relaxed) as u8,
         value: piece.value.load(Relaxed),
-    }
-}
-
-/// The program's code, but for addresses where it is to stop.
-struct Guarded<'a> {
-    code: Code<'a>,
-    refused: &'a [u64],
-    /// This one may be passed nevertheless.
-    passes: u64,
-    /// And this one not.
-    also: u64,
-    /// Pages that were asked about: the address, + 1 if something was patched
-    /// there.
-    patched: &'a mut [u64; PAGES],
-}
-
-impl Guarded<'_> {
-    /// Whether something was patched on the page of an address.
-    fn is_patched(&mut self, address: u64) -> bool {
-        let page = address & !4095;
-        let place = &mut self.patched[(page >> 12) as usize % PAGES];
-        if *place & !1 != page {
-            *place = page | u64::from(patcher::is_on_page(page));
-        }
-        *place & 1 != 0
-    }
-}
-
-impl Source for Guarded<'_> {
-    fn fetch(&mut self, address: u64, into: &mut [u8; 15]) -> usize {
-        let is_refused = self.refused.contains(&address) || address == self.also && address != 0;
-        if is_refused && address != self.passes {
-            return 0;
-        }
-        let len = self.code.fetch(address, into);
-        let last = address + len as u64;
-        if len != 0 && (self.is_patched(address) || self.is_patched(last)) {
-            patcher::show_original(address, &mut into[..len]);
-        }
-        len
-    }
-
-    fn changing(&mut self, address: u64) -> Option<u64> {
-        self.code.changing(address)
     }
 }

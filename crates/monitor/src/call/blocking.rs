@@ -1,0 +1,323 @@
+//! Calls that may wait: the thread gives the turn away while it is in the
+//! kernel, unless the call can be seen to return at once.
+
+use core::sync::atomic::Ordering::Acquire;
+
+use protocol::syscall::Syscall;
+use protocol::table;
+
+use crate::arch;
+use crate::capture::{self, Blobs};
+use crate::scratch::Redirected;
+use crate::state::{Thread, space};
+use crate::sys::{self, nr};
+use crate::{descriptors, log, mem, memory, needs, pi, poke, replay, signal, turn, words};
+
+use super::plain::plain;
+
+/// A call that may block: two events.
+#[inline(never)]
+pub(super) fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if replay::is_on() {
+        return blocking_again(thread, row, args);
+    }
+    if number == nr::FUTEX
+        && let Some(result) = futex_at_once(thread, row, args)
+    {
+        return result;
+    }
+    if number == nr::FCNTL {
+        descriptors::note(thread, number, args);
+    }
+    let row = if number == nr::VMSPLICE && is_for_reading(args[0]) {
+        &table::VMSPLICE_READS
+    } else {
+        row
+    };
+    if descriptors::never_waits(thread, row, args) {
+        return plain(thread, row, args);
+    }
+    start(thread, row, args);
+    let before = capture::lengths_before(row, args);
+    let turns = space().turns.get() != 0;
+    if turns && let Some(result) = at_once(number, *args) {
+        let mut blobs = Blobs::new();
+        capture::outputs(row, args, result, &before, &mut blobs);
+        finish(thread, row, args, result, &blobs);
+        return result;
+    }
+    let redirected = if turns {
+        Redirected::new(thread, row, args)
+    } else {
+        Redirected::none(*args)
+    };
+    let mut made = redirected.args();
+
+    // A mask that the call sets while it waits: ours must stay open.
+    let mask = capture::wait_mask(number, args);
+    let kernel = mask.map_or(0, signal::kernel_mask);
+    let pair = [(&raw const kernel) as u64, 8];
+    if mask.is_some() {
+        match number {
+            nr::PSELECT6 => made[5] = pair.as_ptr() as u64,
+            nr::PPOLL => made[3] = pair[0],
+            _ => made[4] = pair[0],
+        }
+    }
+
+    let slices = words::slices(number, args);
+    if let Some(slices) = &slices {
+        slices.arguments(&mut made);
+    }
+
+    if turns && !redirected.is_direct() {
+        turn::give(thread);
+    }
+    let mut result;
+    loop {
+        // SAFETY: as in `plain::plain`.
+        result = unsafe {
+            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
+        };
+        if let Some(slices) = &slices
+            && slices.goes_on(&mut result)
+        {
+            continue;
+        }
+        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
+            break;
+        }
+    }
+    if turns {
+        turn::take(thread);
+    }
+    result = redirected.finish(thread, result);
+    if needs::of(number) & needs::EXTRA != 0 {
+        result = poke::opened(thread, number, args, result);
+    }
+
+    if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
+        if let Some(mask) = mask {
+            signal::suspend_masks(thread, mask);
+        } else if signal::restarts(thread, number, args) {
+            result = -sys::ERESTARTSYS;
+        }
+    }
+    let mut blobs = Blobs::new();
+    capture::outputs(row, args, result, &before, &mut blobs);
+    capture::extra(thread, number, args, result, &mut blobs);
+    memory::written(thread, number, args, result, &mut blobs);
+    if number == nr::FUTEX && space().shared.get() != 0 {
+        note_death(args[0], &mut blobs);
+    }
+    words::after_wait(&mut blobs);
+    finish(thread, row, args, result, &blobs);
+    result
+}
+
+/// The owner of a lock that was waited for may have been killed: then the kernel
+/// has marked it, in nobody's turn, and this thread is likely to be the first to
+/// see it.
+fn note_death(word: u64, blobs: &mut Blobs) {
+    const OWNER_DIED: u32 = 0x4000_0000;
+    if mem::read::<u32>(word).is_some_and(|word| word & OWNER_DIED != 0) {
+        blobs.memory(0, word, 4);
+    }
+}
+
+/// A call that does not wait as a rule, but may now: two events. `both` is an
+/// argument that the kernel reads and writes, and how much; `keep` says which bytes
+/// go with its end.
+#[inline(never)]
+pub fn waiting(
+    thread: &Thread,
+    row: &'static Syscall,
+    args: &[u64; 6],
+    both: Option<(usize, u64)>,
+    keep: impl FnOnce(&mut Blobs, i64),
+) -> i64 {
+    let number = u64::from(row.nr);
+    start(thread, row, args);
+    let redirected = Redirected::argument(thread, args, both);
+    let made = redirected.args();
+    if !redirected.is_direct() {
+        turn::give(thread);
+    }
+    let mut result;
+    loop {
+        // SAFETY: as in `plain::plain`.
+        result = unsafe {
+            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
+        };
+        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
+            break;
+        }
+    }
+    turn::take(thread);
+    result = redirected.finish(thread, result);
+    if result == -sys::EINTR
+        && thread.pending.load(Acquire) != 0
+        // The descriptor is gone, whatever came of it.
+        && number != nr::CLOSE
+        && signal::restarts(thread, number, args)
+    {
+        result = -sys::ERESTARTSYS;
+    }
+    let mut blobs = Blobs::new();
+    keep(&mut blobs, result);
+    finish(thread, row, args, result, &blobs);
+    result
+}
+
+/// Whether closing a socket waits until what was sent has been taken.
+pub(super) fn lingers(fd: u64) -> bool {
+    const SOL_SOCKET: u64 = 1;
+    let mut linger = [0u32; 2];
+    let mut len = 8u32;
+    let (to, len_at) = (linger.as_mut_ptr() as u64, (&raw mut len) as u64);
+    sys::call(
+        nr::GETSOCKOPT,
+        fd,
+        SOL_SOCKET,
+        SO_LINGER.into(),
+        to,
+        len_at,
+        0,
+    ) == 0
+        && linger[0] != 0
+        && linger[1] != 0
+}
+
+pub(super) const SO_LINGER: u32 = 13;
+
+/// Whether a descriptor is open for reading only.
+fn is_for_reading(fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    const O_ACCMODE: i64 = 3;
+    let flags = sys::call(nr::FCNTL, fd, F_GETFL, 0, 0, 0, 0);
+    flags >= 0 && flags & O_ACCMODE == 0
+}
+
+/// [`blocking`] in replay: the log says whether it was one event or two.
+fn blocking_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    if !replay::is_blocking(thread) {
+        return replay::plain(thread, row, args);
+    }
+    // What goes out is there at the start.
+    let sends = thread.process().log.next_record().blobs().next().is_some();
+    let row = if u64::from(row.nr) == nr::VMSPLICE && !sends {
+        &table::VMSPLICE_READS
+    } else {
+        row
+    };
+    replay::start(thread, row, args);
+    if u64::from(row.nr) == nr::FUTEX && pi::waits(args[1]) {
+        pi::begun_again(thread, args);
+    }
+    let result = replay::finish(thread, row, args);
+    if result == -sys::EINTR
+        && let Some(mask) = capture::wait_mask(u64::from(row.nr), args)
+    {
+        signal::suspend_masks(thread, mask);
+    }
+    result
+}
+
+/// A wait for events that are there already: no need to give up the turn for
+/// it, nor to redirect its results.
+fn at_once(number: u64, args: [u64; 6]) -> Option<i64> {
+    let mut now = args;
+    match number {
+        nr::POLL => now[2] = 0,
+        nr::EPOLL_WAIT => now[3] = 0,
+        _ => return None,
+    }
+    // SAFETY: as in `plain::plain`.
+    let result = unsafe { arch::syscall(number, &now) };
+    (result != 0).then_some(result)
+}
+
+/// Futex operations that do not wait are one event; those for which the kernel
+/// would write into the word at moments of its own are done by the monitor.
+fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    let result = match args[1] & 0x7f {
+        WAIT | WAIT_BITSET => return None,
+        _ if pi::waits(args[1]) => return Some(pi::lock(thread, row, args)),
+        _ if pi::is_at_once(args[1]) => pi::at_once(thread, args),
+        // SAFETY: as in `plain::plain`; wakes never block.
+        _ => unsafe { arch::syscall(nr::FUTEX, args) },
+    };
+    let mut blobs = Blobs::new();
+    if args[1] & 0x7f == 5 {
+        // FUTEX_WAKE_OP changes the second word.
+        blobs.memory(4, args[4], 4);
+    } else if pi::is_at_once(args[1]) && result == 0 {
+        blobs.memory(0, args[0], 4);
+    }
+    if let Some(entry) = log::call(
+        thread,
+        nr::FUTEX,
+        args,
+        row.args.len(),
+        result,
+        blobs.count(),
+    ) {
+        blobs.write(entry).commit();
+    }
+    Some(result)
+}
+
+/// The first half of a call that may block.
+pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
+    let mut blobs = Blobs::new();
+    capture::inputs(row, args, &mut blobs);
+    capture::awaited(row, args, &mut blobs);
+    let number = u64::from(row.nr);
+    if let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) {
+        blobs.write(entry).commit();
+    }
+}
+
+/// The second half.
+pub fn finish(thread: &Thread, row: &'static Syscall, args: &[u64; 6], result: i64, blobs: &Blobs) {
+    let _ = args;
+    if let Some(entry) = log::end(thread, u64::from(row.nr), result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+}
+
+/// One event for a call that was made by the monitor's own code; `more` goes
+/// after what the table says.
+pub fn finish_call(
+    thread: &Thread,
+    row: &'static Syscall,
+    args: &[u64; 6],
+    result: i64,
+    more: &Blobs,
+) {
+    let before = [0; 6];
+    let mut blobs = Blobs::new();
+    capture::inputs(row, args, &mut blobs);
+    capture::outputs(row, args, result, &before, &mut blobs);
+    let count = blobs.count() + more.count();
+    let number = u64::from(row.nr);
+    if let Some(entry) = log::call(thread, number, args, row.args.len(), result, count) {
+        more.write(blobs.write(entry)).commit();
+    }
+}
+
+/// Whether the kernel itself begins a call of this kind again after a handler
+/// that asked for it (SA_RESTART).
+pub fn is_restartable(number: u64, args: &[u64; 6]) -> bool {
+    match number {
+        // Waits with a time limit, and waits for signals, never.
+        7 | 23 | 34 | 35 | 65 | 69 | 70 | 128 | 130 | 220 | 230 | 232 | 270 | 271 | 281 | 441 => {
+            false
+        }
+        nr::FUTEX => args[3] == 0,
+        _ => true,
+    }
+}

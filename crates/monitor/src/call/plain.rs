@@ -1,0 +1,119 @@
+//! Calls that return at once: made while the thread has the turn.
+
+use protocol::syscall::Syscall;
+
+use crate::arch;
+use crate::capture::{self, Blobs};
+use crate::state::{Thread, space};
+use crate::sys::{self, nr};
+use crate::{clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay};
+
+use super::blocking::{SO_LINGER, finish_call, lingers, waiting};
+use super::guard::{guard_descriptor, is_refused_option};
+
+/// A call that cannot block.
+pub(super) fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if replay::is_on() {
+        return plain_again(thread, row, args);
+    }
+    let needs = needs::of(number);
+    if needs & needs::CARE != 0
+        && let Some(result) = with_care(thread, row, args)
+    {
+        return result;
+    }
+    let before = match needs & needs::LENGTHS {
+        0 => [0; 6],
+        _ => capture::lengths_before(row, args),
+    };
+    // SAFETY: the program's own call; the kernel checks its pointers, and
+    // those that would touch the monitor's memory were refused.
+    let mut result = unsafe { arch::syscall(number, args) };
+    let mut blobs = Blobs::new();
+    if needs & needs::EXTRA != 0 {
+        result = poke::opened(thread, number, args, result);
+    }
+    if needs & needs::CARE != 0 {
+        after(thread, number, args, result);
+    }
+    if needs & needs::INPUTS != 0 {
+        capture::inputs(row, args, &mut blobs);
+    }
+    if needs & needs::OUTPUTS != 0 {
+        capture::outputs(row, args, result, &before, &mut blobs);
+    }
+    if needs & needs::EXTRA != 0 {
+        capture::extra(thread, number, args, result, &mut blobs);
+    }
+    memory::written(thread, number, args, result, &mut blobs);
+    if let Some(entry) = log::call(thread, number, args, row.args.len(), result, blobs.count()) {
+        blobs.write(entry).commit();
+    }
+    result
+}
+
+/// [`plain`] in replay.
+#[cold]
+fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    if is_clock(number) {
+        replay::settle(thread);
+        if let Some(result) = clock::read(thread, number, args[0], args[1]) {
+            return result;
+        }
+    }
+    // Some wait now and then (`waiting`).
+    if matches!(number, nr::CLOSE | nr::IOCTL) && replay::is_blocking(thread) {
+        replay::start(thread, row, args);
+        return replay::finish(thread, row, args);
+    }
+    replay::plain(thread, row, args)
+}
+
+fn is_clock(number: u64) -> bool {
+    matches!(number, nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME)
+}
+
+/// What the monitor does before calls that concern it (`needs::CARE`), and
+/// those that it answers itself.
+#[inline(never)]
+fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
+    let number = u64::from(row.nr);
+    descriptors::note(thread, number, args);
+    let answer = match number {
+        nr::CLOSE if space().lingers.get() != 0 && space().turns.get() != 0 && lingers(args[0]) => {
+            return Some(waiting(thread, row, args, None, |_, _| {}));
+        }
+        nr::CLOSE => return None,
+        nr::SETSOCKOPT => {
+            if args[1] as u32 == 1 && args[2] as u32 == SO_LINGER {
+                space().lingers.set(1);
+            }
+            return None;
+        }
+        nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
+        _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),
+        nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
+        nr::MLOCKALL => lock::all(args[0]),
+        nr::MUNLOCKALL => lock::none(),
+        nr::PROCESS_VM_WRITEV if poke::is_refused(thread, args[0]) => -sys::EPERM,
+        _ => guard_descriptor(number, args)?,
+    };
+    finish_call(thread, row, args, answer, &Blobs::new());
+    Some(answer)
+}
+
+/// What it does after them.
+#[inline(never)]
+fn after(thread: &Thread, number: u64, args: &[u64; 6], result: i64) {
+    match number {
+        nr::UNSHARE | nr::SETNS if result == 0 => {
+            process::enter_namespaces(thread.process(), number, args);
+        }
+        nr::SETTIMEOFDAY | nr::CLOCK_SETTIME | nr::ADJTIMEX | nr::CLOCK_ADJTIME => {
+            thread.clocks.iter().for_each(clock::Running::forget);
+        }
+        _ => {}
+    }
+}
