@@ -6,12 +6,14 @@ mod learn;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use ::replay::{Replayer, SharedReplay};
+use ::session::Program;
 use conditions::check::{Options, check};
 use conditions::history::History as _;
 use conditions::recorded::Recorded;
 use conditions::rules::{Failed, Rules};
-use conditions::truth::Nobody;
 use conditions::verdict::{Outcome, Verdict, Witness};
 use serde_json::{Map, Value, json};
 
@@ -19,6 +21,7 @@ use crate::causes;
 use crate::failure::{Failure, TROUBLE};
 use crate::output::{Output, Style, command_line};
 use crate::select;
+use crate::truth::Replays;
 
 /// Check whether rules hold in recordings: what must never be, what must
 /// follow, in which order.
@@ -169,8 +172,11 @@ pub fn judge(
         true => causes::names(&history),
         false => query::names::own(&history),
     };
-    let recorded = Recorded::new(&history, names);
-    let report = check(rules, &recorded, &mut Nobody, Options { witnesses }).map_err(failure)?;
+    let opener = Arc::new(Replayer(Arc::new(SharedReplay::new(&recording))));
+    let program = Program::new(history, names.clone(), opener);
+    let recorded = Recorded::new(program.history(), names);
+    let mut truth = Replays::new(&program, &recorded);
+    let report = check(rules, &recorded, &mut truth, Options { witnesses }).map_err(failure)?;
     let judged = report.verdicts.into_iter().map(|verdict| {
         let witnesses = verdict.witnesses.iter();
         let shown = witnesses.map(|own| shown(&recorded, recording.dir(), own));

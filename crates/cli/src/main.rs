@@ -29,6 +29,7 @@ mod replay;
 mod select;
 mod source;
 mod syscalls;
+mod truth;
 mod verify;
 mod why;
 

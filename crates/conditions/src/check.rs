@@ -14,11 +14,13 @@ use crate::engine::temporal::{Before, LeadsTo};
 use crate::engine::track::{Track, Val};
 use crate::engine::{Happening, Match, Sym};
 use crate::history::At;
-use crate::rules::{Body, Command, Component, Condition, Failed, Number, Origin, Rule, Rules, Use};
+use crate::rules::{
+    Body, Command, Component, Condition, Failed, Number, Origin, Rule, Rules, StateBody, Use,
+};
 use crate::source::{Events, Seen, Symbols};
-use crate::states::{Empty, Instance, States, is_member};
+use crate::states::{Empty, Instance, States, is_member, source_question};
 use crate::stream::{Mark, Moment, Stream};
-use crate::syntax::ast::Kind;
+use crate::syntax::ast::{Kind, Passing};
 use crate::truth::{Question, Truth};
 use crate::verdict::{Outcome, Verdict, Witness};
 
@@ -202,6 +204,7 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
 
     fn judge(mut self, truth: &mut dyn Truth) -> Result<Report, Failed> {
         let mut states = States::new(self.rules, self.events);
+        self.prepare(truth);
         let lanes = self.read(&mut states, truth);
         self.follow(lanes, &mut states);
         let used = self.used_states();
@@ -222,6 +225,34 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             verdicts,
             emitted: self.emitted,
         })
+    }
+
+    /// Says what will be asked about the source.
+    fn prepare(&self, truth: &mut dyn Truth) {
+        let processes = 0..self.events.processes();
+        let mut passes = Vec::new();
+        for letter in &self.rules.letters {
+            if let Origin::Passing(passing) = &letter.origin {
+                let own = processes.clone();
+                let own = own.filter(|own| is_member(self.events, &passing.selector, *own));
+                passes.extend(own.map(|process| passing_question(passing, process)));
+            }
+        }
+        let mut values = Vec::new();
+        let used = self.used_states();
+        for (state, used) in self.rules.states.iter().zip(used) {
+            let (StateBody::Source(source, place), true) = (&state.body, used) else {
+                continue;
+            };
+            let selector = state.selector.as_ref();
+            let own = processes.clone().filter(|own| {
+                selector.is_none_or(|selector| is_member(self.events, selector, *own))
+            });
+            values.extend(own.map(|process| source_question(state, source, place, process)));
+        }
+        if !values.is_empty() || !passes.is_empty() {
+            truth.prepare(&values, &passes);
+        }
     }
 
     /// Reads all logs, once.
@@ -314,12 +345,7 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             if !is_member(self.events, &passing.selector, process) {
                 continue;
             }
-            let question = Question {
-                process,
-                thread: passing.selector.thread.as_deref(),
-                expression: passing.condition.as_ref().map(|own| own.text.as_str()),
-                place: Some((passing.deed, &passing.place.text)),
-            };
+            let question = passing_question(passing, process);
             match truth.passes(&question) {
                 Ok(found) => all.extend(found.into_iter().map(|pass| {
                     let happening = Happening {
@@ -998,4 +1024,14 @@ struct Sum {
     terms: Vec<(i64, usize)>,
     constant: i64,
     values: Vec<(i64, Vec<usize>)>,
+}
+
+/// What is asked for events that are places in the source.
+fn passing_question(passing: &Passing, process: usize) -> Question<'_> {
+    Question {
+        process,
+        thread: passing.selector.thread.as_deref(),
+        expression: passing.condition.as_ref().map(|own| own.text.as_str()),
+        place: Some((passing.deed, &passing.place.text)),
+    }
 }

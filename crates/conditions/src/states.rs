@@ -8,7 +8,7 @@ use crate::engine::{Happening, Sym, merge};
 use crate::history::{At, History};
 use crate::rules::{Rules, State, StateBody};
 use crate::source::{Events, Symbols};
-use crate::syntax::ast::Selector;
+use crate::syntax::ast::{Selector, Source};
 use crate::truth::{Question, Truth};
 
 /// Of one state: which values, which process, and what it is over its run.
@@ -250,14 +250,7 @@ impl<'r> States<'r> {
                 }
                 StateBody::Source(source, place) if used[number] => {
                     for process in processes {
-                        let question = Question {
-                            process,
-                            thread: state.selector.as_ref().and_then(|s| s.thread.as_deref()),
-                            expression: Some(&source.text),
-                            place: place
-                                .as_ref()
-                                .map(|place| (crate::syntax::ast::Deed::At, place.text.as_str())),
-                        };
+                        let question = source_question(state, source, place, process);
                         match truth.values(&question) {
                             Ok(changes) => instances.push(Instance {
                                 key: Box::default(),
@@ -305,6 +298,23 @@ impl<'r> States<'r> {
             all.push(instances);
         }
         (all, self.trouble)
+    }
+}
+
+/// What is asked for a state that is an expression of the source.
+pub fn source_question<'q>(
+    state: &'q State,
+    source: &'q Source,
+    place: &'q Option<Source>,
+    process: usize,
+) -> Question<'q> {
+    Question {
+        process,
+        thread: state.selector.as_ref().and_then(|s| s.thread.as_deref()),
+        expression: Some(&source.text),
+        place: place
+            .as_ref()
+            .map(|place| (crate::syntax::ast::Deed::At, place.text.as_str())),
     }
 }
 

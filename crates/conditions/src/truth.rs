@@ -45,6 +45,9 @@ pub struct Question<'q> {
 /// process are in one measure: of two moments between the same events the one
 /// with the smaller step was first.
 pub trait Truth {
+    /// Says what will be asked, before anything is: for values, and for passes.
+    fn prepare(&mut self, _values: &[Question<'_>], _passes: &[Question<'_>]) {}
+
     /// The value of an expression over the run of a process, changes only. With
     /// a place: its value whenever a thread got there, until the next time.
     fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble>;

@@ -23,7 +23,7 @@ use crate::recording::{read_manifest, refined};
 
 /// What a recording may hold, besides `files`. While one of them is written
 /// anew there may be one of that name with a dot and more behind it.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     crate::MANIFEST,
     crate::JOURNAL,
     crate::ARENA,
@@ -32,6 +32,7 @@ const PARTS: [&str; 7] = [
     // What other crates keep beside it, to save time.
     "causes",
     "source.json",
+    "truth.json",
 ];
 
 /// How far a recording has come.

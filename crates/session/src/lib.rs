@@ -21,6 +21,7 @@
 //! | steps: lines, instructions, out of functions, and their reverse | `stepping`, `stepping_back` |
 //! | motion of the whole: search, then commit | `motion`, `commit`, `decide` |
 //! | questions | `view` |
+//! | what was true over the run of a process | `truth` |
 //! | a group on a thread of its own | `handle` |
 
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ mod search_back;
 mod stepping;
 mod stepping_back;
 mod stops;
+pub mod truth;
 mod view;
 mod watched;
 

@@ -1,0 +1,221 @@
+//! Conditions over variables and places of the source: what they were over the runs
+//! of two processes equals what a walk by single steps sees, and rules made of them
+//! find the first instant.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod harness;
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use causality::History;
+use harness::{MW, Recorded, Scratch, programs};
+use inspect::{Inspector, Library, Options};
+use protocol::id::ProcessId;
+use recording::Recording;
+use replay::{Replayer, SharedReplay};
+use serde_json::Value;
+use session::Program;
+use session::truth::{self, Deed, Passing, Was};
+use target::{Arrival, Cancel, Opener, Position};
+
+fn recorded(scratch: &Scratch) -> Recorded {
+    // Static: the dynamic linker would be most of the walk.
+    let program = programs::for_debuggers(scratch, "debug/ledger.c", &["-static"]);
+    scratch.record(&[program])
+}
+
+/// What a walk by single steps sees: values of a global and where they begin, and
+/// where a function is entered.
+#[derive(Default)]
+struct Walked {
+    values: Vec<(Position, i64)>,
+    entered: Vec<Position>,
+}
+
+fn walk(opener: &dyn Opener, id: ProcessId, global: &str, function: &str) -> Walked {
+    let never = Cancel::new();
+    let mut target = opener.open(id, &never).unwrap();
+    let library = Library::new(Options::default());
+    let (entry, address) = {
+        let looked = target.look();
+        let inspector = Inspector::new(&library, &*looked);
+        let found = inspector.resolve(function, None).unwrap();
+        let globals = inspector.globals(global, None);
+        let (_, module) = globals.first().unwrap();
+        let symbols = module.module.symbols().all();
+        let symbol = symbols.iter().find(|s| s.demangled() == global).unwrap();
+        (found[0].address, module.to_process(symbol.address))
+    };
+    let mut walked = Walked::default();
+    let mut before = None;
+    loop {
+        let at = target.position();
+        let mut word = [0; 8];
+        assert_eq!(target.read(address, &mut word), 8);
+        let value = i64::from_le_bytes(word);
+        if walked.values.last().is_none_or(|(_, last)| *last != value) {
+            walked.values.push((at, value));
+        }
+        if at.address() == Some(entry) && before != Some(at) {
+            walked.entered.push(at);
+        }
+        before = Some(at);
+        match target.step(0..0, &[], &never).unwrap() {
+            Arrival::Stepped => {}
+            Arrival::End => return walked,
+            other => panic!("{other:?} at {at:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_was_true_equals_single_steps() {
+    let scratch = Scratch::new("truth-walk");
+    let recorded = recorded(&scratch);
+    let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
+    let opener = Replayer(Arc::new(SharedReplay::new(&recording)));
+    let history = History::open(&recording, &|_| {}).unwrap();
+    let names = query::names::own(&history);
+    let shared = Arc::new(SharedReplay::new(&recording));
+    let program = Program::new(history, names, Arc::new(Replayer(shared)));
+    let never = Cancel::new();
+    let mut seen = Vec::new();
+    for process in recording.processes() {
+        let id = ProcessId::of_first(process.number);
+        for (global, expression, function) in [
+            ("accounts", "accounts[0]", "spend"),
+            ("limit", "limit", "raise_limit"),
+        ] {
+            let walked = walk(&opener, id, global, function);
+            let changes = truth::changes(&program, id, expression, &never).unwrap();
+            let found: Vec<(Position, i64)> = changes
+                .iter()
+                .map(|change| match change.was {
+                    Was::Number(number) => (change.moment.at, number),
+                    ref other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(found, walked.values, "{expression} in {}", process.name);
+            let passing = |deed| Passing {
+                deed,
+                place: function,
+                condition: None,
+                value: None,
+            };
+            let calls = truth::passes(&program, id, &passing(Deed::At), &never).unwrap();
+            let at: Vec<Position> = calls.iter().map(|pass| pass.moment.at).collect();
+            assert_eq!(at, walked.entered, "{function} in {}", process.name);
+            let returns = truth::passes(&program, id, &passing(Deed::Return), &never).unwrap();
+            assert_eq!(returns.len(), calls.len());
+            for (call, back) in calls.iter().zip(&returns) {
+                assert!(call.moment.at < back.moment.at);
+            }
+            seen.push(found.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+        }
+    }
+    let expected = [
+        vec![120, 110, 90, 60],
+        vec![5],
+        vec![120],
+        vec![5, 6, 8, 11],
+    ];
+    // What was taken before the fork is the same in both.
+    assert_eq!(seen, expected);
+}
+
+fn check(scratch: &Scratch, recorded: &Recorded, rules: &str) -> (Output, Vec<Value>) {
+    let file = scratch.path().join("rules.mw");
+    std::fs::write(&file, rules).unwrap();
+    let mut command = Command::new(MW);
+    command.args(["check", "--json"]).arg(&file);
+    let output = command.arg(&recorded.dir).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let objects = text.lines();
+    let objects = objects.map(|line| serde_json::from_str(line).unwrap());
+    let objects = objects.collect();
+    (output, objects)
+}
+
+#[test]
+fn rules_over_variables_find_the_first_instant() {
+    let scratch = Scratch::new("truth-rules");
+    let recorded = recorded(&scratch);
+    let rules = "\
+state low  = ledger-0: accounts[0] < 100
+state rich = ledger-0: accounts[0] > 110
+state high = ledger-1: limit >= 8
+state some = ledger-1: limit >= 6
+state last = ledger-0 at spend: amount > 20
+let spent  = call of spend in ledger-0
+let much   = at spend in ledger-0 if amount == 20
+let raised = change of limit in ledger-1
+let done   = return of raise_limit in ledger-1
+never  both: low and high
+never  early: rich and some
+never  end: last and value(ledger-1: limit) == 11
+find   four: spent^4
+find   three: spent^3
+find   once: much
+find   twice: much^2
+find   answered: much -> raised
+expect order: raised before done
+";
+    let (output, verdicts) = check(&scratch, &recorded, rules);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let of = |name: &str| verdicts.iter().find(|own| own["rule"] == name).unwrap();
+    for (rule, verdict) in [
+        ("both", "violated"),
+        ("early", "holds"),
+        ("end", "violated"),
+        ("four", "holds"),
+        ("three", "matched"),
+        ("once", "matched"),
+        ("twice", "holds"),
+        ("answered", "matched"),
+        ("order", "holds"),
+    ] {
+        assert_eq!(of(rule)["verdict"], verdict, "{rule}: {said}");
+    }
+    assert_eq!(of("once")["count"], 1, "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    // The same again replays nothing: nothing is left to be replayed from.
+    let arena = recorded.dir.join("files");
+    let hidden = scratch.path().join("hidden");
+    std::fs::rename(&arena, &hidden).unwrap();
+    let (_, again) = check(&scratch, &recorded, rules);
+    std::fs::rename(&hidden, &arena).unwrap();
+    assert_eq!(again, verdicts);
+}
+
+#[test]
+fn names_that_nothing_has_say_what_was_perhaps_meant() {
+    let scratch = Scratch::new("truth-names");
+    let recorded = recorded(&scratch);
+    let rules = "\
+state low  = ledger-0: acounts[0] < 100
+let spent  = at spemd in ledger-0
+let odd    = at spend in ledger-0 if amuont == 1
+never  low: low
+find   spent: spent
+find   odd: odd
+";
+    let (output, verdicts) = check(&scratch, &recorded, rules);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for (rule, near) in [("low", "accounts"), ("spent", "spend"), ("odd", "amount")] {
+        let own = verdicts.iter().find(|own| own["rule"] == rule).unwrap();
+        assert_eq!(own["verdict"], "unknown", "{said}");
+        let reason = own["reason"].as_str().unwrap();
+        assert!(
+            reason.contains(&format!("did you mean `{near}`?")),
+            "{said}"
+        );
+    }
+    assert_eq!(output.status.code(), Some(2), "{said}");
+}

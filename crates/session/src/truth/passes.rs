@@ -1,0 +1,257 @@
+//! The times at which threads of a process got to a place in the source.
+
+use std::collections::HashMap;
+
+use inspect::expr::Expression;
+use inspect::lookup::Location;
+use inspect::scope::Scope;
+use inspect::{Inspector, ThreadId};
+use protocol::id::{ProcessId, ThreadNo};
+use target::{Cancel, MapsVersion, Position};
+
+use super::{Moment, Passed, Trouble, Was, was};
+use crate::conditions::INLINED_MAX;
+use crate::found::{Came, Search};
+use crate::member::{Context, Member};
+use crate::program::Program;
+use crate::stops::{StopTable, What, places};
+
+/// What a thread does at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// It gets there; of a function, it is called.
+    At,
+    /// It returns from a function.
+    Return,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'q> {
+    pub deed: Deed,
+    /// The function or line.
+    pub place: &'q str,
+    /// Only if this holds there; of a return, where the function was called.
+    pub condition: Option<&'q str>,
+    /// What is to be evaluated there.
+    pub value: Option<&'q str>,
+}
+
+/// A call that has not returned yet.
+struct Pending {
+    thread: ThreadNo,
+    /// Where it returns to, its frame's address, and the point there.
+    address: u64,
+    cfa: u64,
+    point: u32,
+}
+
+type Parsed = HashMap<(MapsVersion, u64), Expression>;
+
+fn value_here(
+    member: &mut Member,
+    program: &Program,
+    text: &str,
+    inlined: Option<&Location>,
+    parsed: &mut Parsed,
+) -> Result<Was, Trouble> {
+    let library = program.library();
+    let layout = member.layout(library)?;
+    let target = member.target()?;
+    let maps = target.maps_version();
+    let looked = target.look();
+    let inspector = Inspector::with_layout(library, &*looked, layout);
+    let mut stack = inspector.stack(ThreadId(target.thread().0), 10 + INLINED_MAX)?;
+    if let Some(location) = inlined {
+        stack = stack.entering(location);
+    }
+    let scope = Scope::new(&inspector, &stack, 0).ok_or(crate::Error::NoFrame)?;
+    let pc = scope.frame().map_or(0, |frame| frame.pc);
+    let expression = match parsed.entry((maps, pc)) {
+        std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+        std::collections::hash_map::Entry::Vacant(free) => {
+            free.insert(Expression::parse(&scope, text)?)
+        }
+    };
+    match was(&scope, expression) {
+        Ok(was) => Ok(was),
+        Err(inspect::Error::OptimizedOut) => Err(Trouble::OptimizedOut),
+        Err(error) => Ok(Was::Unknown(error.to_string())),
+    }
+}
+
+/// The place that the innermost frame returns to.
+fn returns(member: &mut Member, program: &Program) -> Result<Option<(u64, u64)>, Trouble> {
+    let found = member.look(program.library(), |inspector, target| {
+        let stack = inspector.stack(ThreadId(target.thread().0), 2 + INLINED_MAX);
+        stack
+            .ok()
+            .and_then(|stack| inspector.return_place(&stack, 0))
+    })?;
+    Ok(found)
+}
+
+/// Whether the place is one of any program that the process executed, and why
+/// not.
+fn is_there(member: &mut Member, program: &Program, place: &str) -> Result<(), Trouble> {
+    let never = Cancel::new();
+    let images = member.images.clone().unwrap_or_default();
+    let mut ends: Vec<Position> = images
+        .iter()
+        .skip(1)
+        .map(|image| Position::Event(image.first.previous()))
+        .collect();
+    ends.push(Position::Event(member.last));
+    let mut trouble = None;
+    for end in ends {
+        member.seek(end, &never)?;
+        let looked = member.look(program.library(), |inspector, _| {
+            let bare = inspector.main_module();
+            let bare = bare.is_some_and(|main| main.module.info().is_none());
+            (places(inspector, place).map(|_| ()), bare)
+        })?;
+        match looked {
+            (Ok(()), _) => return Ok(()),
+            (Err(error), bare) => {
+                let error = Trouble::from(error);
+                trouble = Some(match (&error, bare) {
+                    (Trouble::NoName { near: None, .. }, true) => Trouble::NoDebugInformation,
+                    _ => error,
+                });
+            }
+        }
+    }
+    trouble.map_or(Ok(()), Err)
+}
+
+/// Each time a thread of a process got to a place, or returned from it, in order.
+pub fn passes(
+    program: &Program,
+    process: ProcessId,
+    passing: &Passing<'_>,
+    cancel: &Cancel,
+) -> Result<Vec<Passed>, Trouble> {
+    let ix = super::index(program, process)?;
+    let mut member = Member::new(program, process, ix);
+    let mut all: Vec<Passed> = Vec::new();
+    if member.is_empty() {
+        return Ok(all);
+    }
+    member.open(program, cancel)?;
+    let mut stops = StopTable::default();
+    let entry = stops.add(What::Break(passing.place.to_string()), |point| {
+        point.condition = passing.condition.map(str::to_string);
+    });
+    let end = member.end();
+    let mut pending: Vec<Pending> = Vec::new();
+    let mut parsed = Parsed::new();
+    loop {
+        let context = Context {
+            program,
+            stops: &stops,
+            execs: true,
+            cancel,
+        };
+        let found = match member.next_stop(context, end)? {
+            Search::Found(found) => found,
+            Search::Nothing => break,
+            Search::Interrupted(_) => return Err(Trouble::Cancelled),
+        };
+        member.at = found.at;
+        match found.came {
+            Came::Exec => {
+                // Nobody returns from what was replaced.
+                pending.clear();
+                stops.retain(|point| point.number == entry);
+                parsed.clear();
+                continue;
+            }
+            Came::Diverged(difference) => return Err(Trouble::Diverged(difference)),
+            Came::Trouble(trouble) => return Err(trouble.2.clone().into()),
+            _ => {}
+        }
+        let moment = Moment {
+            at: found.at,
+            thread: member.thread()?,
+            by_event: false,
+        };
+        let address = found.at.address().unwrap_or(0);
+        let rsp = member.stack_pointer()?.unwrap_or(0);
+        // What was called first, so that a function that was entered where
+        // another returned to is not taken for that.
+        let mine = |own: &Pending| own.thread == moment.thread && own.cfa <= rsp;
+        if pending
+            .iter()
+            .any(|own| mine(own) && own.address == address)
+        {
+            let returned = pending
+                .iter()
+                .any(|own| mine(own) && own.address == address && own.cfa == rsp);
+            // Those that were left in another way are gone, too.
+            let gone: Vec<u32> = pending
+                .extract_if(.., |own| mine(own))
+                .map(|own| own.point)
+                .collect();
+            stops.retain(|point| {
+                !gone.contains(&point.number) || pending.iter().any(|p| p.point == point.number)
+            });
+            if returned {
+                let was = match passing.value {
+                    Some(text) => Some(value_here(&mut member, program, text, None, &mut parsed)?),
+                    None => None,
+                };
+                all.push(Passed { moment, was });
+            }
+        }
+        if !found.points.contains(&entry) {
+            continue;
+        }
+        match passing.deed {
+            Deed::At => {
+                let plan = member.plan(Context {
+                    program,
+                    stops: &stops,
+                    execs: true,
+                    cancel,
+                })?;
+                let inlined = plan.inlined_at(entry, address);
+                let was = match passing.value {
+                    Some(text) => Some(value_here(
+                        &mut member,
+                        program,
+                        text,
+                        inlined,
+                        &mut parsed,
+                    )?),
+                    None => None,
+                };
+                all.push(Passed { moment, was });
+            }
+            Deed::Return => {
+                if let Some((address, cfa)) = returns(&mut member, program)? {
+                    let known = pending.iter().find(|own| own.address == address);
+                    let point = match known {
+                        Some(own) => own.point,
+                        None => stops.add(
+                            What::Code {
+                                address,
+                                conditions: Vec::new(),
+                            },
+                            |_| {},
+                        ),
+                    };
+                    pending.push(Pending {
+                        thread: moment.thread,
+                        address,
+                        cfa,
+                        point,
+                    });
+                }
+            }
+        }
+    }
+    if all.is_empty() {
+        is_there(&mut member, program, passing.place)?;
+    }
+    Ok(all)
+}
