@@ -43,11 +43,6 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
     };
     let status = status(&outcomes);
     collect(&runs, &names, &clients, &outcomes, &dir)?;
-    for outcome in outcomes {
-        if let Err(error) = outcome.ended {
-            Failure::from(error).show();
-        }
-    }
     Ok(ExitCode::from(status))
 }
 

@@ -219,26 +219,24 @@ pub fn each_match(
 ) {
     let matcher = Matcher::new(pattern, history, names);
     let mut renderers = shown::renderers(history, names);
-    let timeline = |recording: &'_ std::sync::Arc<Recording>| {
-        let all = recording.processes().iter().map(|process| process.number);
-        let mut timeline = Timeline::new(recording, all.collect::<Vec<_>>());
-        timeline.advance();
-        timeline
-    };
     // Each member's events are in order of its own clock; of several, the one
     // is next that is the earliest by the clocks that were fitted.
     let set = history.set();
-    let mut timelines: Vec<Timeline<'_>> = set.members().map(timeline).collect();
+    let mut timelines: Vec<Timeline<'_>> = set.members().map(|own| begun(own)).collect();
     loop {
-        let standing = timelines.iter().zip(0u16..).filter_map(|(timeline, member)| {
-            let event = timeline.event()?;
-            let id = history.event_of(member, &event);
-            let time = id.map_or(0, |id| history.time_ns(id.process, event.time));
-            Some((time, member, id))
-        });
-        let Some((_, member, id)) = standing.min_by_key(|(time, member, _)| (*time, *member))
-        else {
-            break;
+        let member = match timelines.as_slice() {
+            [_] => 0,
+            all => {
+                let standing = all.iter().zip(0u16..).filter_map(|(timeline, member)| {
+                    let event = timeline.event()?;
+                    let id = history.event_of(member, &event)?;
+                    Some((history.time_ns(id.process, event.time), member))
+                });
+                match standing.min() {
+                    Some((_, member)) => member,
+                    None => break,
+                }
+            }
         };
         let at = usize::from(member);
         let (Some(timeline), Some(renderer)) = (timelines.get_mut(at), renderers.get_mut(at))
@@ -247,7 +245,7 @@ pub fn each_match(
         };
         let Some(event) = timeline.event() else { break };
         renderer.before(&event);
-        if let Some(id) = id
+        if let Some(id) = history.event_of(member, &event)
             && matcher.fits_as(id, &event, renderer)
             && !found(id, &event)
         {
@@ -256,4 +254,12 @@ pub fn each_match(
         renderer.after(&event);
         timeline.advance();
     }
+}
+
+/// The events of a member, at the first.
+fn begun(recording: &Recording) -> Timeline<'_> {
+    let all = recording.processes().iter().map(|process| process.number);
+    let mut timeline = Timeline::new(recording, all);
+    timeline.advance();
+    timeline
 }
