@@ -25,7 +25,9 @@ mod signals;
 mod sites;
 mod store;
 
+pub use reaper::program_of;
 pub use record::{Ended, OnFull, Options, record};
+pub use signals::listen;
 
 /// Why a recording could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -379,7 +379,21 @@ unsafe fn report(fd: RawFd, words: [i32; 3]) {
 /// The processes of the program, children before grandchildren: all that come
 /// from us, the reaper aside.
 pub fn program(reaper: i32) -> Vec<i32> {
-    let mut found = vec![std::process::id() as i32];
+    descendants(std::process::id() as i32, reaper)
+}
+
+/// The same, of a recorder that is another process.
+pub fn program_of(recorder: i32) -> Vec<i32> {
+    let path = format!("/proc/{recorder}/task/{recorder}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    let reaper = children.split_whitespace().next();
+    let reaper = reaper.and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    descendants(recorder, reaper)
+}
+
+/// All that descend from a process, but for one.
+fn descendants(ancestor: i32, but: i32) -> Vec<i32> {
+    let mut found = vec![ancestor];
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
         at += 1;
@@ -398,7 +412,7 @@ pub fn program(reaper: i32) -> Vec<i32> {
         }
     }
     found.remove(0);
-    found.retain(|pid| *pid != reaper);
+    found.retain(|pid| *pid != but);
     found
 }
 

@@ -194,3 +194,32 @@ fn end_what_hangs(progress: &dyn Fn() -> u64) {
         std::thread::sleep(LOOK_EVERY);
     }
 }
+
+/// From now on Ctrl-C and its like do not end this process but are told to who
+/// listens. Programs that are started afterwards ignore Ctrl-C. To be called
+/// before any thread is started.
+pub fn listen() -> std::io::Result<std::sync::mpsc::Receiver<i32>> {
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    ignore(libc::SIGINT);
+    // SAFETY: plain calls on a set of our own.
+    let set = unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::Builder::new().spawn(move || {
+        loop {
+            // SAFETY: waits for blocked signals, and wants to know no more.
+            let signal = unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
+            if signal > 0 && sender.send(signal).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(receiver)
+}

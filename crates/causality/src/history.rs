@@ -18,7 +18,7 @@ use crate::index::layout::*;
 use crate::interruption::is_broken_off;
 use crate::link::{EventId, Kind, Link};
 use crate::sweep::Progress;
-use crate::world::End;
+use crate::world::{End, MemberClock};
 
 /// Name of the index in a recording.
 pub const INDEX: &str = "causes";
@@ -37,6 +37,9 @@ pub enum Error {
         /// How many it has.
         events: u64,
     },
+    /// A set without members.
+    #[error("there is no recording to look at")]
+    Nothing,
 }
 
 /// One position per process: how many of its first events are inside.
@@ -111,19 +114,29 @@ pub struct History {
     built: bool,
 }
 
-/// What the recording is: an index of another is not believed.
-fn fingerprint(recording: &Recording) -> u64 {
+/// What the recordings are: an index of others is not believed.
+fn fingerprint(set: &Set) -> u64 {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     let mut put = |word: u64| hash.update(&word.to_le_bytes());
-    put(recording.journal_len());
-    put(recording.manifest().started_ns);
-    put(recording.is_complete().into());
-    for process in recording.processes() {
-        put(process.number.into());
-        put(process.birth);
-        put(process.first_event);
-        put(process.log_bytes);
-        put(process.stored_bytes);
+    for recording in set.members() {
+        put(recording.journal_len());
+        put(recording.manifest().started_ns);
+        put(recording.is_complete().into());
+        for process in recording.processes() {
+            put(process.number.into());
+            put(process.birth);
+            put(process.first_event);
+            put(process.log_bytes);
+            put(process.stored_bytes);
+        }
+        if set.is_joined() {
+            // Where it stood, and when: clocks and addresses decide, too.
+            let clock = recording.clock();
+            put(clock.ticks);
+            put(clock.realtime_ns);
+            put(clock.ticks_per_second);
+            put(recording.manifest().network.namespace);
+        }
     }
     hash.digest()
 }
@@ -132,16 +145,26 @@ impl History {
     /// Opens the index of a recording, or makes it if there is none that fits.
     /// Where it cannot be kept beside the recording it is kept in memory.
     pub fn open(recording: &Arc<Recording>, progress: Progress<'_>) -> Result<History, Error> {
-        let key = fingerprint(recording);
-        let Some(index) = IndexFile::open(&History::path(recording), key) else {
-            return History::build(recording, progress);
+        History::of(&Arc::new(Set::of(Arc::clone(recording))), progress)
+    }
+
+    /// Opens the index of a set of recordings, as [`History::open`] does that of
+    /// one.
+    pub fn of(set: &Arc<Set>, progress: Progress<'_>) -> Result<History, Error> {
+        let key = fingerprint(set);
+        let Some(index) = IndexFile::open(&set.dir().join(INDEX), key) else {
+            return History::build_of(set, progress);
         };
         tracing::debug!(target: "index", events = index.head().events.get(), "there is one");
+        History::with(set, index, false)
+    }
+
+    fn with(set: &Arc<Set>, index: IndexFile, built: bool) -> Result<History, Error> {
         Ok(History {
-            set: Arc::new(Set::of(Arc::clone(recording))),
-            recording: Arc::clone(recording),
+            recording: Arc::clone(set.member(0).ok_or(Error::Nothing)?),
+            set: Arc::clone(set),
             index,
-            built: false,
+            built,
         })
     }
 
@@ -152,20 +175,28 @@ impl History {
 
     /// Makes the index, whether there is one or not.
     pub fn build(recording: &Arc<Recording>, progress: Progress<'_>) -> Result<History, Error> {
-        for process in recording.processes() {
+        History::build_of(&Arc::new(Set::of(Arc::clone(recording))), progress)
+    }
+
+    /// Makes the index of a set of recordings, whether there is one or not.
+    pub fn build_of(set: &Arc<Set>, progress: Progress<'_>) -> Result<History, Error> {
+        for place in set.places() {
+            let Some((recording, process)) = set.at(place) else {
+                continue;
+            };
             let events = recording.life(process).events;
             let last = process.first_event.saturating_add(events);
             if last >= u64::from(u32::MAX) {
                 return Err(Error::TooLong {
-                    process: process.name.clone(),
+                    process: set.process_name(place),
                     events,
                 });
             }
         }
-        let key = fingerprint(recording);
+        let key = fingerprint(set);
         let begun = Instant::now();
-        let bytes = build::build(recording, key, progress);
-        let path = History::path(recording);
+        let bytes = build::build(set, key, progress);
+        let path = set.dir().join(INDEX);
         let written = file::write(&path, &bytes);
         tracing::info!(
             target: "index",
@@ -183,18 +214,42 @@ impl History {
             None => IndexFile::owned(bytes, key),
         };
         match index {
-            Some(index) => Ok(History {
-                set: Arc::new(Set::of(Arc::clone(recording))),
-                recording: Arc::clone(recording),
-                index,
-                built: true,
-            }),
+            Some(index) => History::with(set, index, true),
             // An index in memory is always one of this recording.
             None => Err(Error::TooLong {
                 process: "the recording".to_string(),
                 events: 0,
             }),
         }
+    }
+
+    /// How the clock of a member stood to that of the first. In a set of one
+    /// there is nothing to compare with.
+    pub fn clock_of(&self, member: u16) -> Option<MemberClock> {
+        let found = self
+            .index
+            .records::<MemberRec>(Section::Members, usize::from(member), 1);
+        let found = found.all().first()?;
+        Some(MemberClock {
+            ahead_ns: found.ahead.get(),
+            drift_ppb: found.drift.get(),
+            least_ns: Some(found.least.get()).filter(|least| *least != i64::MIN),
+            most_ns: Some(found.most.get()).filter(|most| *most != i64::MAX),
+        })
+    }
+
+    /// Nanoseconds from the beginning of the first member's recording to when
+    /// this was, by the first member's clock.
+    pub fn time_ns(&self, place: ProcessIx, ticks: u64) -> i64 {
+        let Some((member, own)) = self
+            .set
+            .member_of(place)
+            .and_then(|number| Some((number, self.set.member(number)?)))
+        else {
+            return 0;
+        };
+        let fit = self.clock_of(member).unwrap_or_default();
+        crate::world::since_first(self.recording.clock(), own.clock(), fit, ticks)
     }
 
     /// Asks something. If the index turns out to be damaged, it is made again
@@ -208,9 +263,9 @@ impl History {
         if !self.index.is_damaged() {
             return Ok(answer);
         }
-        let recording = Arc::clone(&self.recording);
+        let set = Arc::clone(&self.set);
         tracing::warn!(target: "index", "it is damaged and is built again");
-        *self = History::build(&recording, progress)?;
+        *self = History::build_of(&set, progress)?;
         Ok(question(self))
     }
 
@@ -285,6 +340,15 @@ impl History {
     /// Where a process stands among those of the history.
     pub fn index_of(&self, process: ProcessId) -> Option<ProcessIx> {
         self.set.place(process)
+    }
+
+    /// Which event this is that was read from a log of a member.
+    pub fn event_of(&self, member: u16, event: &Event<'_>) -> Option<EventId> {
+        let process = self.index_of(ProcessId {
+            member,
+            number: event.process,
+        })?;
+        Some(EventId::new(process, EventNo(event.number)))
     }
 
     /// Which event this is that was read from a log of the first member.
@@ -678,6 +742,9 @@ impl History {
     /// A channel.
     pub fn channel(&self, number: u32) -> Option<Channel> {
         let record = self.channel_record(number)?;
+        if record.kind == MERGED {
+            return None;
+        }
         let mut senders = Vec::new();
         let mut receivers = Vec::new();
         for holder in self.holders(&record) {

@@ -50,4 +50,4 @@ pub use interruption::Interruption;
 pub use link::{EventId, Kind, Link};
 pub use sweep::Progress;
 pub use waiting::{Blocked, Knot, Waiter, Waiting};
-pub use world::WaitFor;
+pub use world::{MemberClock, WaitFor};

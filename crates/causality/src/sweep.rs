@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use protocol::record::{begin, kind};
-use recording::{Log, Recording};
+use recording::{Log, Recording, Set};
 
 use crate::files::{FileSpan, Files};
 use crate::world::{World, calls};
@@ -23,9 +23,12 @@ struct Cursor<'r> {
     held: bool,
 }
 
-/// Merges the logs. Processes' places are indexes here.
+/// Merges the logs of a member. Its processes' places, counted from its first,
+/// are indexes here.
 struct Sweep<'r, 'w> {
     recording: &'r Recording,
+    /// The place of its first process among all.
+    first: u32,
     world: &'w mut World<'r>,
     cursors: Vec<Option<Cursor<'r>>>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
@@ -43,14 +46,43 @@ const STEP: u64 = 100_000;
 
 /// Reads everything. Returns how many events there were, and which descriptors
 /// led to files when.
+///
+/// A host's clock tells nothing about another's, so members are read one after
+/// the other; where they met is found out when all are known.
 pub(crate) fn sweep<'r>(
-    recording: &'r Recording,
+    set: &'r Set,
     world: &mut World<'r>,
     progress: Progress<'_>,
+) -> (u64, Vec<FileSpan>) {
+    let mut read = 0;
+    let mut files = Vec::new();
+    for (recording, number) in set.members().zip(0u16..) {
+        world.enter(number);
+        let first = set.places_of(number).start;
+        let told = |events: u64| progress(read + events);
+        let (events, spans) = sweep_one(recording, first, world, &told);
+        files.extend(spans.into_iter().map(|span| FileSpan {
+            process: first + span.process,
+            ..span
+        }));
+        read += events;
+        world.leave();
+    }
+    world.join();
+    world.finish();
+    (read, files)
+}
+
+fn sweep_one<'r>(
+    recording: &'r Recording,
+    first: u32,
+    world: &mut World<'r>,
+    progress: &dyn Fn(u64),
 ) -> (u64, Vec<FileSpan>) {
     let processes = recording.processes();
     let mut sweep = Sweep {
         recording,
+        first,
         world,
         cursors: Vec::new(),
         heap: BinaryHeap::new(),
@@ -82,7 +114,7 @@ pub(crate) fn sweep<'r>(
             && time < next
         {
             sweep.deaths.pop();
-            sweep.world.log_ends(place, Some(time));
+            sweep.world.log_ends(first + place, Some(time));
             continue;
         }
         let Some(Reverse((time, place))) = sweep.heap.pop() else {
@@ -102,9 +134,8 @@ pub(crate) fn sweep<'r>(
     let over = recording.is_complete().then_some(end);
     while let Some(Reverse((time, place))) = sweep.deaths.pop() {
         let time = if time == UNKNOWN { over } else { Some(time) };
-        sweep.world.log_ends(place, time);
+        sweep.world.log_ends(first + place, time);
     }
-    sweep.world.finish();
     (sweep.read, sweep.files.finish())
 }
 
@@ -180,7 +211,7 @@ impl<'r> Sweep<'r, '_> {
         } else {
             cursor.open = false;
             self.files.ended(place);
-            self.world.saw(place, last_number, last);
+            self.world.saw(self.first + place, last_number, last);
             let death = self
                 .recording
                 .processes()
@@ -197,7 +228,7 @@ impl<'r> Sweep<'r, '_> {
         if let Some(cursor) = self.cursors.get(place as usize).and_then(Option::as_ref)
             && let Some(event) = cursor.log.event()
         {
-            self.world.take(place, &event, cursor.before);
+            self.world.take(self.first + place, &event, cursor.before);
         }
         self.advance(place);
     }
@@ -213,7 +244,7 @@ impl<'r> Sweep<'r, '_> {
         let forked = matches!(event.value(0), begin::FORK | begin::VFORK);
         if event.kind == kind::BEGIN && forked {
             let (parent, by) = (event.value(1) as u32, event.value(2));
-            let parent = self.world.place_of(parent);
+            let parent = self.world.place_of(parent).map(|place| place.saturating_sub(self.first));
             while let Some(parent) = parent
                 && let Some(cursor) = self.cursor(parent)
                 && cursor.open

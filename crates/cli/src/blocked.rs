@@ -45,8 +45,8 @@ const LOOKING: Duration = Duration::from_secs(5);
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
-        let mut history = causes::open(&recording)?;
+        let set = self.recording.open_set()?;
+        let mut history = causes::open_set(&set)?;
         let names = causes::names(&history);
         let at = match &self.at {
             Some(text) => Some(find::event(&history, &names, text)?),
@@ -60,7 +60,7 @@ impl Cmd {
             false => {
                 let learn =
                     |replays: Replays<'_>| blocked::learn(&history, &cut, &mut waiting, replays);
-                within(&recording, LOOKING, learn)
+                within(&set, LOOKING, learn)
             }
         };
         let report = blocked::report(&history, &names, &waiting, &locks, told.as_ref());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use causality::History;
 use query::Names;
-use recording::Recording;
+use recording::{Recording, Set};
 
 use crate::failure::Failure;
 use crate::output::Progress;
@@ -23,12 +23,19 @@ pub fn open(recording: &Arc<Recording>) -> Result<History, Failure> {
     Ok(history)
 }
 
+/// The causes in a set of recordings, as [`open`] finds those in one.
+pub fn open_set(set: &Arc<Set>) -> Result<History, Failure> {
+    let history = with_progress(|progress| History::of(set, progress))?;
+    set.members().for_each(|recording| recording.keep_catalog());
+    Ok(history)
+}
+
 /// What the threads of a recording are called. Those that have not given
 /// themselves a name are called after their functions, which takes replay the
 /// first time.
 pub fn names(history: &History) -> Names {
     let functions = query::source::known_functions(history).unwrap_or_else(|| {
-        within(history.recording(), NAMING, |replays| {
+        within(history.set(), NAMING, |replays| {
             query::source::functions(history, replays)
         })
     });

@@ -33,8 +33,8 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
-        let mut history = causes::open(&recording)?;
+        let set = self.recording.open_set()?;
+        let mut history = causes::open_set(&set)?;
         let names = causes::names(&history);
         let event = find::event(&history, &names, &self.event)?;
         let report = causes::ask(&mut history, |history| {

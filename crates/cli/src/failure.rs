@@ -120,6 +120,26 @@ impl From<query::Error> for Failure {
     }
 }
 
+impl From<hosts::Error> for Failure {
+    fn from(error: hosts::Error) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<recording::OpenError> for Failure {
+    fn from(error: recording::OpenError) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     /// Of writing to standard output, that is: other I/O errors say more.
     fn from(error: io::Error) -> Failure {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use query::info::Facts;
 
+use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style, bytes, command_line, date, seconds};
 use crate::select::Positional;
@@ -22,17 +23,53 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
-        let facts = Facts::new(&recording);
+        let set = self.recording.open_set()?;
         let mut out = Output::new();
-        if self.json {
-            out.json(&facts)?;
-        } else {
+        let clocks = match set.is_joined() {
+            true => Some(causes::open_set(&set)?),
+            false => None,
+        };
+        for (recording, number) in set.members().zip(0u16..) {
+            let facts = Facts::new(recording);
+            if self.json {
+                out.json(&facts)?;
+                continue;
+            }
+            if let Some(history) = &clocks {
+                let name = set.name(number).unwrap_or_default();
+                if number > 0 {
+                    out.line("")?;
+                }
+                out.line(&out.paint(Style::Bold, &format!("{name}:")))?;
+                if let Some(clock) = history.clock_of(number).filter(|_| number > 0) {
+                    out.line(&format!("{:<10} {}", "clock", told(clock)))?;
+                }
+            }
             print(&facts, &mut out)?;
+        }
+        for missing in set.missing() {
+            let line = format!("missing: {}: {}", missing.name, missing.why);
+            out.line(&out.paint(Style::Red, &line))?;
         }
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// How a host's clock stood to that of the first.
+fn told(clock: causality::MemberClock) -> String {
+    let ms = |ns: i64| format!("{:.3} ms", ns as f64 / 1e6);
+    let bounds = match (clock.least_ns, clock.most_ns) {
+        (Some(least), Some(most)) => format!("between {} and {}", ms(least), ms(most)),
+        (Some(least), None) => format!("at least {}", ms(least)),
+        (None, Some(most)) => format!("at most {}", ms(most)),
+        (None, None) => "no message tells: it is believed".to_string(),
+    };
+    let drift = match clock.drift_ppb {
+        0 => String::new(),
+        ppb => format!(", {:.3} ppm too fast", ppb as f64 / 1e3),
+    };
+    format!("{} ahead of the first host's ({bounds}){drift}", ms(clock.ahead_ns))
 }
 
 fn print(facts: &Facts, out: &mut Output) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
+mod agent_command;
 mod blocked;
 mod causes;
 mod channels;
@@ -16,13 +17,17 @@ mod export;
 mod failure;
 mod find;
 mod gdb;
+mod hosts_command;
 mod info;
+mod join;
 mod list;
 mod logging;
 mod order;
 mod output;
 mod ps;
+mod pull;
 mod record;
+mod record_on;
 mod remove;
 mod rename;
 mod replay;
@@ -73,6 +78,11 @@ enum Command {
     Prune(remove::Prune),
     Syscalls(syscalls::Cmd),
     Commands(commands::Cmd),
+    Pull(pull::Cmd),
+    Join(join::Cmd),
+    Hosts(hosts_command::Cmd),
+    #[command(hide = true)]
+    Agent(agent_command::Cmd),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -136,6 +146,10 @@ fn main() -> ExitCode {
         Command::Prune(cmd) => cmd.run(),
         Command::Syscalls(cmd) => cmd.run(),
         Command::Commands(cmd) => cmd.run(),
+        Command::Pull(cmd) => cmd.run(),
+        Command::Join(cmd) => cmd.run(),
+        Command::Hosts(cmd) => cmd.run(),
+        Command::Agent(cmd) => cmd.run(),
         Command::Completions(cmd) => cmd.run(),
         Command::Man(cmd) => cmd.run(),
     };

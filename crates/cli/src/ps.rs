@@ -23,8 +23,8 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
-        let list = List::new(&recording);
+        let set = self.recording.open_set()?;
+        let list = List::of(&set);
         let mut out = Output::new();
         if self.json {
             for row in &list.processes {
@@ -55,8 +55,18 @@ fn table(list: &List, out: &mut Output) -> Result<(), Failure> {
     ];
     let mut rows = vec![header.map(str::to_string)];
     let mut styles = vec![Style::Bold];
+    let mut host = None;
     for node in list.tree() {
         let row = node.row;
+        if row.host.is_some() && row.host != host {
+            host = row.host.clone();
+            let mut line: [String; 8] = Default::default();
+            if let ([name, ..], Some(host)) = (&mut line, &host) {
+                *name = format!("{host}:");
+            }
+            rows.push(line);
+            styles.push(Style::Bold);
+        }
         rows.push([
             format!("{}{}", branch(&node), row.process),
             row.pid.map_or("-".to_string(), |pid| pid.to_string()),

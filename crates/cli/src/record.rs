@@ -11,13 +11,17 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output::{bytes, seconds};
-use crate::select;
+use crate::{record_on, select};
 
 /// Run a command and record it and every process it starts.
 ///
 /// Returns when the last process has ended, with the command's own exit status
 /// (128 + N if signal N ended it). The first Ctrl-C goes to the program, a
 /// second one ends it.
+///
+/// With `--on HOST CMD`, as often as wanted, the commands run on other hosts,
+/// which are reached by ssh and need nothing installed. What they say is shown
+/// with their host's name in front, and their recordings are joined in one.
 #[derive(Args)]
 pub struct Cmd {
     /// Directory to make for the recording
@@ -25,7 +29,8 @@ pub struct Cmd {
     #[arg(short = 'o', long = "output", value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
 
-    /// Do not say, on a terminal, where the recording is
+    /// Do not say, on a terminal, where the recording is, nor what is said on
+    /// other hosts
     #[arg(short = 'q', long)]
     pub quiet: bool,
 
@@ -33,9 +38,25 @@ pub struct Cmd {
     #[arg(long, value_enum, default_value_t = OnFull::Stop, value_name = "WHAT")]
     pub on_full: OnFull,
 
+    /// Run CMD on HOST, which is what ssh understands
+    #[arg(long, num_args = 2, value_names = ["HOST", "CMD"], conflicts_with = "command")]
+    pub on: Vec<String>,
+
+    /// Run what a plan says, on the hosts that it names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "on"])]
+    pub plan: Option<PathBuf>,
+
+    /// Say what a plan would do, and do nothing
+    #[arg(long, requires = "plan")]
+    pub check: bool,
+
+    /// Do not make it the latest recording
+    #[arg(long, hide = true)]
+    pub scratch: bool,
+
     /// The command and its arguments
     #[arg(
-        required = true,
+        required_unless_present_any = ["on", "plan"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "CMD",
@@ -55,6 +76,9 @@ pub enum OnFull {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if !self.on.is_empty() || self.plan.is_some() {
+            return record_on::run(self);
+        }
         let name = self
             .command
             .first()
@@ -79,7 +103,9 @@ impl Cmd {
             shelf: select::cache().map(|cache| cache.join("files")),
         };
         let ended = agent::record(&options).map_err(explain)?;
-        select::point_latest_at(&dir);
+        if !self.scratch {
+            select::point_latest_at(&dir);
+        }
         if !self.quiet && std::io::stderr().is_terminal() {
             tell(&dir);
         }
@@ -201,7 +227,7 @@ fn check_executable(path: &Path) -> Result<(), Failure> {
 
 /// Says where the recording is, how much it is, and what can be done with it.
 /// Whoever does not hear it misses nothing.
-fn tell(dir: &Path) {
+pub fn tell(dir: &Path) {
     let Ok(listed) = recording::listing::Listed::read(dir) else {
         return;
     };
@@ -219,7 +245,7 @@ fn tell(dir: &Path) {
 }
 
 /// Where the recording goes.
-fn choose(output: Option<PathBuf>, name: &OsStr) -> Result<PathBuf, Failure> {
+pub fn choose(output: Option<PathBuf>, name: &OsStr) -> Result<PathBuf, Failure> {
     if let Some(dir) = output {
         if std::fs::symlink_metadata(&dir).is_ok() {
             return Err(Failure::new(format!("{} exists already", dir.display()))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
-use recording::{Recording, listing};
+use recording::{Recording, Set, listing};
 
 use crate::failure::Failure;
 
@@ -56,6 +56,11 @@ impl Positional {
     pub fn open(self) -> Result<Arc<Recording>, Failure> {
         open(self.argument.or(self.option))
     }
+
+    /// What was recorded on one host or on several.
+    pub fn open_set(self) -> Result<Arc<Set>, Failure> {
+        open_set(self.argument.or(self.option))
+    }
 }
 
 /// `-r REC`, for commands whose argument is something else.
@@ -71,10 +76,32 @@ impl Chosen {
     pub fn open(&self) -> Result<Arc<Recording>, Failure> {
         open(self.recording.clone())
     }
+
+    /// What was recorded on one host or on several.
+    pub fn open_set(&self) -> Result<Arc<Set>, Failure> {
+        open_set(self.recording.clone())
+    }
 }
 
-/// The recording at a path, or the latest.
+/// A recording of one host.
 pub fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
+    let set = open_set(path)?;
+    let names: Vec<&str> = (0..).map_while(|number| set.name(number)).collect();
+    match (set.member(0), names.as_slice()) {
+        (Some(first), [_]) => Ok(Arc::clone(first)),
+        (_, names) => Err(Failure::new(format!(
+            "{} is of several hosts ({}), and this works on one",
+            set.dir().display(),
+            names.join(", ")
+        ))
+        .hint(format!(
+            "name one: `-r {}`",
+            set.dir().join(names.first().unwrap_or(&"")).display()
+        ))),
+    }
+}
+
+fn open_set(path: Option<PathBuf>) -> Result<Arc<Set>, Failure> {
     let path = match path {
         Some(given) => locate(&given)?,
         None => {
@@ -102,13 +129,7 @@ pub fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
             latest
         }
     };
-    Recording::open(&path).map(Arc::new).map_err(|error| {
-        let failure = Failure::new(&error);
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    })
+    Ok(Arc::new(Set::open(&path)?))
 }
 
 /// What a recording is called where it is shown, such that it is found by it
@@ -130,14 +151,19 @@ pub fn locate(given: &Path) -> Result<PathBuf, Failure> {
     let is_path = given.components().count() != 1
         || given.as_os_str().as_encoded_bytes().contains(&b'/')
         || matches!(given.to_str(), Some("." | ".."));
-    if is_path || given.join(recording::MANIFEST).is_file() {
+    let is_recording = [recording::MANIFEST, recording::join::JOINED]
+        .iter()
+        .any(|name| given.join(name).is_file());
+    if is_path || is_recording {
         return Ok(given.to_path_buf());
     }
     let name = given.to_string_lossy();
     let home = home();
     let names = home.as_deref().map(listing::names).unwrap_or_default();
     if let Some(home) = &home
-        && (names.iter().any(|known| *known == name) || name == "latest")
+        && (names.iter().any(|known| *known == name)
+            || name == "latest"
+            || home.join(given).join(recording::join::JOINED).is_file())
     {
         return Ok(home.join(given));
     }

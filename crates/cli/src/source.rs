@@ -8,7 +8,7 @@ use ::replay::{Replayer, SharedReplay};
 use causality::{EventId, History};
 use protocol::id::ProcessId;
 use query::source::{Lines, Replays, Site};
-use recording::Recording;
+use recording::Set;
 use target::{Cancel, Opener, Target};
 
 /// Whether and for how long source lines are looked for.
@@ -32,7 +32,7 @@ impl Wish {
             Some(Duration::ZERO) => query::source::known(history, calls),
             Some(time) => {
                 let budget = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                within(history.recording(), time, |replays| {
+                within(history.set(), time, |replays| {
                     query::source::lines(history, calls, budget, replays)
                 })
             }
@@ -52,23 +52,22 @@ impl Wish {
     }
 }
 
-/// Replays recordings whose files are all there.
-struct Checked(Replayer);
+/// Replays recordings whose files are all there: one for each member.
+struct Checked(Vec<Replayer>);
 
 impl Opener for Checked {
     fn open(&self, process: ProcessId, cancel: &Cancel) -> target::Result<Box<dyn Target>> {
-        ::replay::check(self.0.0.recording())?;
-        self.0.open(process, cancel)
+        let member = self.0.get(usize::from(process.member));
+        let member = member.ok_or(target::Error::NothingRecorded(process))?;
+        ::replay::check(member.0.recording())?;
+        member.open(process, cancel)
     }
 }
 
 /// Asks what only replay can tell, which may take so long.
-pub fn within<T>(
-    recording: &Arc<Recording>,
-    time: Duration,
-    ask: impl FnOnce(Replays<'_>) -> T,
-) -> T {
-    let checked = Checked(Replayer(Arc::new(SharedReplay::new(recording))));
+pub fn within<T>(set: &Set, time: Duration, ask: impl FnOnce(Replays<'_>) -> T) -> T {
+    let shared = set.members().map(|own| Arc::new(SharedReplay::new(own)));
+    let checked = Checked(shared.map(Replayer).collect());
     let cancel = Cancel::after(time);
     ask(Replays {
         opener: &checked,

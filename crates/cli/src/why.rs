@@ -60,8 +60,8 @@ pub struct Cmd {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let pattern = self.pattern.as_deref().map(find::pattern).transpose()?;
-        let recording = self.recording.open()?;
-        let mut history = causes::open(&recording)?;
+        let set = self.recording.open_set()?;
+        let mut history = causes::open_set(&set)?;
         let names = causes::names(&history);
         if let Some(pattern) = &pattern {
             find::check(&history, &names, pattern)?;
@@ -150,8 +150,8 @@ pub struct Effects {
 
 impl Effects {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
-        let mut history = causes::open(&recording)?;
+        let set = self.recording.open_set()?;
+        let mut history = causes::open_set(&set)?;
         let names = causes::names(&history);
         let event = find::event(&history, &names, &self.event)?;
         let options = effects::Options {

@@ -9,7 +9,7 @@ use protocol::id::ProcessIx;
 use protocol::names::errno_name;
 use protocol::syscall::Type;
 use recording::render::{Limits, Renderer};
-use recording::{Event, Recording, ThreadNames};
+use recording::{Event, ThreadNames};
 
 use crate::pattern::*;
 
@@ -17,7 +17,11 @@ use crate::pattern::*;
 pub struct Matcher<'h> {
     pattern: Pattern,
     history: &'h History,
-    recording: &'h Recording,
+    members: Vec<Member<'h>>,
+}
+
+/// What it takes to read the events of one member.
+struct Member<'h> {
     names: ThreadNames,
     /// Decodes arguments.
     renderer: Renderer<'h>,
@@ -26,13 +30,32 @@ pub struct Matcher<'h> {
 impl<'h> Matcher<'h> {
     /// For the events of a history whose threads are called so.
     pub fn new(pattern: Pattern, history: &'h History, names: &ThreadNames) -> Matcher<'h> {
+        let members = history.set().members().zip(0u16..);
+        let members = members.map(|(recording, number)| {
+            let names = names.member(number);
+            Member {
+                renderer: Renderer::new(recording, &names, Limits::default()),
+                names,
+            }
+        });
         Matcher {
             pattern,
             history,
-            recording: history.recording(),
-            names: names.clone(),
-            renderer: Renderer::new(history.recording(), names, Limits::default()),
+            members: members.collect(),
         }
+    }
+
+    /// The name of a process with that of its host, where there are several.
+    fn full_name(&self, place: ProcessIx) -> Option<Vec<u8>> {
+        let set = self.history.set();
+        let host = set.name(set.member_of(place)?).filter(|_| set.is_joined())?;
+        let name = &self.history.process(place)?.name;
+        Some(format!("{name}@{host}").into_bytes())
+    }
+
+    fn member_of(&self, id: EventId) -> Option<&Member<'h>> {
+        let number = self.history.set().member_of(id.process)?;
+        self.members.get(usize::from(number))
     }
 
     /// Whether an event fits. The renderer must have been shown the events
@@ -40,6 +63,18 @@ impl<'h> Matcher<'h> {
     pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
         self.subject(event, renderer)
             .is_some_and(|subject| subject.fits(&self.pattern))
+    }
+
+    /// Whether an event of any member fits, as [`Matcher::fits`] says it of one
+    /// of the first; the renderer is its member's.
+    pub fn fits_as(&self, id: EventId, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+        let subject = Subject {
+            matcher: self,
+            event,
+            walked: Some(renderer),
+            id,
+        };
+        subject.fits(&self.pattern)
     }
 
     /// Whether an event fits, which is read from its log, and nothing before it;
@@ -84,7 +119,9 @@ impl<'h> Matcher<'h> {
         let Some(process) = self.history.process(place) else {
             return false;
         };
-        let texts = [process.name.as_bytes(), process.program.as_bytes()];
+        let full = self.full_name(place);
+        let full = full.as_deref().unwrap_or(process.name.as_bytes());
+        let texts = [process.name.as_bytes(), process.program.as_bytes(), full];
         let fits = |operator| {
             texts.iter().any(|own| match (operator, value) {
                 (Operator::Equal, Value::Text(wanted)) => glob(wanted, own),
@@ -160,10 +197,14 @@ impl Subject<'_, '_> {
 
     fn process_words(&self, process: ProcessIx) -> Vec<Vec<u8>> {
         match self.matcher.history.process(process) {
-            Some(process) => vec![
-                process.name.clone().into_bytes(),
-                process.program.clone().into_bytes(),
-            ],
+            Some(own) => {
+                let mut words = vec![
+                    own.name.clone().into_bytes(),
+                    own.program.clone().into_bytes(),
+                ];
+                words.extend(self.matcher.full_name(process));
+                words
+            }
             None => Vec::new(),
         }
     }
@@ -186,7 +227,12 @@ impl Subject<'_, '_> {
         }
         let names = matches!(
             field,
-            Field::Process | Field::Thread | Field::Peer | Field::Call | Field::Channel
+            Field::Process
+                | Field::Host
+                | Field::Thread
+                | Field::Peer
+                | Field::Call
+                | Field::Channel
         );
         self.texts(field).iter().any(|own| match (operator, value) {
             (Operator::Equal, Value::Text(wanted)) if names => glob(wanted, own),
@@ -204,13 +250,14 @@ impl Subject<'_, '_> {
         match field {
             Field::Number => vec![event.number as i64],
             Field::Time => {
-                let clock = self.matcher.recording.clock();
-                vec![clock.since_start_ns(event.time) as i64]
+                let history = self.matcher.history;
+                vec![history.time_ns(self.id.process, event.time).max(0)]
             }
             Field::Result => event.result.into_iter().collect(),
             Field::Length => self.lengths(),
             Field::Argument(name) => {
-                let value = self.matcher.renderer.argument(event, name, 64);
+                let member = self.matcher.member_of(self.id);
+                let value = member.and_then(|own| own.renderer.argument(event, name, 64));
                 value.and_then(|value| value.as_i64()).into_iter().collect()
             }
             _ => self
@@ -261,8 +308,16 @@ impl Subject<'_, '_> {
             }
             Field::Call => vec![event.name().into_bytes()],
             Field::Process => self.process_words(self.id.process),
+            Field::Host => {
+                let set = history.set();
+                let host = set.member_of(self.id.process).and_then(|m| set.name(m));
+                host.map(|host| host.as_bytes().to_vec()).into_iter().collect()
+            }
             Field::Thread => {
-                let name = self.matcher.names.thread(event.process, event.thread);
+                let member = self.matcher.member_of(self.id);
+                let name = member.map_or_else(String::new, |member| {
+                    member.names.thread(event.process, event.thread)
+                });
                 vec![name.into_bytes()]
             }
             Field::Channel => history
@@ -299,7 +354,8 @@ impl Subject<'_, '_> {
                     .collect()
             }
             Field::Argument(name) => {
-                match self.matcher.renderer.argument(event, name, usize::MAX) {
+                let member = self.matcher.member_of(self.id);
+                match member.and_then(|own| own.renderer.argument(event, name, usize::MAX)) {
                     Some(serde_json::Value::String(text)) => vec![text.into_bytes()],
                     Some(other) => vec![other.to_string().into_bytes()],
                     None => Vec::new(),

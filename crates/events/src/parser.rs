@@ -202,6 +202,7 @@ impl Parser {
             "type" => Field::Type,
             "call" => Field::Call,
             "process" => Field::Process,
+            "host" => Field::Host,
             "thread" => Field::Thread,
             "channel" => Field::Channel,
             "peer" => Field::Peer,

@@ -76,6 +76,8 @@ pub enum Field {
     Call,
     /// Name of the process, or of its program.
     Process,
+    /// Name of the host it was recorded on.
+    Host,
     /// Name of the thread.
     Thread,
     /// The channel it used: number (`c12`), kind, or an endpoint.
@@ -109,6 +111,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     (
         "process",
         "name of the process, or of the program it runs; * and ? stand for anything",
+    ),
+    (
+        "host",
+        "name of the host, in a recording of several; * and ? stand for anything",
     ),
     ("thread", "name of the thread"),
     ("channel", "channel it used: c12, tcp, pipe, 127.0.0.1:80"),

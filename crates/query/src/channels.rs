@@ -1,7 +1,7 @@
 //! The conversations in a recording.
 
 use causality::History;
-use protocol::id::{ProcessId, ProcessIx};
+use protocol::id::ProcessIx;
 use serde::Serialize;
 
 use crate::{Error, find, names};
@@ -140,7 +140,5 @@ pub fn list(history: &History) -> Vec<Channel> {
 
 /// The processes that these names choose; all, if there are none.
 pub fn parties(history: &History, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
-    let chosen = find::processes(history.recording(), wanted)?;
-    let ids = chosen.into_iter().map(|p| ProcessId::of_first(p.number));
-    Ok(ids.filter_map(|id| history.index_of(id)).collect())
+    find::places(history, wanted)
 }

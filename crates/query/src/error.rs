@@ -6,6 +6,14 @@ use events::{PatternError, nearest};
 /// [`Error::hint`] says what to ask instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// There is no host of that name.
+    #[error("there is no host `{name}` in the recording")]
+    NoHost {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// No process is called that.
     #[error("the recording has no process `{name}`")]
     NoProcess {
@@ -124,10 +132,20 @@ impl Error {
         }
     }
 
+    /// There is no process of that name in any member of a history.
+    pub fn no_process_in(history: &causality::History, name: &str) -> Error {
+        let set = history.set();
+        Error::NoProcess {
+            name: name.to_string(),
+            known: set.places().map(|place| set.process_name(place)).collect(),
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let meant = |near: &str| format!("did you mean `{near}`?");
         Some(match self {
+            Error::NoHost { known, .. } => format!("it is of {}", known.join(", ")),
             Error::NoProcess { name, known } => {
                 const LISTED: usize = 8;
                 match nearest(name, known.iter().map(String::as_str)) {

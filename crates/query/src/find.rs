@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use causality::{EventId, History};
 use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
-use protocol::id::{EventNo, ProcessId};
-use recording::render::{Limits, Renderer};
+use protocol::id::{EventNo, ProcessId, ProcessIx};
 use recording::{Event, Process, Recording, Timeline};
 
-use crate::{Error, Names};
+use crate::{Error, Names, shown};
 
 /// Reads a pattern.
 pub fn pattern(text: &str) -> Result<Pattern, Error> {
@@ -34,16 +33,24 @@ pub fn check(history: &History, names: &Names, pattern: &Pattern) -> Result<(), 
         return Ok(());
     };
     let text = String::from_utf8_lossy(text);
-    let recording = history.recording();
+    let set = history.set();
     let literal = !text.contains(['*', '?']);
     match field {
         Field::Process | Field::Peer if literal => {
-            let mut processes = recording.processes().iter();
-            let known = recording.process_named(&text).is_some()
-                || processes.any(|process| process.program == text);
+            let known = set.process_named(&text).is_some()
+                || history.processes().any(|(_, process)| {
+                    process.program == text || process.name == text
+                });
             if !known {
-                return Err(Error::no_process(recording, &text));
+                return Err(Error::no_process_in(history, &text));
             }
+        }
+        Field::Host if literal && set.named(&text).is_none() => {
+            let hosts = (0..).map_while(|number| set.name(number));
+            return Err(Error::NoHost {
+                name: text.into_owned(),
+                known: hosts.map(str::to_string).collect(),
+            });
         }
         Field::Thread if literal => {
             let all = all_threads(history, names);
@@ -74,6 +81,7 @@ fn all_threads(history: &History, names: &Names) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (place, process) in history.processes() {
         let threads = 0..history.thread_count(place);
+        let names = names.member(history.set().member_of(place).unwrap_or(0));
         all.extend(threads.map(|thread| names.thread(process.number, thread)));
     }
     all
@@ -81,25 +89,26 @@ fn all_threads(history: &History, names: &Names) -> BTreeSet<String> {
 
 /// The event that is meant: NAME:NUMBER, or the last one that fits a pattern.
 pub fn event(history: &History, names: &Names, text: &str) -> Result<EventId, Error> {
-    let recording = history.recording();
+    let set = history.set();
     if let Some((name, number)) = text.rsplit_once(':')
         && !name.contains(char::is_whitespace)
         && !name.contains(['=', '~', '"', '/'])
     {
-        let process = process(recording, name)?;
+        let place = set.process_named(name);
+        let place = place.ok_or_else(|| Error::no_process_in(history, name))?;
         let number: u64 = number.parse().map_err(|_| Error::NotANumber {
             text: text.to_string(),
             number: number.to_string(),
         })?;
-        return event_of(history, process, EventNo(number));
+        return event_at(history, place, EventNo(number));
     }
-    if recording.process_named(text).is_some() {
+    if set.process_named(text).is_some() {
         return Err(Error::Process {
             name: text.to_string(),
         });
     }
     if let Some(near) = looks_like_a_name(text)
-        .then(|| nearest(text, recording.processes().iter().map(|p| p.name.as_str())))
+        .then(|| nearest(text, history.processes().map(|(_, p)| p.name.as_str())))
         .flatten()
     {
         return Err(Error::Neither {
@@ -116,15 +125,23 @@ pub fn event(history: &History, names: &Names, text: &str) -> Result<EventId, Er
 
 /// Event `number` of a process, if there is one.
 pub fn event_of(history: &History, process: &Process, number: EventNo) -> Result<EventId, Error> {
-    let place = history.index_of(ProcessId::of_first(process.number));
-    let place = place.filter(|place| history.thread_count(*place) > 0);
-    let span = place.map(|place| history.span(place));
-    match (place, span) {
-        (Some(place), Some((first, last))) if (first..=last).contains(&number) => {
-            Ok(EventId::new(place, number))
-        }
-        _ => Err(Error::NoEvent {
+    match history.index_of(ProcessId::of_first(process.number)) {
+        Some(place) => event_at(history, place, number),
+        None => Err(Error::NoEvent {
             process: process.name.clone(),
+            number: number.0,
+            span: None,
+        }),
+    }
+}
+
+/// Event `number` of the process at a place, if there is one.
+fn event_at(history: &History, place: ProcessIx, number: EventNo) -> Result<EventId, Error> {
+    let span = (history.thread_count(place) > 0).then(|| history.span(place));
+    match span {
+        Some((first, last)) if (first..=last).contains(&number) => Ok(EventId::new(place, number)),
+        _ => Err(Error::NoEvent {
+            process: crate::names::process(history, place),
             number: number.0,
             span: span.map(|(first, last)| (first.0, last.0)),
         }),
@@ -162,6 +179,26 @@ pub fn processes<'r>(
     Ok(chosen.collect())
 }
 
+/// The places of the processes of these names, or that run programs of these
+/// names; all, if there are no names.
+pub fn places(history: &History, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
+    let set = history.set();
+    let is = |(place, process): &(ProcessIx, &Process), name: &String| {
+        process.name == *name
+            || process.program == *name
+            || set.process_named(name) == Some(*place)
+    };
+    for name in wanted {
+        if !history.processes().any(|found| is(&found, name)) {
+            return Err(Error::no_process_in(history, name));
+        }
+    }
+    let chosen = history
+        .processes()
+        .filter(|found| wanted.is_empty() || wanted.iter().any(|name| is(found, name)));
+    Ok(chosen.map(|(place, _)| place).collect())
+}
+
 /// The last event that fits a pattern.
 fn last_match(history: &History, names: &Names, pattern: Pattern) -> Option<EventId> {
     let mut last = None;
@@ -180,19 +217,49 @@ pub fn each_match(
     pattern: Pattern,
     mut found: impl FnMut(EventId, &Event<'_>) -> bool,
 ) {
-    let recording = history.recording();
     let matcher = Matcher::new(pattern, history, names);
-    let mut renderer = Renderer::new(recording, names, Limits::default());
-    let mut timeline = Timeline::new(recording, recording.processes().iter().map(|p| p.number));
-    while timeline.advance() {
+    let mut renderers = shown::renderers(history, names);
+    // Each member's events are in order of its own clock; of several, the one
+    // is next that is the earliest by the clocks that were fitted.
+    let set = history.set();
+    let mut timelines: Vec<Timeline<'_>> = set.members().map(|own| begun(own)).collect();
+    loop {
+        let member = match timelines.as_slice() {
+            [_] => 0,
+            all => {
+                let standing = all.iter().zip(0u16..).filter_map(|(timeline, member)| {
+                    let event = timeline.event()?;
+                    let id = history.event_of(member, &event)?;
+                    Some((history.time_ns(id.process, event.time), member))
+                });
+                match standing.min() {
+                    Some((_, member)) => member,
+                    None => break,
+                }
+            }
+        };
+        let at = usize::from(member);
+        let (Some(timeline), Some(renderer)) = (timelines.get_mut(at), renderers.get_mut(at))
+        else {
+            break;
+        };
         let Some(event) = timeline.event() else { break };
         renderer.before(&event);
-        if let Some(id) = history.event_id(&event)
-            && matcher.fits(&event, &renderer)
+        if let Some(id) = history.event_of(member, &event)
+            && matcher.fits_as(id, &event, renderer)
             && !found(id, &event)
         {
             break;
         }
         renderer.after(&event);
+        timeline.advance();
     }
+}
+
+/// The events of a member, at the first.
+fn begun(recording: &Recording) -> Timeline<'_> {
+    let all = recording.processes().iter().map(|process| process.number);
+    let mut timeline = Timeline::new(recording, all);
+    timeline.advance();
+    timeline
 }

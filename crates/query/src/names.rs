@@ -25,24 +25,31 @@ pub fn own(history: &History) -> Names {
 /// The names that people gave, those that threads gave themselves, and for the
 /// others names after the functions that they run.
 pub fn after_functions(history: &History, functions: &Functions) -> Names {
-    let own: Vec<(u32, u32, String)> = history
-        .thread_names()
-        .into_iter()
-        .filter_map(|(process, thread, name)| {
-            Some((history.process(process)?.number, thread.0, name))
-        })
-        .collect();
-    let taken: HashSet<(u32, String)> = own
-        .iter()
-        .map(|(process, _, name)| (*process, name.clone()))
-        .collect();
-    let named = numbered(functions, &taken);
-    Names::found(history.recording(), own.into_iter().chain(named))
+    let all = history.thread_names();
+    Names::of_members(history.set().members().zip(0u16..).map(|(recording, member)| {
+        let own: Vec<(u32, u32, String)> = all
+            .iter()
+            .filter_map(|(process, thread, name)| {
+                let id = history.id_of(*process).filter(|id| id.member == member)?;
+                Some((id.number, thread.0, name.clone()))
+            })
+            .collect();
+        let taken: HashSet<(u32, String)> = own
+            .iter()
+            .map(|(process, _, name)| (*process, name.clone()))
+            .collect();
+        let functions = functions.iter().filter(|((id, _), _)| id.member == member);
+        let named = numbered(functions, &taken);
+        Names::found(recording, own.into_iter().chain(named))
+    }))
 }
 
 /// Names after functions, numbered: `worker-3` is the fourth of its process
 /// that runs `worker`.
-fn numbered(functions: &Functions, taken: &HashSet<(u32, String)>) -> Vec<(u32, u32, String)> {
+fn numbered<'f>(
+    functions: impl IntoIterator<Item = (&'f (ProcessId, ThreadNo), &'f String)>,
+    taken: &HashSet<(u32, String)>,
+) -> Vec<(u32, u32, String)> {
     let mut counts: HashMap<(u32, &str), u32> = HashMap::new();
     let mut names = Vec::new();
     for ((process, thread), function) in functions {
@@ -64,7 +71,7 @@ fn numbered(functions: &Functions, taken: &HashSet<(u32, String)>) -> Vec<(u32, 
 /// The name of a process.
 pub fn process(history: &History, process: ProcessIx) -> String {
     match history.process(process) {
-        Some(process) => process.name.clone(),
+        Some(_) => history.set().process_name(process),
         None => format!("process {process}"),
     }
 }
@@ -77,9 +84,10 @@ pub fn event(history: &History, event: EventId) -> String {
 /// Process and thread; the process alone, if that is its only thread.
 pub fn thread(history: &History, names: &Names, thread: Waiter) -> String {
     match history.process(thread.process) {
-        Some(process) if history.thread_count(thread.process) > 1 => {
-            let own = names.thread(process.number, thread.thread.0);
-            format!("{}/{own}", process.name)
+        Some(own) if history.thread_count(thread.process) > 1 => {
+            let member = history.set().member_of(thread.process).unwrap_or(0);
+            let name = names.member(member).thread(own.number, thread.thread.0);
+            format!("{}/{name}", process(history, thread.process))
         }
         _ => process(history, thread.process),
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use protocol::id::ProcessIx;
 use recording::process::Began;
-use recording::{Exit, Process, Recording};
+use recording::{Exit, Process, Recording, Set};
 use serde::Serialize;
 
 /// The processes, in order of birth.
@@ -20,6 +20,9 @@ pub struct List {
 pub struct Row {
     /// Its name.
     pub process: String,
+    /// The host it ran on, in a recording of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its number in the recording.
     pub number: u32,
     /// The kernel's id of it.
@@ -66,6 +69,7 @@ impl Row {
         let args = image.map_or(&[][..], |image| image.argv.as_slice()).iter();
         Row {
             process: process.name.clone(),
+            host: None,
             number: process.number,
             pid: Some(process.pid).filter(|pid| *pid != 0),
             parent: parent.map(|parent| parent.name.clone()),
@@ -121,6 +125,30 @@ impl List {
         List {
             processes: all.map(|process| Row::new(recording, process)).collect(),
         }
+    }
+
+    /// The processes of a set of recordings, those of each host together.
+    pub fn of(set: &Set) -> List {
+        let mut processes = Vec::new();
+        for (recording, number) in set.members().zip(0u16..) {
+            let first = set.places_of(number).start;
+            for (process, place) in recording.processes().iter().zip(first..) {
+                let mut row = Row::new(recording, process);
+                if set.is_joined() {
+                    row.host = set.name(number).map(str::to_string);
+                    row.process = set.process_name(ProcessIx(place));
+                    row.parent_at = row.parent_at.map(|at| ProcessIx(first + at.0));
+                    let parent = row.parent_at.map(|at| set.process_name(at));
+                    row.parent_event = parent
+                        .as_ref()
+                        .zip(process.parent_event)
+                        .map(|(parent, event)| format!("{parent}:{event}"));
+                    row.parent = parent;
+                }
+                processes.push(row);
+            }
+        }
+        List { processes }
     }
 
     /// The processes in the order of a tree: children behind their parents.

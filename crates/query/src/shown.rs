@@ -71,7 +71,8 @@ impl Shown {
 pub struct Shows<'h> {
     history: &'h History,
     names: Names,
-    renderer: Renderer<'h>,
+    /// One for each member.
+    renderers: Vec<Renderer<'h>>,
     /// Bytes of data that are shown.
     limit: usize,
     known: HashMap<EventId, Shown>,
@@ -83,7 +84,7 @@ impl<'h> Shows<'h> {
         Shows {
             history,
             names: names.clone(),
-            renderer: Renderer::new(history.recording(), names, Limits::default()),
+            renderers: renderers(history, names),
             limit,
             known: HashMap::new(),
         }
@@ -93,18 +94,21 @@ impl<'h> Shows<'h> {
     /// read together, so this is to be called with all that are known.
     pub fn read(&mut self, events: &[EventId]) {
         let (history, names) = (self.history, &self.names);
-        let clock = history.recording().clock();
-        let (renderer, known) = (&self.renderer, &mut self.known);
+        let (renderers, known) = (&self.renderers, &mut self.known);
         let limit = self.limit;
         history.look_all(events, |id, event| {
             let data = data(event, limit);
+            let member = history.set().member_of(id.process).unwrap_or(0);
+            let Some(renderer) = renderers.get(usize::from(member)) else {
+                return;
+            };
             let shown = Shown {
                 id,
                 site: event.is_call().then(|| Site::of(event)),
                 name: names::event(history, id),
                 process: names::process(history, id.process),
-                thread: names.thread(event.process, event.thread),
-                time_ns: clock.since_start_ns(event.time),
+                thread: names.member(member).thread(event.process, event.thread),
+                time_ns: time_ns(history, id, event),
                 kind: event.type_().name(),
                 call: event.name(),
                 phase: event.phase.name(),
@@ -126,6 +130,20 @@ impl<'h> Shows<'h> {
             None => Shown::unreadable(self.history, event),
         }
     }
+}
+
+/// A renderer for the events of each member.
+pub(crate) fn renderers<'h>(history: &'h History, names: &Names) -> Vec<Renderer<'h>> {
+    let members = history.set().members().zip(0u16..);
+    let made = members.map(|(recording, number)| {
+        Renderer::new(recording, &names.member(number), Limits::default())
+    });
+    made.collect()
+}
+
+/// When an event was, since the first recording began and by its clock.
+pub(crate) fn time_ns(history: &History, id: EventId, event: &Event<'_>) -> u64 {
+    u64::try_from(history.time_ns(id.process, event.time)).unwrap_or(0)
 }
 
 /// Shows one event.

@@ -10,6 +10,9 @@
 //! | `names.json` | names that people gave to processes and threads ([`names`]), if they did |
 //! | `arena` | only while recording, or when it was cut short: the chunks that did not reach the journal yet |
 //!
+//! Recordings of several hosts can be [joined](join) in one directory; what
+//! was recorded on one host or on many is a [`Set`].
+//!
 //! [`Writer`] makes one; [`Recording`] reads one. Reading is streaming: a
 //! [`Log`](log::Log) holds one chunk of one process in memory at a time.
 //!
@@ -34,6 +37,7 @@ pub mod descriptors;
 pub mod error;
 pub mod event;
 pub mod frame;
+pub mod join;
 mod journal;
 pub mod listing;
 pub mod log;
@@ -55,7 +59,9 @@ pub use error::{OpenError, WriteError};
 pub use event::{Event, Phase};
 pub use journal::Damage;
 pub use log::{Log, LogEnd};
-pub use model::{Clock, FileInfo, ImageStart, Manifest, Mapping, Note, Status, Summary, cpu_model};
+pub use model::{
+    Clock, FileInfo, ImageStart, Manifest, Mapping, Network, Note, Status, Summary, cpu_model,
+};
 pub use names::ThreadNames;
 pub use process::{Exit, Life, Process, thread_name};
 pub use recording::{Image, Recording};

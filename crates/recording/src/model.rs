@@ -60,6 +60,58 @@ pub struct Manifest {
     /// The descriptors that the program inherited.
     #[serde(default)]
     pub descriptors: Vec<Inherited>,
+    /// Where on the network it was.
+    #[serde(default)]
+    pub network: Network,
+}
+
+/// A network namespace of a host: what an address means depends on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// The kernel's name for the time since the host was started: equal on one
+    /// host, different on any two.
+    pub boot: String,
+    /// The namespace's number on that host.
+    pub namespace: u64,
+    /// The addresses that it had when the recording began.
+    pub addresses: Vec<std::net::IpAddr>,
+}
+
+impl Network {
+    /// That of this process.
+    pub fn here() -> Network {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let namespace = std::fs::metadata("/proc/self/ns/net").map(|meta| meta.ino());
+        let mut addresses = Vec::new();
+        // Of the routes, those that lead to this host itself.
+        let routes = std::fs::read_to_string("/proc/self/net/fib_trie").unwrap_or_default();
+        let mut last = None;
+        for line in routes.lines().map(str::trim) {
+            if let Some(leaf) = line.strip_prefix("|-- ") {
+                last = leaf.parse::<std::net::Ipv4Addr>().ok();
+            } else if line.starts_with("/32 host LOCAL") {
+                addresses.extend(last.map(std::net::IpAddr::V4));
+            }
+        }
+        let six = std::fs::read_to_string("/proc/self/net/if_inet6").unwrap_or_default();
+        for line in six.lines() {
+            let number = line.split(' ').next();
+            let number = number.and_then(|text| u128::from_str_radix(text, 16).ok());
+            addresses.extend(number.map(|bits| std::net::IpAddr::V6(bits.into())));
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        Network {
+            boot: boot.unwrap_or_default().trim().to_string(),
+            namespace: namespace.unwrap_or(0),
+            addresses,
+        }
+    }
+
+    /// Whether both are one: their loopback addresses mean the same then.
+    pub fn is_same(&self, other: &Network) -> bool {
+        !self.boot.is_empty() && (&self.boot, self.namespace) == (&other.boot, other.namespace)
+    }
 }
 
 /// A descriptor that was there before the program.
@@ -131,6 +183,7 @@ impl Manifest {
             started_ns: 0,
             clock: Clock::default(),
             descriptors: Inherited::here(),
+            network: Network::here(),
         }
     }
 }

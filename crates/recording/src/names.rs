@@ -61,8 +61,16 @@ impl Names {
 /// What the threads of a recording are called, as far as whoever made this
 /// knows: the names that people gave them, and those that they gave themselves
 /// or that were found out otherwise. Cheap to copy.
+///
+/// Numbers of processes are unique within a member of a [set](crate::Set) only:
+/// the names are those of one member, and [`ThreadNames::member`] leads to the
+/// others.
 #[derive(Clone, Debug, Default)]
-pub struct ThreadNames(Arc<Known>);
+pub struct ThreadNames {
+    members: Arc<Vec<Known>>,
+    /// The member that is asked about.
+    at: u16,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Known {
@@ -82,20 +90,46 @@ impl ThreadNames {
         recording: &Recording,
         names: impl IntoIterator<Item = (u32, u32, String)>,
     ) -> ThreadNames {
-        let names = names.into_iter();
-        ThreadNames(Arc::new(Known {
+        let found = names.into_iter();
+        let known = Known {
             given: recording.names().threads.clone(),
-            found: names
+            found: found
                 .map(|(process, thread, name)| ((process, thread), name))
                 .collect(),
-        }))
+        };
+        ThreadNames {
+            members: Arc::new(vec![known]),
+            at: 0,
+        }
+    }
+
+    /// The names in all members of a set, each given by itself.
+    pub fn of_members(members: impl IntoIterator<Item = ThreadNames>) -> ThreadNames {
+        let known = members.into_iter().map(|names| names.known().clone());
+        ThreadNames {
+            members: Arc::new(known.collect()),
+            at: 0,
+        }
+    }
+
+    /// The names in another member of the set.
+    pub fn member(&self, number: u16) -> ThreadNames {
+        ThreadNames {
+            members: Arc::clone(&self.members),
+            at: number,
+        }
+    }
+
+    fn known(&self) -> &Known {
+        static NONE: std::sync::LazyLock<Known> = std::sync::LazyLock::new(Known::default);
+        self.members.get(usize::from(self.at)).unwrap_or(&NONE)
     }
 
     /// The name of a thread: the one that people gave it, the one that was
     /// found, or its place among the threads of its process.
     pub fn thread(&self, process: u32, thread: u32) -> String {
-        let given = self.0.given.get(&process).and_then(|t| t.get(&thread));
-        match given.or_else(|| self.0.found.get(&(process, thread))) {
+        let given = self.known().given.get(&process).and_then(|t| t.get(&thread));
+        match given.or_else(|| self.known().found.get(&(process, thread))) {
             Some(name) => name.clone(),
             None => process::thread_name(thread),
         }
@@ -103,10 +137,10 @@ impl ThreadNames {
 
     /// The thread of a process with this name.
     pub fn thread_named(&self, process: u32, name: &str) -> Option<u32> {
-        let given = self.0.given.get(&process);
+        let given = self.known().given.get(&process);
         let given = given.and_then(|t| t.iter().find(|(_, n)| *n == name).map(|(i, _)| *i));
         let found = || {
-            let all = self.0.found.iter();
+            let all = self.known().found.iter();
             all.filter(|((p, _), own)| *p == process && *own == name)
                 .map(|((_, thread), _)| *thread)
                 .min()
@@ -116,16 +150,17 @@ impl ThreadNames {
             .or_else(|| process::thread_number(name))
     }
 
-    /// Whether a thread of any process was given or found to have this name.
+    /// Whether a thread of any process of any member was given or found to have this name.
     pub fn has(&self, name: &str) -> bool {
-        let mut given = self.0.given.values().flat_map(|threads| threads.values());
-        given.any(|n| n == name) || self.0.found.values().any(|n| n == name)
+        self.all().any(|own| own == name)
     }
 
-    /// Names that are not only numbers.
+    /// Names that are not only numbers, in all members.
     pub fn all(&self) -> impl Iterator<Item = &str> {
-        let given = self.0.given.values().flat_map(|threads| threads.values());
-        given.chain(self.0.found.values()).map(String::as_str)
+        self.members.iter().flat_map(|known| {
+            let given = known.given.values().flat_map(|threads| threads.values());
+            given.chain(known.found.values()).map(String::as_str)
+        })
     }
 }
 

@@ -10,20 +10,27 @@
 //! ([`ProcessIx`]).
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::id::{ProcessId, ProcessIx};
 
+use crate::error::OpenError;
+use crate::join::{Joined, Missing};
 use crate::log::Log;
 use crate::process::Process;
 use crate::recording::Recording;
 
 /// See the module.
 pub struct Set {
+    dir: PathBuf,
     members: Vec<Member>,
+    missing: Vec<Missing>,
 }
 
 struct Member {
+    /// What its processes' names end in.
+    name: String,
     recording: Arc<Recording>,
     /// Where its processes stand in the list of all.
     places: Range<u32>,
@@ -36,18 +43,123 @@ impl Set {
     }
 
     /// The set of several recordings. The order in which they are given numbers
-    /// the members.
+    /// the members; they are called after their hosts.
     pub fn of_all(recordings: Vec<Arc<Recording>>) -> Set {
+        let hosts = recordings.iter().map(|r| r.manifest().host.as_str());
+        let names = crate::join::member_names(hosts);
+        let dir = recordings.first().map(|first| first.dir().to_path_buf());
+        let named = names.into_iter().zip(recordings).collect();
+        Set::made(dir.unwrap_or_default(), named, Vec::new())
+    }
+
+    fn made(dir: PathBuf, named: Vec<(String, Arc<Recording>)>, missing: Vec<Missing>) -> Set {
         let mut next = 0;
-        let members = recordings.into_iter().map(|recording| {
+        let members = named.into_iter().map(|(name, recording)| {
             let count = recording.processes().len() as u32;
             let places = next..next + count;
             next = places.end;
-            Member { recording, places }
+            Member {
+                name,
+                recording,
+                places,
+            }
         });
         Set {
+            dir,
             members: members.collect(),
+            missing,
         }
+    }
+
+    /// Opens what is in `dir`: a recording, or several that were joined.
+    pub fn open(dir: &Path) -> Result<Set, OpenError> {
+        let Some(joined) = Joined::read(dir)? else {
+            return Ok(Set::of(Arc::new(Recording::open(dir)?)));
+        };
+        let mut named = Vec::new();
+        for member in joined.members {
+            let recording = Recording::open(&dir.join(&member.directory))?;
+            named.push((member.name, Arc::new(recording)));
+        }
+        Ok(Set::made(dir.to_path_buf(), named, joined.missing))
+    }
+
+    /// Where it is: the directory that was opened, or that of its first member.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether it is of more than one host, so that names need one.
+    pub fn is_joined(&self) -> bool {
+        self.members.len() > 1
+    }
+
+    /// What a member is called.
+    pub fn name(&self, number: u16) -> Option<&str> {
+        let member = self.members.get(usize::from(number))?;
+        Some(&member.name)
+    }
+
+    /// The member with this name.
+    pub fn named(&self, name: &str) -> Option<u16> {
+        let at = self.members.iter().position(|member| member.name == name)?;
+        u16::try_from(at).ok()
+    }
+
+    /// Which member holds the process at a place.
+    pub fn member_of(&self, place: ProcessIx) -> Option<u16> {
+        self.member_at(place).map(|(number, _)| number)
+    }
+
+    /// Where the processes of a member stand.
+    pub fn places_of(&self, number: u16) -> Range<u32> {
+        let member = self.members.get(usize::from(number));
+        member.map_or(0..0, |member| member.places.clone())
+    }
+
+    /// Members that should be there and are not.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// What the process at a place is called among all: with its member's name
+    /// behind `@` where another member has one of the same name.
+    pub fn process_name(&self, place: ProcessIx) -> String {
+        let Some((_, own)) = self.member_at(place) else {
+            return String::new();
+        };
+        let name = self.process(place).map_or("", |process| process.name.as_str());
+        let others = self.members.iter().filter(|member| !std::ptr::eq(*member, own));
+        let shared = others.into_iter().any(|o| o.recording.process_named(name).is_some());
+        if shared {
+            format!("{name}@{}", own.name)
+        } else {
+            name.to_string()
+        }
+    }
+
+    /// The process that is called so: `name@member`, or `name` where only one
+    /// member has it.
+    pub fn process_named(&self, name: &str) -> Option<ProcessIx> {
+        if let Some((own, member)) = name.rsplit_once('@')
+            && let Some(number) = self.named(member)
+            && let Some(process) = self.member(number).and_then(|r| r.process_named(own))
+        {
+            let number = ProcessId {
+                member: number,
+                number: process.number,
+            };
+            return self.place(number);
+        }
+        let mut found = self.members.iter().zip(0u16..).filter_map(|(member, at)| {
+            let process = member.recording.process_named(name)?;
+            self.place(ProcessId {
+                member: at,
+                number: process.number,
+            })
+        });
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
     }
 
     /// The recordings, in the order of their numbers.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use protocol::id::{ProcessIx, ThreadNo};
-use recording::Recording;
-use zerocopy::little_endian::{U16, U32, U64};
+use recording::Set;
+use zerocopy::little_endian::{I64, U16, U32, U64};
 
 use super::file::Builder;
 use super::layout::*;
@@ -22,18 +22,18 @@ pub(crate) const NO: u32 = u32::MAX;
 /// In [`UseRec::channel`]: it received.
 pub(crate) const RECEIVES: u32 = 1 << 31;
 
-/// Reads a recording and makes the index of it.
-pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> Vec<u8> {
-    let mut world = World::new(recording);
-    let (events, files) = sweep::sweep(recording, &mut world, progress);
-    let (links, guesses) = matching::run(recording, &mut world);
-    let count = recording.processes().len();
-    let mut processes = vec![ProcessRec::default(); count];
-    for (place, (process, record)) in recording.processes().iter().zip(&mut processes).enumerate() {
-        record.first = U32::new(process.first_event as u32);
-        record.last = U32::new(world.last_event(place as u32).unwrap_or(0));
-        record.threads = U32::new(world.thread_count(place as u32) as u32);
-        record.ended = U32::new(world.end_of(place as u32) as u32);
+/// Reads all members of a set and makes the index of it.
+pub(crate) fn build(set: &Set, key: u64, progress: Progress<'_>) -> Vec<u8> {
+    let mut world = World::new(set);
+    let (events, files) = sweep::sweep(set, &mut world, progress);
+    let (links, guesses) = matching::run(set, &mut world);
+    let mut processes = vec![ProcessRec::default(); set.len()];
+    for (place, record) in set.places().zip(&mut processes) {
+        let first = set.process(place).map_or(0, |process| process.first_event);
+        record.first = U32::new(first as u32);
+        record.last = U32::new(world.last_event(place.0).unwrap_or(0));
+        record.threads = U32::new(world.thread_count(place.0) as u32);
+        record.ended = U32::new(world.end_of(place.0) as u32);
     }
     let mut builder = Builder::new();
     let mut text = Vec::new();
@@ -44,9 +44,21 @@ pub(crate) fn build(recording: &Recording, key: u64, progress: Progress<'_>) -> 
     put_threads(&mut builder, &mut processes, &world, &mut text);
     put_locks(&mut builder, &world, &mut text);
     put_files(&mut builder, &mut processes, &files);
+    builder.section(Section::Members, &members(&world));
     builder.section(Section::Processes, &processes);
     builder.section(Section::Text, &text);
     builder.finish(key, [events, guesses, dropped])
+}
+
+/// The clocks of the members.
+fn members(world: &World<'_>) -> Vec<MemberRec> {
+    let fits = world.clocks.iter().map(|fit| MemberRec {
+        ahead: I64::new(fit.ahead_ns),
+        drift: I64::new(fit.drift_ppb),
+        least: I64::new(fit.least_ns.unwrap_or(i64::MIN)),
+        most: I64::new(fit.most_ns.unwrap_or(i64::MAX)),
+    });
+    fits.collect()
 }
 
 fn put_text(text: &mut Vec<u8>, word: &str) -> Range {
@@ -365,7 +377,11 @@ fn put_channels(
         let sum = |ops: &[Op]| ops.iter().map(|op| op.amount).sum::<u64>();
         let counted = !matches!(channel.flow, Flow::Count(_));
         channels.push(ChannelRec {
-            kind: channel.kind as u8,
+            kind: if channel.merged {
+                MERGED
+            } else {
+                channel.kind as u8
+            },
             forward: channel.forward.into(),
             reverse: U32::new(channel.reverse.unwrap_or(NO)),
             name: put_text(text, &channel.name),

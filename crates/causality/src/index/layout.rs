@@ -5,12 +5,12 @@
 //! vector read the same. What is in memory is trusted only after its block's
 //! checksum was seen to fit (see [`super::file`]).
 
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
 /// Bytes that have one checksum: a page, as a search touches little of each
 /// block that it looks into, and all of the block is summed for it.
@@ -54,6 +54,8 @@ pub(crate) enum Section {
     LockNames,
     /// [`FileRec`], by process, descriptor and event.
     Files,
+    /// [`MemberRec`] for each member, where there are several.
+    Members,
     /// Text that records refer to.
     Text,
 }
@@ -102,6 +104,21 @@ impl Range {
             count: U32::new(count as u32),
         }
     }
+}
+
+/// In [`ChannelRec::kind`]: this was another channel, seen from its other end.
+pub(crate) const MERGED: u8 = u8::MAX;
+
+/// The clock of a member: see [`crate::MemberClock`].
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct MemberRec {
+    pub ahead: I64,
+    pub drift: I64,
+    /// `i64::MIN` if nothing bounds it.
+    pub least: I64,
+    /// `i64::MAX` if nothing bounds it.
+    pub most: I64,
 }
 
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -13,7 +13,7 @@ mod terminal;
 use std::collections::{HashMap, HashSet};
 
 use protocol::id::{EventNo, ProcessIx, ThreadNo};
-use recording::Recording;
+use recording::Set;
 use recording::sockaddr::Address;
 
 use crate::channel::ChannelKind;
@@ -51,10 +51,11 @@ struct Orders {
 
 /// Finds all links. Returns them with the number of times that the order of
 /// racing operations had to be guessed.
-pub(crate) fn run(recording: &Recording, world: &mut World<'_>) -> (Vec<Link>, u64) {
+pub(crate) fn run(set: &Set, world: &mut World<'_>) -> (Vec<Link>, u64) {
     let mut links = std::mem::take(&mut world.links);
     datagrams(world, &mut links);
-    let (orders, guesses) = orders(recording, world);
+    let (orders, guesses) = orders(set, world);
+    let guesses = guesses + world.guessed_pairs;
     let mut origins = Origins::new();
     let mut rests: HashMap<u32, Op> = HashMap::new();
     streams(world, &orders, &mut links, &mut origins, &mut rests);
@@ -239,7 +240,7 @@ fn merge(links: &mut Vec<Link>) {
 
 /// In which order the operations on each stream were done: by time, and where
 /// that does not tell, by what they carried.
-fn orders(recording: &Recording, world: &World<'_>) -> (Vec<Orders>, u64) {
+fn orders(set: &Set, world: &World<'_>) -> (Vec<Orders>, u64) {
     let mut orders = Vec::with_capacity(world.channels.len());
     let mut unsure = Vec::new();
     for (number, channel) in world.channels.iter().enumerate() {
@@ -261,7 +262,7 @@ fn orders(recording: &Recording, world: &World<'_>) -> (Vec<Orders>, u64) {
     if unsure.is_empty() {
         return (orders, 0);
     }
-    let contents = contents(recording, world, &unsure);
+    let contents = contents(set, world, &unsure);
     let mut guesses = 0;
     for number in unsure {
         let (Some(channel), Some(order)) = (world.channels.get(number), orders.get_mut(number))
@@ -282,7 +283,7 @@ fn orders(recording: &Recording, world: &World<'_>) -> (Vec<Orders>, u64) {
 }
 
 /// Reads again what the operations on these channels carried.
-fn contents(recording: &Recording, world: &World<'_>, channels: &[usize]) -> Contents {
+fn contents(set: &Set, world: &World<'_>, channels: &[usize]) -> Contents {
     let mut wanted: HashMap<u32, HashMap<u32, bool>> = HashMap::new();
     for channel in channels.iter().filter_map(|c| world.channels.get(*c)) {
         for op in &channel.sends {
@@ -294,14 +295,13 @@ fn contents(recording: &Recording, world: &World<'_>, channels: &[usize]) -> Con
     }
     let mut contents = Contents::new();
     for (place, events) in wanted {
-        let Some(process) = recording.processes().get(place as usize) else {
-            continue;
-        };
         let Some(first) = events.keys().min() else {
             continue;
         };
+        let Some(mut log) = set.log_near(ProcessIx(place), u64::from(*first)) else {
+            continue;
+        };
         let mut left = events.len();
-        let mut log = recording.log_near(process.number, u64::from(*first));
         while left > 0 && log.advance() {
             let Some((_, _, number, _)) = log.glance() else {
                 break;
@@ -651,12 +651,15 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
                 else {
                     return false;
                 };
+                let from = world.sockets.get(sent.from as usize);
+                let net = from.map_or(socket.net, |from| from.net);
                 let there = match (&sent.to, &socket.local) {
-                    (Destination::Address(to), Some(own)) => arrives(to, own),
+                    (Destination::Address(to), Some(own)) => {
+                        arrives(to, own) && world.reaches(net, to, socket.net)
+                    }
                     (Destination::Socket(_), _) => true,
                     (Destination::Address(_), None) => false,
                 };
-                let from = world.sockets.get(sent.from as usize);
                 let source = match (&message.source, from.and_then(|s| s.local.as_ref())) {
                     (Some(Address::UnixUnnamed), _) | (None, _) | (_, None) => true,
                     (Some(source), Some(local)) => match (source, local) {
@@ -731,7 +734,11 @@ fn datagrams(world: &mut World<'_>, links: &mut Vec<Link>) {
         let left = world.sent.iter().zip(&target).filter(|(sent, to)| {
             let there = match (&sent.to, &socket.local) {
                 (Destination::Socket(to), _) => *to == number,
-                (Destination::Address(to), Some(own)) => arrives(to, own),
+                (Destination::Address(to), Some(own)) => {
+                    let from = world.sockets.get(sent.from as usize);
+                    let net = from.map_or(socket.net, |from| from.net);
+                    arrives(to, own) && world.reaches(net, to, socket.net)
+                }
                 (Destination::Address(_), None) => false,
             };
             to.is_none() && there

@@ -10,7 +10,9 @@
 //! made. So nothing here relies on the order of two processes' events closer
 //! than the interval in which each must have been done.
 
+mod across;
 pub(crate) mod calls;
+mod clocks;
 pub(crate) mod objects;
 mod pairs;
 mod polls;
@@ -27,12 +29,14 @@ use std::collections::{HashMap, HashSet};
 use protocol::id::{EventNo, ProcessIx, ThreadNo};
 use protocol::record::{begin, kind, tag};
 use recording::sockaddr::Address;
-use recording::{Event, Phase, Recording};
+use recording::{Event, Phase, Set};
 
 use crate::channel::ChannelKind;
 use crate::link::{EventId, Kind, Link};
 use calls::nr;
 use objects::*;
+pub use clocks::MemberClock;
+pub(crate) use clocks::since_first;
 use tables::{Files, Slot, Table};
 pub use waits::WaitFor;
 pub(crate) use waits::{LONG, SENDS, Wait, lock_number};
@@ -125,7 +129,20 @@ pub(crate) struct Forward {
 
 /// All processes and objects.
 pub(crate) struct World<'r> {
-    recording: &'r Recording,
+    set: &'r Set,
+    /// The network namespace that each member was recorded in.
+    nets: Vec<u16>,
+    /// The member whose logs are read: numbers, paths and addresses are its
+    /// host's.
+    member: u16,
+    /// The first of its sockets.
+    first_socket: usize,
+    /// Halves of connections that have no other in their own member.
+    apart: Vec<across::Apart>,
+    /// How often it had to be guessed which halves belong together.
+    pub guessed_pairs: u64,
+    /// How the members' clocks stood to each other, where there are several.
+    pub clocks: Vec<MemberClock>,
     processes: Vec<Proc>,
     places: HashMap<u32, u32>,
     pids: HashMap<u32, Vec<(u64, u32)>>,
@@ -188,30 +205,28 @@ pub(crate) struct World<'r> {
 }
 
 impl<'r> World<'r> {
-    pub fn new(recording: &'r Recording) -> World<'r> {
-        let mut pids: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
-        let mut places = HashMap::new();
-        let mut processes = Vec::new();
-        for (place, process) in recording.processes().iter().enumerate() {
-            let place = place as u32;
-            places.insert(process.number, place);
-            if process.pid != 0 {
-                pids.entry(process.pid)
-                    .or_default()
-                    .push((process.birth, place));
-            }
-            let cwd = recording.images_of(process).next();
-            processes.push(Proc {
+    pub fn new(set: &'r Set) -> World<'r> {
+        let processes = set.places().map(|place| {
+            let found = set.at(place);
+            let image = found.and_then(|(recording, process)| recording.images_of(process).next());
+            Proc {
                 table: usize::MAX,
-                cwd: cwd.map(|image| image.cwd.clone()).unwrap_or_default(),
+                cwd: image.map(|image| image.cwd.clone()).unwrap_or_default(),
                 ..Proc::default()
-            });
-        }
+            }
+        });
+        let processes = processes.collect();
         World {
-            recording,
+            set,
+            nets: across::nets(set),
+            member: 0,
+            first_socket: 0,
+            apart: Vec::new(),
+            guessed_pairs: 0,
+            clocks: Vec::new(),
             processes,
-            places,
-            pids,
+            places: HashMap::new(),
+            pids: HashMap::new(),
             tids: HashMap::new(),
             tables: Vec::new(),
             births: HashMap::new(),
@@ -254,6 +269,31 @@ impl<'r> World<'r> {
             calls: Vec::new(),
             waits: Vec::new(),
             polls: Vec::new(),
+        }
+    }
+
+    /// The logs of another member follow: what the numbers, paths and addresses
+    /// of the one before meant is forgotten.
+    pub fn enter(&mut self, member: u16) {
+        self.member = member;
+        self.first_socket = self.sockets.len();
+        self.places.clear();
+        self.pids.clear();
+        self.tids.clear();
+        self.fifos.clear();
+        self.ipcs.clear();
+        self.posix_queues.clear();
+        self.paths.clear();
+        self.memory_of.clear();
+        let Some(recording) = self.set.member(member) else {
+            return;
+        };
+        for (process, place) in recording.processes().iter().zip(self.set.places_of(member)) {
+            self.places.insert(process.number, place);
+            if process.pid != 0 {
+                let list = self.pids.entry(process.pid).or_default();
+                list.push((process.birth, place));
+            }
         }
     }
 

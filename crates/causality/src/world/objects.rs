@@ -89,6 +89,10 @@ pub(crate) struct Chan {
     /// Of a count: places among the sends of those that set it, whatever it
     /// was.
     pub resets: Vec<usize>,
+    /// It turned out to be another that was seen from its other end.
+    pub merged: bool,
+    /// Its times are those of the first member's clock.
+    pub shifted: bool,
 }
 
 impl Chan {
@@ -116,6 +120,8 @@ impl Chan {
             ready: Vec::new(),
             broken: Vec::new(),
             resets: Vec::new(),
+            merged: false,
+            shifted: false,
         }
     }
 }
@@ -209,6 +215,8 @@ pub(crate) struct Holder {
 /// A socket.
 #[derive(Debug, Default)]
 pub(crate) struct Socket {
+    /// The network namespace it is in: what its addresses mean.
+    pub net: u16,
     pub domain: u16,
     pub kind: u8,
     pub local: Option<Address>,
@@ -276,6 +284,8 @@ pub(crate) struct Half {
     pub connection: u32,
     /// The kernel's id of the process that connected, if known.
     pub pid: Option<u32>,
+    /// Of an accept: where it was made.
+    pub listener: Option<u32>,
 }
 
 /// A socket that listens.

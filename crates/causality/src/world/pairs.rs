@@ -69,4 +69,19 @@ impl Tuples {
         }
         dropped
     }
+
+    /// Halves whose others were not seen, each with its addresses and whether
+    /// it is a connect. They are forgotten here.
+    pub fn take_rest(&mut self) -> Vec<(Tuple, bool, Half)> {
+        let mut rest = Vec::new();
+        for (tuple, halves) in self.0.drain() {
+            let connected = halves.connected.into_iter();
+            rest.extend(connected.map(|(half, _)| (tuple.clone(), true, half)));
+            let accepted = halves.accepted.into_iter();
+            rest.extend(accepted.map(|half| (tuple.clone(), false, half)));
+        }
+        // Whatever order the table had.
+        rest.sort_by_key(|(_, connects, half)| (half.op.process, half.op.first, *connects));
+        rest
+    }
 }

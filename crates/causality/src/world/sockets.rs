@@ -1,5 +1,6 @@
 //! Sockets: how they come to be connected.
 
+use protocol::id::ProcessIx;
 use protocol::record::tag;
 use recording::Event;
 use recording::sockaddr::{self, Address};
@@ -25,7 +26,10 @@ impl World<'_> {
     }
 
     fn new_socket(&mut self, op: Op, fd: i64, socket: Socket, cloexec: bool) -> u32 {
-        self.sockets.push(socket);
+        self.sockets.push(Socket {
+            net: self.net(),
+            ..socket
+        });
         let number = (self.sockets.len() - 1) as u32;
         self.make(op, fd, What::Socket(number), cloexec);
         number
@@ -211,13 +215,14 @@ impl World<'_> {
             return;
         };
         let connection = self.make_connection(domain, kind, address.to_string());
-        let process = self.recording.processes().get(op.process as usize);
+        let process = self.set.process(ProcessIx(op.process));
         let pid = process.map(|process| process.pid).filter(|pid| *pid != 0);
         if let Some(listener) = self.listeners.get_mut(listener as usize) {
             listener.waiting.push(Half {
                 op,
                 connection,
                 pid,
+                listener: None,
             });
         }
     }
@@ -324,6 +329,7 @@ impl World<'_> {
             op,
             connection,
             pid: None,
+            listener: None,
         };
         match self.tcp.connected((local, peer), half, listener) {
             Some(accepted) => {
@@ -359,7 +365,7 @@ impl World<'_> {
         let connection = if domain == sockaddr::UNIX {
             self.unix_accepted(op, event, listener, kind, local.as_ref())
         } else {
-            self.inet_accepted(op, domain, kind, peer.clone(), local.clone())
+            self.inet_accepted(op, domain, kind, (peer.clone(), local.clone()), listener)
         };
         let socket = Socket {
             domain,
@@ -378,10 +384,10 @@ impl World<'_> {
         op: Op,
         domain: u16,
         kind: u8,
-        peer: Option<Address>,
-        local: Option<Address>,
+        addresses: (Option<Address>, Option<Address>),
+        listener: Option<u32>,
     ) -> u32 {
-        let (Some(peer), Some(local)) = (peer, local) else {
+        let (Some(peer), Some(local)) = addresses else {
             return self.make_connection(domain, kind, "accepted".to_string());
         };
         let name = format!("{peer}->{local}");
@@ -395,6 +401,7 @@ impl World<'_> {
             op,
             connection,
             pid: None,
+            listener,
         };
         self.tcp.accepted_early(tuple, half);
         connection
@@ -503,11 +510,11 @@ impl World<'_> {
             Some(name) => self.address(op, name.bytes),
             None => self.socket(file).and_then(|(_, s)| s.peer.clone()),
         }?;
-        let at = self
-            .sockets
+        let own = self.sockets.get(self.first_socket..)?;
+        let at = own
             .iter()
             .rposition(|socket| socket.local.as_ref() == Some(&to))?;
-        Some(at as u32)
+        Some((self.first_socket + at) as u32)
     }
 
     /// Descriptors leave with a message.

@@ -13,6 +13,8 @@ pub struct Progress {
     what: &'static str,
     /// How many there are, if that is known.
     total: Option<u64>,
+    /// What is counted are bytes.
+    bytes: bool,
     begun: Instant,
     bar: OnceLock<ProgressBar>,
 }
@@ -35,8 +37,24 @@ impl Progress {
         Progress {
             what,
             total,
+            bytes: false,
             begun: Instant::now(),
             bar: OnceLock::new(),
+        }
+    }
+
+    /// Of bytes that come from elsewhere.
+    pub fn bytes(what: &'static str) -> Progress {
+        let mut progress = Progress::new(None, what);
+        progress.bytes = true;
+        progress
+    }
+
+    /// So many of all are done.
+    pub fn set_of(&self, done: u64, all: u64) {
+        self.set(done);
+        if let Some(bar) = self.bar.get() {
+            bar.set_length(all);
         }
     }
 
@@ -52,6 +70,10 @@ impl Progress {
             return ProgressBar::hidden();
         }
         let (bar, style) = match self.total {
+            _ if self.bytes => (
+                ProgressBar::no_length(),
+                "{msg}: {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}",
+            ),
             Some(total) => (
                 ProgressBar::new(total),
                 "{msg}: {wide_bar} {human_pos} of {human_len} events, {eta} left",

@@ -9,6 +9,7 @@
 
 pub mod event;
 pub mod instants;
+pub mod namespaces;
 pub mod nobody;
 pub mod processes;
 pub mod programs;

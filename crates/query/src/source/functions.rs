@@ -19,7 +19,7 @@ const NAMED_MOST: usize = 64;
 pub fn known_functions(history: &History) -> Option<Functions> {
     match history.unnamed_threads().is_empty() {
         true => Some(Functions::new()),
-        false => Kept::load(history.recording()).threads,
+        false => Kept::load(history.set()).threads,
     }
 }
 
@@ -49,9 +49,9 @@ pub fn functions(history: &History, replays: Replays<'_>) -> Functions {
             }
         });
     }
-    let mut kept = Kept::load(history.recording());
+    let mut kept = Kept::load(history.set());
     kept.threads = Some(functions.clone());
-    kept.save(history.recording());
+    kept.save(history.set());
     functions
 }
 

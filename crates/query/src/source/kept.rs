@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 use protocol::id::{EventNo, ProcessId, ThreadNo};
-use recording::Recording;
+use recording::{Recording, Set};
 use serde::{Deserialize, Serialize};
 
 use super::Call;
@@ -47,17 +47,31 @@ fn stamp(recording: &Recording) -> Option<Stamp> {
 
 impl Kept {
     /// What was kept; nothing, if that is of another recording.
-    pub fn load(recording: &Recording) -> Kept {
-        Kept::read(recording).unwrap_or_default()
+    pub fn load(set: &Set) -> Kept {
+        let mut all = Kept {
+            threads: Some(Default::default()),
+            ..Kept::default()
+        };
+        for (recording, member) in set.members().zip(0u16..) {
+            let own = Kept::read(recording, member).unwrap_or_default();
+            all.lines.extend(own.lines);
+            all.tried.extend(own.tried);
+            // Known of all, or not known.
+            all.threads = all.threads.zip(own.threads).map(|(mut all, own)| {
+                all.extend(own);
+                all
+            });
+        }
+        all
     }
 
-    fn read(recording: &Recording) -> Option<Kept> {
+    fn read(recording: &Recording, member: u16) -> Option<Kept> {
         let text = std::fs::read(recording.dir().join(KEPT)).ok()?;
         let file: File = serde_json::from_slice(&text).ok()?;
         if file.recording != stamp(recording) {
             return None;
         }
-        let id = ProcessId::of_first;
+        let id = |number: u32| ProcessId { member, number };
         let lines = file.lines.into_iter();
         let tried = file.tried.into_iter();
         Some(Kept {
@@ -75,9 +89,15 @@ impl Kept {
     }
 
     /// Where it cannot be written it is found again the next time.
-    pub fn save(&self, recording: &Recording) {
-        let lines = self.lines.iter();
-        let tried = self.tried.iter();
+    pub fn save(&self, set: &Set) {
+        for (recording, member) in set.members().zip(0u16..) {
+            self.save_one(recording, member);
+        }
+    }
+
+    fn save_one(&self, recording: &Recording, member: u16) {
+        let lines = self.lines.iter().filter(|((id, _), _)| id.member == member);
+        let tried = self.tried.iter().filter(|(id, _)| id.member == member);
         let file = File {
             recording: stamp(recording),
             lines: lines
@@ -85,7 +105,7 @@ impl Kept {
                 .collect(),
             tried: tried.map(|(process, ms)| (process.number, *ms)).collect(),
             threads: self.threads.as_ref().map(|threads| {
-                let threads = threads.iter();
+                let threads = threads.iter().filter(|((id, _), _)| id.member == member);
                 threads
                     .map(|((process, thread), name)| (process.number, *thread, name.clone()))
                     .collect()

@@ -37,7 +37,10 @@ pub fn locks(
     if replays.go_to(&mut *target, at).is_err() {
         return found;
     }
-    let threads = tids(history.recording(), process.number);
+    let Some(recording) = history.set().member(process.member) else {
+        return found;
+    };
+    let threads = tids(recording, process.number);
     let library = Library::new(Options::default());
     let stopped = target.look();
     let inspector = Inspector::new(&library, &*stopped);

@@ -241,7 +241,7 @@ impl Lines {
 
 /// Where these calls are in the source, as far as that was found before.
 pub fn known(history: &History, calls: &[(EventId, Site)]) -> Lines {
-    collect(history, &Kept::load(history.recording()), calls, None)
+    collect(history, &Kept::load(history.set()), calls, None)
 }
 
 fn collect(
@@ -278,7 +278,7 @@ pub fn lines(
     budget_ms: u64,
     replays: Replays<'_>,
 ) -> Lines {
-    let mut kept = Kept::load(history.recording());
+    let mut kept = Kept::load(history.set());
     let mut wanted: BTreeMap<ProcessId, Vec<Site>> = BTreeMap::new();
     for (id, site) in calls {
         if let Some(process) = history.id_of(id.process)
@@ -310,7 +310,7 @@ pub fn lines(
     }
     if failed || !new.is_empty() {
         kept.lines.extend(new);
-        kept.save(history.recording());
+        kept.save(history.set());
     }
     collect(history, &kept, calls, trouble)
 }

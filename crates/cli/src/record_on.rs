@@ -1,0 +1,268 @@
+//! `mw record --on`, `mw record --plan`: a program on several hosts.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use hosts::drive::{self, News, Outcome};
+use hosts::plan::{self, Run};
+use hosts::pull::{self, Pull};
+use hosts::ssh::{self, Binary};
+use hosts::Client;
+use recording::join::{self, Missing};
+
+use crate::failure::{Failure, TROUBLE};
+use crate::join::Making;
+use crate::output::{Output, Progress, command_line};
+use crate::record::{self, Cmd, OnFull};
+use crate::select;
+
+pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
+    let mut runs = match &cmd.plan {
+        Some(file) => plan::read(file)?,
+        None => from_words(&cmd.on)?,
+    };
+    for run in &mut runs {
+        run.job.outlives_full_disk = cmd.on_full == OnFull::Continue;
+    }
+    if cmd.check {
+        return show(&runs);
+    }
+    // Before any thread is started.
+    let signals = agent::listen()
+        .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
+    let names = join::member_names(runs.iter().map(|run| short(&run.host)));
+    let dir = record::choose(cmd.output.clone(), &first_program(&runs))?;
+    let clients = connect(&runs)?;
+    let outcomes = {
+        let mut screen = Screen::new(&names, cmd.quiet);
+        let outcomes = drive::drive(&runs, &clients, signals, |at, news| screen.show(at, news));
+        screen.finish();
+        outcomes
+    };
+    let status = status(&outcomes);
+    collect(&runs, &names, &clients, &outcomes, &dir)?;
+    Ok(ExitCode::from(status))
+}
+
+/// `HOST CMD HOST CMD ...`
+fn from_words(words: &[String]) -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for pair in words.chunks(2) {
+        let [host, line] = pair else { continue };
+        runs.push(Run {
+            host: host.clone(),
+            job: wire::Job {
+                command: plan::command(line)?,
+                ..wire::Job::default()
+            },
+            after: None,
+        });
+    }
+    Ok(runs)
+}
+
+/// A host's name without who goes there.
+fn short(host: &str) -> &str {
+    host.rsplit('@').next().unwrap_or(host)
+}
+
+fn first_program(runs: &[Run]) -> std::ffi::OsString {
+    let first = runs.first().and_then(|run| run.job.command.first());
+    let name = first.map_or("program", |word| word.rsplit('/').next().unwrap_or(word));
+    name.into()
+}
+
+fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
+    let mut out = Output::new();
+    for run in runs {
+        let command = command_line(run.job.command.iter().map(String::as_bytes));
+        out.line(&format!("{}: {command}", run.host))?;
+        let directory = run.job.directory.as_deref().unwrap_or("the home directory there");
+        out.line(&format!("    in     {directory}"))?;
+        for (name, value) in &run.job.environment {
+            out.line(&format!("    with   {name}={value}"))?;
+        }
+        if let Some(after) = &run.after {
+            let who: Vec<&str> = after
+                .who
+                .iter()
+                .filter_map(|at| runs.get(*at))
+                .map(|run| run.host.as_str())
+                .collect();
+            let who = who.join(" or ");
+            out.line(&format!("    after  {who} says `{}`", after.says))?;
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One connection for each command; nothing is started unless all are there.
+fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
+    let binary = Binary::own()?;
+    let mut hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let found: Result<HashMap<&str, Client>, hosts::Error> = std::thread::scope(|scope| {
+        let binary = &binary;
+        let asked: Vec<_> = hosts
+            .iter()
+            .map(|host| (*host, scope.spawn(move || ssh::connect(host, binary))))
+            .collect();
+        asked
+            .into_iter()
+            .map(|(host, thread)| match thread.join() {
+                Ok(client) => Ok((host, client?)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    let found = found?;
+    let own = |run: &Run| found.get(run.host.as_str()).cloned();
+    Ok(runs.iter().filter_map(own).collect())
+}
+
+/// What is said on the hosts, with their names in front.
+struct Screen {
+    prefixes: Vec<String>,
+    quiet: bool,
+    /// What has been said since the last end of a line, by command and stream.
+    begun: HashMap<(usize, bool), Vec<u8>>,
+}
+
+impl Screen {
+    fn new(names: &[String], quiet: bool) -> Screen {
+        let width = names.iter().map(|name| name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        Screen {
+            prefixes: names.iter().map(|name| format!("{name:<width$} | ")).collect(),
+            quiet,
+            begun: HashMap::new(),
+        }
+    }
+
+    fn show(&mut self, at: usize, news: News<'_>) {
+        let News::Output { is_error, bytes } = news else {
+            return;
+        };
+        if self.quiet {
+            return;
+        }
+        let mut text = Vec::new();
+        let prefix = self.prefixes.get(at).map_or("", String::as_str);
+        let begun = self.begun.entry((at, is_error)).or_default();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            begun.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                text.extend_from_slice(prefix.as_bytes());
+                text.append(begun);
+            }
+        }
+        write(is_error, &text);
+    }
+
+    /// Lines that were not ended.
+    fn finish(&mut self) {
+        let mut left: Vec<_> = std::mem::take(&mut self.begun).into_iter().collect();
+        left.sort();
+        for ((at, is_error), mut line) in left.into_iter().filter(|(_, line)| !line.is_empty()) {
+            let prefix = self.prefixes.get(at).map_or("", String::as_str);
+            let mut text = prefix.as_bytes().to_vec();
+            text.append(&mut line);
+            text.push(b'\n');
+            write(is_error, &text);
+        }
+    }
+}
+
+/// Whoever read our output may have gone; the program goes on.
+fn write(is_error: bool, text: &[u8]) {
+    if is_error {
+        let _ = std::io::stderr().write_all(text);
+    } else {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text).and_then(|()| out.flush());
+    }
+}
+
+/// That of the first that failed.
+fn status(outcomes: &[Outcome]) -> u8 {
+    let failed = outcomes.iter().filter(|outcome| !matches!(outcome.ended, Ok(0)));
+    failed
+        .min_by_key(|outcome| outcome.place)
+        .map_or(0, |outcome| match &outcome.ended {
+            Ok(status) => u8::try_from(*status).unwrap_or(u8::MAX),
+            Err(_) => TROUBLE,
+        })
+}
+
+/// Fetches what was recorded and joins it.
+fn collect(
+    runs: &[Run],
+    names: &[String],
+    clients: &[Client],
+    outcomes: &[Outcome],
+    dir: &Path,
+) -> Result<(), Failure> {
+    let mut making = Making::begin(dir)?;
+    let mut pulls = Vec::new();
+    let mut pulled = Vec::new();
+    let mut missing = Vec::new();
+    for (((run, name), client), outcome) in runs.iter().zip(names).zip(clients).zip(outcomes) {
+        let lost = match (&outcome.recording, &outcome.ended) {
+            (Some(recording), Ok(_)) => {
+                pulls.push(Pull {
+                    client,
+                    recording: recording.clone(),
+                    to: making.member(name),
+                });
+                pulled.push((run, name, recording));
+                continue;
+            }
+            (Some(recording), Err(error)) => {
+                format!("{error}; fetch it with `mw pull {}:{recording}`", run.host)
+            }
+            (None, Err(error)) => error.to_string(),
+            (None, Ok(_)) => "nothing was recorded".to_string(),
+        };
+        missing.push(Missing {
+            name: name.clone(),
+            why: lost,
+        });
+    }
+    let progress = Progress::bytes("collecting");
+    let results = pull::all(&pulls, &|done, all| progress.set_of(done, all));
+    drop(progress);
+    let mut members = Vec::new();
+    for ((run, name, recording), result) in pulled.into_iter().zip(results) {
+        // A command that could not be run leaves no recording.
+        match result {
+            Ok(()) => members.push(name.clone()),
+            Err(error) => {
+                let why = Failure::from(error).words();
+                let why = why.lines().next().unwrap_or_default();
+                missing.push(Missing {
+                    name: name.clone(),
+                    why: format!("{why}; fetch it with `mw pull {}:{recording}`", run.host),
+                });
+            }
+        }
+    }
+    for missing in &missing {
+        tell_missing(dir, missing);
+    }
+    if members.is_empty() {
+        return Err(Failure::new("nothing was recorded on any host"));
+    }
+    making.keep();
+    making.finish(members, missing)?;
+    select::point_latest_at(dir);
+    Ok(())
+}
+
+fn tell_missing(dir: &Path, missing: &Missing) {
+    let Missing { name, why } = missing;
+    Failure::new(format!("{} lacks {name}: {why}", dir.display())).show();
+}

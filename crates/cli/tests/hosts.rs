@@ -1,0 +1,263 @@
+//! A program on several hosts: reached by ssh, recorded, joined, and one
+//! program again.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod harness;
+
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+
+use causality::{History, Kind};
+use harness::namespaces::Hosts;
+use harness::{Scratch, is_root, wait_for};
+use recording::Set;
+
+/// Answers every line with the line and who answered; ends when nobody is
+/// left. Its argument: where to listen.
+const SERVER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 7000))
+print("listening", flush=True)
+for number in range(int(sys.argv[2])):
+    connection, _ = listener.accept()
+    for line in connection.makefile("rb"):
+        connection.sendall(b"echo " + line)
+    connection.close()
+"#;
+
+/// Asks, and says what it was told.
+const CLIENT: &str = r#"
+import socket, sys
+connection = socket.create_connection((sys.argv[1], 7000))
+lines = connection.makefile("rb")
+for number in range(5):
+    connection.sendall(b"%s %d\n" % (sys.argv[2].encode(), number))
+    print(lines.readline().decode().strip(), flush=True)
+"#;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn hosts(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
+    if !is_root() {
+        return None;
+    }
+    let hosts = Hosts::new(scratch, names)?;
+    std::fs::write(hosts.dir().join("server.py"), SERVER).unwrap();
+    std::fs::write(hosts.dir().join("client.py"), CLIENT).unwrap();
+    Some(hosts)
+}
+
+fn plan(hosts: &Hosts, clients: &[&str]) -> std::path::PathBuf {
+    let dir = hosts.dir().display();
+    let address = hosts.address("a");
+    let count = clients.len();
+    let mut plan = format!(
+        "directory = \"{dir}\"\n[[run]]\nhost = \"a\"\ncommand = \"python3 server.py {address} {count}\"\n"
+    );
+    for client in clients {
+        plan.push_str(&format!(
+            "[[run]]\nhost = \"{client}\"\ncommand = \"python3 client.py {address} {client}\"\n\
+             after = {{ host = \"a\", says = \"^listening\" }}\n"
+        ));
+    }
+    let path = hosts.dir().join("plan.toml");
+    std::fs::write(&path, plan).unwrap();
+    path
+}
+
+/// How many messages went from one host to another, by hosts.
+fn messages(dir: &Path) -> Vec<(String, String)> {
+    let set = Arc::new(Set::open(dir).unwrap());
+    let history = History::of(&set, &|_| {}).unwrap();
+    assert_eq!(history.guesses(), 0);
+    assert_eq!(history.dropped(), 0);
+    let mut found = Vec::new();
+    for place in set.places() {
+        let (first, last) = history.span(place);
+        for number in first.0..=last.0 {
+            let id = causality::EventId::new(place, protocol::id::EventNo(number));
+            for link in history.causes(id) {
+                let member = |place| {
+                    let number = set.member_of(place).unwrap();
+                    set.name(number).unwrap().to_string()
+                };
+                let (from, to) = (member(link.cause.process), member(link.effect.process));
+                if link.kind == Kind::Message && from != to {
+                    found.push((from, to));
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_program_on_three_hosts_is_one_recording() {
+    let scratch = Scratch::new("hosts");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b", "c"]) else {
+        skip!("network namespaces take root");
+    };
+    let checked = hosts.mw().args(["hosts", "check", "a", "b", "c"]).output().unwrap();
+    assert!(checked.status.success(), "{}", said(&checked));
+    assert_eq!(text(&checked.stdout).matches("can be recorded on").count(), 3);
+
+    let path = plan(&hosts, &["b", "c"]);
+    let dir = scratch.fresh("joined");
+    let output = hosts
+        .mw()
+        .args(["record", "-o", dir.to_str().unwrap(), "--plan", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let shown = text(&output.stdout);
+    for line in ["a | listening", "b | echo b 4", "c | echo c 0"] {
+        assert!(shown.contains(line), "{}", said(&output));
+    }
+    for member in ["a", "b", "c"] {
+        let set = Set::open(&dir.join(member)).unwrap();
+        assert!(set.member(0).unwrap().is_complete());
+        // Nothing is left of what it said.
+        let left = hosts.home(member).join("data/meanwhile/.output");
+        assert_eq!(std::fs::read_dir(left).unwrap().count(), 0);
+    }
+    let found = messages(&dir);
+    let count = |from: &str, to: &str| {
+        let wanted = (from.to_string(), to.to_string());
+        found.iter().filter(|pair| **pair == wanted).count()
+    };
+    // Each line is a message there and one back, received in one piece or more.
+    for client in ["b", "c"] {
+        assert!(count("a", client) >= 5, "{found:?}");
+        assert!(count(client, "a") >= 5, "{found:?}");
+    }
+    assert_eq!(count("b", "c") + count("c", "b"), 0, "{found:?}");
+    // What several hosts captured is there once.
+    use std::os::unix::fs::MetadataExt;
+    let inodes = |member: &str| -> Vec<u64> {
+        let files = std::fs::read_dir(dir.join(member).join("files")).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().ino()).collect()
+    };
+    let (b, c) = (inodes("b"), inodes("c"));
+    assert!(b.iter().filter(|inode| c.contains(inode)).count() > 3, "{b:?} {c:?}");
+}
+
+#[test]
+fn clocks_that_are_hours_apart_do_not_matter() {
+    let scratch = Scratch::new("hosts-clocks");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
+        skip!("network namespaces take root");
+    };
+    let path = plan(&hosts, &["b"]);
+    let dir = scratch.fresh("joined");
+    let output = hosts
+        .mw()
+        .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(text(&output.stdout), "");
+    let found = messages(&dir);
+    // The second host's clock, as if it had been two hours ahead.
+    const AHEAD: u64 = 7_200_000_000_000;
+    let manifest = dir.join("b").join(recording::MANIFEST);
+    let mut known: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    for pointer in ["/clock/realtime_ns", "/started_ns"] {
+        let value = known.pointer_mut(pointer).unwrap();
+        *value = (value.as_u64().unwrap() + AHEAD).into();
+    }
+    std::fs::write(&manifest, serde_json::to_vec(&known).unwrap()).unwrap();
+    assert_eq!(messages(&dir), found);
+    let set = Arc::new(Set::open(&dir).unwrap());
+    let history = History::of(&set, &|_| {}).unwrap();
+    let clock = history.clock_of(1).unwrap();
+    // Both run on one clock, so that all that is more is what was added.
+    let wrong = clock.ahead_ns.abs_diff(AHEAD as i64);
+    assert!(wrong < 100_000_000, "{clock:?}");
+    assert!(clock.least_ns.unwrap() <= clock.ahead_ns && clock.ahead_ns <= clock.most_ns.unwrap());
+}
+
+#[test]
+fn a_connection_that_breaks_costs_nothing_that_was_recorded() {
+    let scratch = Scratch::new("hosts-broken");
+    let _ = (tool!("sshd"), tool!("ip"));
+    let Some(hosts) = hosts(&scratch, &["a"]) else {
+        skip!("network namespaces take root");
+    };
+    let marker = scratch.path().join("go");
+    let command = format!("echo begun; while ! [ -e {} ]; do sleep 0.05; done; echo over", marker.display());
+    let dir = scratch.fresh("joined");
+    let mut recorder = hosts
+        .mw()
+        .args(["record", "-o", dir.to_str().unwrap(), "--on", "a", &command])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let home = hosts.home("a").join("data/meanwhile");
+    wait_for("the recording", || home.join("sh-0/manifest.json").exists().then_some(()));
+    // Not asked to end: gone.
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let refused = hosts.mw().args(["pull", "a:sh-0"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(text(&refused.stderr).contains("still being recorded"), "{}", said(&refused));
+    std::fs::write(&marker, "").unwrap();
+    wait_for("its end", || (!home.join("sh-0/arena").exists()).then_some(()));
+    let listed = hosts.mw().args(["pull", "a:"]).output().unwrap();
+    assert!(text(&listed.stdout).contains("a:sh-0"), "{}", said(&listed));
+    let to = scratch.fresh("pulled");
+    let pulled = hosts
+        .mw()
+        .args(["pull", "a:sh-0", "-o", to.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(pulled.status.success(), "{}", said(&pulled));
+    let set = Set::open(&to).unwrap();
+    assert!(set.member(0).unwrap().is_complete());
+    let said = std::fs::read_to_string(home.join(".output/sh-0/stdout")).unwrap();
+    assert_eq!(said, "begun\nover\n");
+}
+
+#[test]
+fn bad_input_is_answered_in_one_line() {
+    let scratch = Scratch::new("hosts-bad");
+    let _ = (tool!("sshd"), tool!("ip"));
+    let Some(hosts) = hosts(&scratch, &["a"]) else {
+        skip!("network namespaces take root");
+    };
+    let first_line = |arguments: &[&str]| {
+        let output = hosts.mw().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        text(&output.stderr).lines().next().unwrap_or_default().to_string()
+    };
+    let line = first_line(&["record", "--on", "nowhere.invalid", "true"]);
+    assert!(line.contains("nowhere.invalid cannot be reached"), "{line}");
+    let line = first_line(&["pull", "a:nothing"]);
+    assert!(line.contains("there is no recording"), "{line}");
+    let line = first_line(&["pull", "nothing"]);
+    assert!(line.contains("names no host"), "{line}");
+    let line = first_line(&["record", "--on", "a", "echo 'x"]);
+    assert!(line.contains("a quotation is not closed"), "{line}");
+    let line = first_line(&["record", "--plan", "/nonexistent"]);
+    assert!(line.contains("cannot read /nonexistent"), "{line}");
+    // The status is the command's own.
+    let dir = scratch.fresh("status");
+    let output = hosts
+        .mw()
+        .args(["record", "-o", dir.to_str().unwrap(), "--on", "a", "sh -c 'exit 7'"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    let twice = first_line(&["join", dir.to_str().unwrap(), dir.to_str().unwrap()]);
+    assert!(twice.contains("are the same recording"), "{twice}");
+}

@@ -1,0 +1,32 @@
+//! A program on several hosts: the agent that records on one of them, and
+//! those who ask it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`serve`] | the agent: answers requests ([`wire`]) on a connection |
+//! | [`client`] | the other end: asks, and hands out the answers |
+//! | [`ssh`] | how to reach a host: by the user's own `ssh`, with nothing installed there |
+//! | [`pull`] | fetches a recording |
+//! | [`plan`] | what is to run where |
+//! | [`drive`] | runs it, from the first start to the last end |
+//!
+//! While a program runs, nothing of its recording crosses the network. What it
+//! says goes into files on its host, which the agent reads from: so neither a
+//! slow nor a broken connection is felt by the program, and the recording goes
+//! on without anybody who listens.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::print_stderr, clippy::print_stdout)]
+
+pub mod client;
+pub mod drive;
+mod error;
+pub mod plan;
+pub mod pull;
+mod run;
+pub mod serve;
+pub mod ssh;
+mod stored;
+
+pub use client::Client;
+pub use error::Error;

@@ -1,0 +1,238 @@
+//! Fetching recordings from other hosts.
+//!
+//! A recording that is not complete yet lies in `NAME.part`: what is there is
+//! not fetched again. What is complete is compared with the digest that the
+//! agent made of it, and only then gets its name.
+//!
+//! Hosts of one program run the same files. Each is fetched from one of them,
+//! and linked for the others.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+
+use wire::{Answer, Request};
+
+use crate::client::Client;
+use crate::{Error, stored};
+
+/// A recording to fetch.
+pub struct Pull<'a> {
+    /// From whom.
+    pub client: &'a Client,
+    /// Its name there.
+    pub recording: String,
+    /// The directory to make.
+    pub to: PathBuf,
+}
+
+/// How far it is: bytes of this many in all.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+fn failing(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::File {
+        what,
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+/// Where it lies until it is complete.
+fn part_of(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_os_string();
+    name.push(".part");
+    to.with_file_name(name)
+}
+
+type Digest = (u64, (u64, u64));
+
+struct Counter<'a> {
+    done: std::sync::atomic::AtomicU64,
+    all: u64,
+    progress: Progress<'a>,
+}
+
+impl Counter<'_> {
+    fn add(&self, bytes: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let done = self.done.fetch_add(bytes, Relaxed) + bytes;
+        (self.progress)(done.min(self.all), self.all);
+    }
+}
+
+/// Fetches several at once. Says of each how that went.
+pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>> {
+    let listings: Vec<Result<Vec<wire::File>, Error>> = at_once(pulls, |pull| listing(pull));
+    // Who fetches what several have.
+    let mut first: HashMap<Digest, (usize, String)> = HashMap::new();
+    let mut bytes = 0;
+    for (at, listing) in listings.iter().enumerate() {
+        for file in listing.iter().flatten() {
+            let known = first.entry((file.length, file.digest));
+            let known = known.or_insert_with(|| (at, file.name.clone()));
+            if known.0 == at {
+                bytes += file.length;
+            }
+        }
+    }
+    let counter = Counter {
+        done: Default::default(),
+        all: bytes,
+        progress,
+    };
+    let numbered: Vec<usize> = (0..pulls.len()).collect();
+    let source = |file: &wire::File| first.get(&(file.length, file.digest));
+    let own = |at: usize, file: &wire::File| source(file).is_some_and(|(first, _)| *first == at);
+    let mut outcomes = at_once(&numbered, |at| {
+        let (Some(pull), Some(Ok(files))) = (pulls.get(*at), listings.get(*at)) else {
+            return Ok(());
+        };
+        for file in files.iter().filter(|file| own(*at, file)) {
+            fetch(pull, file, &counter)?;
+        }
+        Ok(())
+    });
+    for (at, listing) in listings.into_iter().enumerate() {
+        let (Some(pull), Some(outcome)) = (pulls.get(at), outcomes.get_mut(at)) else {
+            continue;
+        };
+        if outcome.is_ok() {
+            *outcome = listing.and_then(|files| {
+                for file in files.iter().filter(|file| !own(at, file)) {
+                    let linked = source(file).is_some_and(|(at, name)| {
+                        pulls.get(*at).is_some_and(|from| link(from, name, pull, file))
+                    });
+                    if !linked {
+                        fetch(pull, file, &counter)?;
+                    }
+                }
+                finish(pull)
+            });
+        }
+    }
+    outcomes
+}
+
+/// Does the same with each, at the same time.
+fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = list.iter().map(|item| scope.spawn(move || work(item))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn listing(pull: &Pull<'_>) -> Result<Vec<wire::File>, Error> {
+    let part = part_of(&pull.to);
+    let captured = part.join(recording::FILES);
+    std::fs::create_dir_all(&captured).map_err(failing("create", &captured))?;
+    let mut answers = pull.client.ask(Request::Files {
+        recording: pull.recording.clone(),
+    })?;
+    let mut found = Vec::new();
+    while let Some(answer) = answers.next()? {
+        let Answer::File(file) = answer else { continue };
+        // Nobody else says where things are written here.
+        let captured = file.name.strip_prefix("files/");
+        let id = captured.is_some_and(|id| id.parse::<u64>().is_ok());
+        if id || (!file.name.contains('/') && !file.name.starts_with('.')) {
+            found.push(file);
+        }
+    }
+    Ok(found)
+}
+
+/// Links what another member has fetched.
+fn link(from: &Pull<'_>, name: &str, to: &Pull<'_>, file: &wire::File) -> bool {
+    let target = part_of(&to.to).join(&file.name);
+    // Its directory may have its last name already.
+    [part_of(&from.to), from.to.clone()].iter().any(|dir| {
+        let source = dir.join(name);
+        let found = stored::digest(&source);
+        let _ = std::fs::remove_file(&target);
+        found.is_ok_and(|found| found == (file.length, file.digest))
+            && std::fs::hard_link(&source, &target).is_ok()
+    })
+}
+
+fn fetch(pull: &Pull<'_>, file: &wire::File, counter: &Counter<'_>) -> Result<(), Error> {
+    let path = part_of(&pull.to).join(&file.name);
+    let have = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+    let mut from = have.min(file.length);
+    counter.add(from);
+    loop {
+        if from < file.length || file.length == 0 {
+            receive(pull, file, &path, from, counter)?;
+        }
+        let found = stored::digest(&path).map_err(failing("read", &path))?;
+        if found == (file.length, file.digest) {
+            return Ok(());
+        }
+        let _ = std::fs::remove_file(&path);
+        if from == 0 {
+            return Err(Error::Damaged {
+                host: pull.client.host().to_string(),
+                recording: pull.recording.clone(),
+                file: file.name.clone(),
+            });
+        }
+        // What lay here was of something else.
+        from = 0;
+    }
+}
+
+fn receive(
+    pull: &Pull<'_>,
+    file: &wire::File,
+    path: &Path,
+    from: u64,
+    counter: &Counter<'_>,
+) -> Result<(), Error> {
+    let mut target: File = OpenOptions::new()
+        .create(true)
+        .truncate(from == 0)
+        .write(true)
+        .open(path)
+        .map_err(failing("create", path))?;
+    target
+        .seek(std::io::SeekFrom::Start(from))
+        .map_err(failing("write", path))?;
+    let mut at = from;
+    let mut answers = pull.client.ask(Request::Fetch {
+        recording: pull.recording.clone(),
+        file: file.name.clone(),
+        from,
+    })?;
+    while let Some(answer) = answers.next()? {
+        let step = match answer {
+            Answer::Data(data) => {
+                target.write_all(&data).map_err(failing("write", path))?;
+                data.len() as u64
+            }
+            Answer::Zeroes(count) => {
+                let ahead = i64::try_from(count).unwrap_or(i64::MAX);
+                let sought = target.seek_relative(ahead);
+                sought.map_err(failing("write", path))?;
+                count
+            }
+            _ => continue,
+        };
+        at = at.saturating_add(step);
+        counter.add(step);
+        if at > file.length {
+            // More than was announced: that ends here.
+            break;
+        }
+    }
+    target
+        .set_len(at.min(file.length))
+        .map_err(failing("write", path))
+}
+
+fn finish(pull: &Pull<'_>) -> Result<(), Error> {
+    std::fs::rename(part_of(&pull.to), &pull.to).map_err(failing("create", &pull.to))
+}

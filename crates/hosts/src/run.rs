@@ -1,0 +1,198 @@
+//! A program that an agent started: its recorder, and what it says.
+//!
+//! The recorder is a process of its own, `mw record`, and its output goes into
+//! files: it needs nobody. The agent only looks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::inotify;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use wire::frame::DATA;
+use wire::{Answer, Job, Whom};
+
+use crate::stored::OUTPUT;
+
+/// How long nothing may happen before it is looked whether anybody listens.
+const GLANCE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Run {
+    child: Child,
+    /// Name of the recording.
+    pub name: String,
+    output: PathBuf,
+}
+
+impl Run {
+    /// Starts a recorder. On failure says why.
+    pub fn start(home: &Path, job: &Job) -> Result<Run, String> {
+        let Some(program) = job.command.first() else {
+            return Err("there is no command to run".to_string());
+        };
+        let base = Path::new(program).file_name().unwrap_or_default();
+        let base = base.to_string_lossy().into_owned();
+        let (name, output) = reserve(home, &base)
+            .map_err(|error| format!("cannot write to {}: {error}", home.display()))?;
+        let file = |name: &str| {
+            let path = output.join(name);
+            let made = OpenOptions::new().create(true).append(true).open(&path);
+            made.map_err(|error| format!("cannot create {}: {error}", path.display()))
+        };
+        let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+        let mut command = Command::new(own);
+        command.args(["record", "--quiet", "-o"]).arg(home.join(&name));
+        if job.outlives_full_disk {
+            command.args(["--on-full", "continue"]);
+        }
+        command.arg("--").args(&job.command);
+        command.envs(job.environment.iter().map(|(name, value)| (name, value)));
+        let directory = job.directory.clone().or_else(|| std::env::var("HOME").ok());
+        if let Some(directory) = &directory {
+            if !Path::new(directory).is_dir() {
+                return Err(format!("there is no directory {directory}"));
+            }
+            command.current_dir(directory);
+        }
+        // What reaches the agent's group is not meant for the program.
+        command.process_group(0);
+        command.stdin(Stdio::null());
+        command.stdout(file("stdout")?).stderr(file("stderr")?);
+        let child = command
+            .spawn()
+            .map_err(|error| format!("cannot start the recorder: {error}"))?;
+        Ok(Run {
+            child,
+            name,
+            output,
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends what the program says, until it has ended or nobody listens.
+    pub fn follow(
+        mut self,
+        is_over: impl Fn() -> bool,
+        mut send: impl FnMut(Answer) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        inotify::add_watch(&watch, &self.output, inotify::WatchFlags::MODIFY)?;
+        let pid = Pid::from_raw(self.child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        let end = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let mut streams = [
+            (false, File::open(self.output.join("stdout"))?),
+            (true, File::open(self.output.join("stderr"))?),
+        ];
+        loop {
+            // The end first: what was said before it is there then.
+            let ended = self.child.try_wait()?;
+            for (is_error, file) in &mut streams {
+                pass_on(file, *is_error, &is_over, &mut send)?;
+            }
+            if let Some(status) = ended {
+                use std::os::unix::process::ExitStatusExt;
+                let status = status.code().or(status.signal().map(|signal| 128 + signal));
+                self.tidy_up(&streams);
+                return send(Answer::Ended {
+                    status: status.unwrap_or(128),
+                });
+            }
+            if is_over() {
+                return Ok(());
+            }
+            let mut waits = [
+                PollFd::new(&watch, PollFlags::IN),
+                PollFd::new(&end, PollFlags::IN),
+            ];
+            let patience = Timespec {
+                tv_sec: 0,
+                tv_nsec: GLANCE.as_nanos() as i64,
+            };
+            match rustix::event::poll(&mut waits, Some(&patience)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+            let mut news = inotify::Reader::new(&watch, &mut space);
+            while news.next().is_ok() {}
+        }
+    }
+
+    /// What was said has reached whoever asked.
+    fn tidy_up(&self, streams: &[(bool, File)]) {
+        let all_read = streams.iter().all(|(_, file)| {
+            let length = file.metadata().map(|meta| meta.len());
+            let at = (&*file).stream_position();
+            matches!((length, at), (Ok(length), Ok(at)) if at >= length)
+        });
+        if all_read {
+            let _ = std::fs::remove_dir_all(&self.output);
+        }
+    }
+}
+
+fn pass_on(
+    file: &mut File,
+    is_error: bool,
+    is_over: &impl Fn() -> bool,
+    send: &mut impl FnMut(Answer) -> io::Result<()>,
+) -> io::Result<()> {
+    loop {
+        let mut bytes = vec![0; DATA];
+        let got = file.read(&mut bytes)?;
+        if got == 0 || is_over() {
+            return Ok(());
+        }
+        bytes.truncate(got);
+        send(Answer::Output { is_error, bytes })?;
+    }
+}
+
+/// A name that no recording has, and the directory for what is said.
+fn reserve(home: &Path, base: &str) -> io::Result<(String, PathBuf)> {
+    let outputs = home.join(OUTPUT);
+    std::fs::create_dir_all(&outputs)?;
+    let base = base.trim_start_matches('.');
+    let base = if base.is_empty() { "program" } else { base };
+    for number in 0u32.. {
+        let name = format!("{base}-{number}");
+        if std::fs::symlink_metadata(home.join(&name)).is_ok() {
+            continue;
+        }
+        let output = outputs.join(&name);
+        match std::fs::create_dir(&output) {
+            Ok(()) => return Ok((name, output)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Sends a signal to the program of a recorder.
+pub(crate) fn signal(recorder: u32, signal: i32, to: Whom) -> Result<(), String> {
+    let Some(signal) = Signal::from_named_raw(signal) else {
+        return Err(format!("there is no signal {signal}"));
+    };
+    let Some(recorder) = Pid::from_raw(recorder as i32) else {
+        return Ok(());
+    };
+    for pid in agent::program_of(recorder.as_raw_nonzero().get()) {
+        let Some(pid) = Pid::from_raw(pid) else {
+            continue;
+        };
+        let own = rustix::process::getpgid(Some(pid)).is_ok_and(|group| group == recorder);
+        if own || to == Whom::All {
+            // It may just have ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! The agent: does what it is asked on one connection.
+//!
+//! A thread of its own for each request that takes time; not more than
+//! [`MOST`] at once. It ends with the connection; what it started does not.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wire::{Answer, Facts, FromAgent, Id, Request, ToAgent, frame, opening};
+
+use crate::run::{self, Run};
+use crate::stored;
+
+/// So many requests may be under way.
+pub const MOST: usize = 64;
+
+struct Agent<W> {
+    home: PathBuf,
+    out: Mutex<W>,
+    /// Requests under way, and whether anybody waits for them.
+    open: Mutex<HashMap<Id, Arc<AtomicBool>>>,
+    /// The recorders that were started, by request.
+    runs: Mutex<HashMap<Id, u32>>,
+}
+
+/// Serves whoever is at the other end until that is gone.
+pub fn serve<W: Write + Send + 'static>(
+    mut input: impl Read,
+    output: W,
+    home: &Path,
+) -> Result<(), wire::Error> {
+    let agent = Arc::new(Agent {
+        home: home.to_path_buf(),
+        out: Mutex::new(output),
+        open: Mutex::new(HashMap::new()),
+        runs: Mutex::new(HashMap::new()),
+    });
+    {
+        let mut out = agent.out.lock().unwrap_or_else(PoisonError::into_inner);
+        opening::write(&mut *out)?;
+    }
+    if opening::read(&mut input)? != opening::VERSION {
+        // The other side sees ours and says so.
+        return Ok(());
+    }
+    let mut buffer = Vec::new();
+    loop {
+        match frame::read(&mut input, &mut buffer) {
+            Ok(ToAgent::Request { id, request }) => Agent::begin(&agent, id, request)?,
+            Ok(ToAgent::Cancel(id)) => agent.cancel(id),
+            Err(wire::Error::Closed) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl<W: Write + Send + 'static> Agent<W> {
+    fn send(&self, message: &FromAgent) -> io::Result<()> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        frame::write(&mut *out, message).map_err(|error| match error {
+            wire::Error::Io(error) => error,
+            other => io::Error::other(other),
+        })
+    }
+
+    fn end(&self, id: Id, result: Result<(), String>) -> io::Result<()> {
+        self.lock_open().remove(&id);
+        self.send(&FromAgent::End {
+            id,
+            failure: result.err(),
+        })
+    }
+
+    fn lock_open(&self) -> std::sync::MutexGuard<'_, HashMap<Id, Arc<AtomicBool>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel(&self, id: Id) {
+        if let Some(over) = self.lock_open().get(&id) {
+            over.store(true, Release);
+        }
+    }
+
+    fn begin(agent: &Arc<Agent<W>>, id: Id, request: Request) -> Result<(), wire::Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        let refusal = {
+            let mut open = agent.lock_open();
+            if open.contains_key(&id) {
+                Some("this request is under way already".to_string())
+            } else if open.len() >= MOST {
+                Some(format!("{MOST} requests are under way already"))
+            } else {
+                open.insert(id, Arc::clone(&over));
+                None
+            }
+        };
+        if let Some(refusal) = refusal {
+            // Not an end of the one that is under way.
+            return Ok(agent.send(&FromAgent::End {
+                id,
+                failure: Some(refusal),
+            })?);
+        }
+        let its = Arc::clone(agent);
+        let work = move || {
+            let result = its.answer(id, request, &over);
+            // Nobody may be left to tell.
+            let _ = its.end(id, result);
+        };
+        if let Err(error) = std::thread::Builder::new().spawn(work) {
+            agent.end(id, Err(format!("cannot start a thread: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, id: Id, request: Request, over: &AtomicBool) -> Result<(), String> {
+        let send = |answer| self.send(&FromAgent::Answer { id, answer });
+        let is_over = || over.load(Acquire);
+        let said = |error: io::Error| without_number(&error);
+        let runs = || self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        match request {
+            Request::Facts => send(Answer::Facts(Box::new(facts(&self.home)))).map_err(said),
+            Request::Time => send(Answer::Time(now())).map_err(said),
+            Request::List => {
+                for stored in stored::list(&self.home) {
+                    send(Answer::Recording(stored)).map_err(said)?;
+                }
+                Ok(())
+            }
+            Request::Files { recording } => {
+                let dir = stored::locate(&self.home, &recording)?;
+                stored::files(&dir, is_over, send).map_err(said)
+            }
+            Request::Fetch {
+                recording,
+                file,
+                from,
+            } => {
+                let dir = stored::locate(&self.home, &recording)?;
+                stored::fetch(&dir, &file, from, is_over, send).map_err(said)
+            }
+            Request::Record(job) => {
+                let run = Run::start(&self.home, &job)?;
+                runs().insert(id, run.pid());
+                let (recording, pid) = (run.name.clone(), run.pid());
+                let followed = send(Answer::Started { recording, pid })
+                    .and_then(|()| run.follow(is_over, send));
+                runs().remove(&id);
+                followed.map_err(said)
+            }
+            Request::Signal { run, signal, to } => {
+                let recorder = runs().get(&run).copied();
+                recorder.map_or(Ok(()), |recorder| run::signal(recorder, signal, to))
+            }
+        }
+    }
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Rust adds the number of an error to its words.
+fn without_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or("").to_string()
+}
+
+fn facts(home: &Path) -> Facts {
+    let here = recording::Manifest::here(Vec::new());
+    let _ = std::fs::create_dir_all(home);
+    let free = rustix::fs::statvfs(home).map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    Facts {
+        host: here.host,
+        version: here.writer,
+        format: here.format,
+        kernel: here.kernel,
+        cpu: here.cpu,
+        user: here.user,
+        obstacle: obstacle(home),
+        disk_free: free.unwrap_or(0),
+        home: home.display().to_string(),
+    }
+}
+
+/// Why nothing can be recorded here, found out by trying: `mw` itself is the
+/// program.
+fn obstacle(home: &Path) -> Option<String> {
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return Some(format!("cannot find itself: {error}")),
+    };
+    let dir = home.join(format!(".check-{}", std::process::id()));
+    let tried = Command::new(&own)
+        .args(["record", "--scratch", "-o"])
+        .arg(&dir)
+        .arg("--")
+        .arg(&own)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let _ = std::fs::remove_dir_all(&dir);
+    match tried {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let first = said.lines().next().unwrap_or("the recorder ended at once");
+            Some(first.trim_start_matches("mw: ").to_string())
+        }
+        Err(error) => Some(without_number(&error)),
+    }
+}

@@ -1,0 +1,185 @@
+//! The messages. postcard does not describe itself: adding or moving a field
+//! needs a new [`VERSION`](crate::opening::VERSION).
+
+use serde::{Deserialize, Serialize};
+
+/// Which request an answer belongs to: chosen by who asks, never twice.
+pub type Id = u32;
+
+/// To the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// Do something.
+    Request {
+        /// Its id.
+        id: Id,
+        /// What.
+        request: Request,
+    },
+    /// Nobody waits for the answers to this request any more.
+    Cancel(Id),
+}
+
+/// From the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromAgent {
+    /// A part of what was asked for.
+    Answer {
+        /// The request's id.
+        id: Id,
+        /// The part.
+        answer: Answer,
+    },
+    /// There is no more of it: it was done, or could not be.
+    End {
+        /// The request's id.
+        id: Id,
+        /// Why it could not be done, in a sentence, if so.
+        failure: Option<String>,
+    },
+}
+
+/// What an agent can be asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// What kind of host this is: one [`Answer::Facts`].
+    Facts,
+    /// What time it is: one [`Answer::Time`].
+    Time,
+    /// Run a command and record it: one [`Answer::Started`], then
+    /// [`Answer::Output`] as it comes, and one [`Answer::Ended`]. If nobody
+    /// listens any more, the program and its recording go on.
+    Record(Job),
+    /// Send a signal to a program that this connection started: no answer.
+    Signal {
+        /// The request that started it.
+        run: Id,
+        /// The signal.
+        signal: i32,
+        /// To whom of it.
+        to: Whom,
+    },
+    /// Which recordings there are: one [`Answer::Recording`] each.
+    List,
+    /// What files a recording has: one [`Answer::File`] each.
+    Files {
+        /// Its name, or a path.
+        recording: String,
+    },
+    /// What a file of a recording holds: [`Answer::Data`] and
+    /// [`Answer::Zeroes`] in order.
+    Fetch {
+        /// The recording's name, or a path.
+        recording: String,
+        /// The file, as [`Answer::File`] named it.
+        file: String,
+        /// From this byte on.
+        from: u64,
+    },
+}
+
+/// Who of a program gets a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whom {
+    /// Those in the foreground, as if by a key of a terminal.
+    Foreground,
+    /// All its processes.
+    All,
+}
+
+/// A command to record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Where to start it, unless at home.
+    pub directory: Option<String>,
+    /// Variables to set before.
+    pub environment: Vec<(String, String)>,
+    /// The program runs on, unrecorded, if the disk is full.
+    pub outlives_full_disk: bool,
+}
+
+/// A part of what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// See [`Request::Facts`].
+    Facts(Box<Facts>),
+    /// Nanoseconds since the epoch.
+    Time(u64),
+    /// The command was started.
+    Started {
+        /// Name of the recording.
+        recording: String,
+        /// The kernel's id of the recorder.
+        pid: u32,
+    },
+    /// The program said something.
+    Output {
+        /// On its standard error.
+        is_error: bool,
+        /// What.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// The program has ended, in the shell's way of telling.
+    Ended {
+        /// The exit status, or 128 + signal.
+        status: i32,
+    },
+    /// There is a recording.
+    Recording(Stored),
+    /// A recording has a file.
+    File(File),
+    /// Its next bytes.
+    Data(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Its next bytes are this many zeroes.
+    Zeroes(u64),
+}
+
+/// What kind of host this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// What the host calls itself.
+    pub host: String,
+    /// Version of the agent.
+    pub version: String,
+    /// Version of the format in which it records.
+    pub format: u32,
+    /// Kernel name, release and version.
+    pub kernel: String,
+    /// Model of the CPU.
+    pub cpu: String,
+    /// Who the agent runs as.
+    pub user: String,
+    /// Why nothing can be recorded there, if so.
+    pub obstacle: Option<String>,
+    /// Bytes free where recordings go.
+    pub disk_free: u64,
+    /// Where recordings go.
+    pub home: String,
+}
+
+/// A recording on a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Its name.
+    pub name: String,
+    /// What was recorded.
+    pub command: Vec<String>,
+    /// When, in nanoseconds since the epoch.
+    pub started_ns: u64,
+    /// It is not over yet.
+    pub goes_on: bool,
+}
+
+/// A file of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its name in the recording's directory.
+    pub name: String,
+    /// Its length.
+    pub length: u64,
+    /// XXH3 of what it holds, in 128 bits, as two numbers: high, low.
+    pub digest: (u64, u64),
+}
