@@ -38,9 +38,9 @@ pub fn check(history: &History, names: &Names, pattern: &Pattern) -> Result<(), 
     match field {
         Field::Process | Field::Peer if literal => {
             let known = set.process_named(&text).is_some()
-                || history.processes().any(|(_, process)| {
-                    process.program == text || process.name == text
-                });
+                || history
+                    .processes()
+                    .any(|(_, process)| process.program == text || process.name == text);
             if !known {
                 return Err(Error::no_process_in(history, &text));
             }
@@ -184,9 +184,7 @@ pub fn processes<'r>(
 pub fn places(history: &History, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
     let set = history.set();
     let is = |(place, process): &(ProcessIx, &Process), name: &String| {
-        process.name == *name
-            || process.program == *name
-            || set.process_named(name) == Some(*place)
+        process.name == *name || process.program == *name || set.process_named(name) == Some(*place)
     };
     for name in wanted {
         if !history.processes().any(|found| is(&found, name)) {

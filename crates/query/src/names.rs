@@ -26,22 +26,28 @@ pub fn own(history: &History) -> Names {
 /// others names after the functions that they run.
 pub fn after_functions(history: &History, functions: &Functions) -> Names {
     let all = history.thread_names();
-    Names::of_members(history.set().members().zip(0u16..).map(|(recording, member)| {
-        let own: Vec<(u32, u32, String)> = all
-            .iter()
-            .filter_map(|(process, thread, name)| {
-                let id = history.id_of(*process).filter(|id| id.member == member)?;
-                Some((id.number, thread.0, name.clone()))
-            })
-            .collect();
-        let taken: HashSet<(u32, String)> = own
-            .iter()
-            .map(|(process, _, name)| (*process, name.clone()))
-            .collect();
-        let functions = functions.iter().filter(|((id, _), _)| id.member == member);
-        let named = numbered(functions, &taken);
-        Names::found(recording, own.into_iter().chain(named))
-    }))
+    Names::of_members(
+        history
+            .set()
+            .members()
+            .zip(0u16..)
+            .map(|(recording, member)| {
+                let own: Vec<(u32, u32, String)> = all
+                    .iter()
+                    .filter_map(|(process, thread, name)| {
+                        let id = history.id_of(*process).filter(|id| id.member == member)?;
+                        Some((id.number, thread.0, name.clone()))
+                    })
+                    .collect();
+                let taken: HashSet<(u32, String)> = own
+                    .iter()
+                    .map(|(process, _, name)| (*process, name.clone()))
+                    .collect();
+                let functions = functions.iter().filter(|((id, _), _)| id.member == member);
+                let named = numbered(functions, &taken);
+                Names::found(recording, own.into_iter().chain(named))
+            }),
+    )
 }
 
 /// Names after functions, numbered: `worker-3` is the fourth of its process

@@ -144,6 +144,7 @@ fn replayed(outcome: verify::Outcome) -> verify::Replayed {
 #[test]
 fn events_and_processes() {
     let process = ps::Row {
+        host: Some(String::new()),
         process: String::new(),
         number: 0,
         pid: None,
