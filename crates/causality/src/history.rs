@@ -8,7 +8,7 @@ use std::time::Instant;
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use protocol::syscall::Type;
 use recording::descriptors::decides_type;
-use recording::{Event, Process, Recording, Set};
+use recording::{Event, Phase, Process, Recording, Set};
 
 use crate::channel::{Channel, ChannelKind, RoundTrips};
 use crate::clock::{self, Graph};
@@ -985,8 +985,13 @@ impl History {
                 if !log.advance_to(event.number.0) {
                     break;
                 }
-                if let Some(found) = log.event() {
-                    look(*event, &found);
+                match log.event() {
+                    // It began before what was read here.
+                    Some(found) if found.phase == Phase::End && found.started.is_none() => {
+                        self.look(*event, |found| look(*event, found));
+                    }
+                    Some(found) => look(*event, &found),
+                    None => {}
                 }
             }
         }

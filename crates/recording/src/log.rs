@@ -201,23 +201,37 @@ impl<'r> Log<'r> {
         }
     }
 
-    /// A log that begins with the first record of the last chunk in which
-    /// event `number`, or one before it, begins.
+    /// A log that begins `back` chunks before the last in which event `number`,
+    /// or one before it, begins, with the first record there. And whether there
+    /// are chunks before that.
     pub(crate) fn near(
         recording: &'r Recording,
         process: u32,
         chunks: &'r [ChunkRef],
         number: u64,
-    ) -> Log<'r> {
+        back: usize,
+    ) -> (Log<'r>, bool) {
+        let begins = |chunk: &ChunkRef| chunk.first_event != frame::NO_EVENT;
         let usable = contiguous(chunks);
-        let index = usable
+        let nearest = usable
             .iter()
-            .rposition(|chunk| chunk.first_event != frame::NO_EVENT && chunk.first_event <= number)
+            .rposition(|chunk| begins(chunk) && chunk.first_event <= number)
+            .unwrap_or(0);
+        let index = usable
+            .get(..=nearest.saturating_sub(back))
+            .and_then(|before| before.iter().rposition(begins))
             .unwrap_or(0);
         let from = chunks.get(index..).unwrap_or(&[]);
         let mut log = Log::new(recording, process, from);
         log.load(index > 0);
-        log
+        (log, index > 0)
+    }
+
+    /// Whether the current record is the end of a call whose start has not been
+    /// read.
+    pub(crate) fn lacks_start(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.kind == kind::END) && self.resumed.is_none()
     }
 
     /// The process whose log it is.

@@ -476,13 +476,27 @@ impl Recording {
     /// The log of a process, so that the next events lead to event `number`
     /// soon. Use [`Log::advance_to`] from there.
     pub fn log_near(&self, process: u32, number: u64) -> Log<'_> {
-        Log::near(self, process, self.chunks(process), number)
+        Log::near(self, process, self.chunks(process), number, 0).0
     }
 
-    /// The log of a process, at event `number`; `None` if there is none.
+    /// The log of a process, at event `number`; `None` if there is none. An event
+    /// that ends a call has what is known of its start, however far before it that
+    /// is: twice as much is read each time until it is found.
     pub fn log_at(&self, process: u32, number: u64) -> Option<Log<'_>> {
-        let mut log = self.log_near(process, number);
-        log.advance_to(number).then_some(log)
+        let mut found = None;
+        let mut back = 0;
+        loop {
+            let (mut log, more) = Log::near(self, process, self.chunks(process), number, back);
+            // What lies further back may be damaged.
+            if !log.advance_to(number) {
+                return found;
+            }
+            if !more || !log.lacks_start() {
+                return Some(log);
+            }
+            found = Some(log);
+            back = 2 * back + 1;
+        }
     }
 }
 

@@ -324,10 +324,10 @@ fn an_end_knows_the_arguments_of_its_start() {
     let recording = Recording::open(dir.path()).unwrap();
     let mut log = recording.log_at(1, 3).unwrap();
     let event = log.event().unwrap();
-    // Begun in the middle of the log, the start is not known.
+    // It is looked for in the chunks before.
     assert_eq!(
-        (event.phase, event.args_known),
-        (Phase::End, event.started.is_some())
+        (event.phase, event.args_known, event.started),
+        (Phase::End, true, Some(1))
     );
     log = recording.log(1);
     assert!(log.advance_to(3));
