@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ::replay::{Replayer, SharedReplay};
 use ::session::Program;
 use conditions::check::{Options, check};
-use conditions::history::History as _;
+use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
 use conditions::rules::{Failed, Rules};
 use conditions::verdict::{Outcome, Verdict, Witness};
@@ -223,9 +223,16 @@ fn shown(recorded: &Recorded<'_>, dir: &Path, witness: &Witness) -> Shown {
     };
     // Of a state everybody it is about has to get there; of events the last
     // one has all the others before it.
-    let goals: Vec<&String> = match states {
-        true => events.iter().collect(),
-        false => events.last().into_iter().collect(),
+    // What is between two events is passed when the second is come to.
+    let goal = |(process, at): &(usize, At)| match at.step {
+        1.. if at.bound < recorded.end(*process) => {
+            format!("{}:{}", recorded.name(*process), at.bound)
+        }
+        _ => recorded.event_name(*process, *at),
+    };
+    let goals: Vec<String> = match states {
+        true => witness.events.iter().map(goal).collect(),
+        false => witness.events.last().map(goal).into_iter().collect(),
     };
     let mut words: Vec<String> = vec!["mw".into(), "replay".into(), select::shown_as(dir)];
     for goal in goals {
