@@ -25,7 +25,7 @@
 //!
 //! Files grow and shrink under their mappings. How long each is, the log says
 //! where that changes; what lies behind the end is mapped such that touching it
-//! is SIGBUS, as it was then (`lay`).
+//! is SIGBUS, as it was then (`mapping::lay`).
 
 mod journal;
 mod kept;
