@@ -244,7 +244,10 @@ impl<'r> Sweep<'r, '_> {
         let forked = matches!(event.value(0), begin::FORK | begin::VFORK);
         if event.kind == kind::BEGIN && forked {
             let (parent, by) = (event.value(1) as u32, event.value(2));
-            let parent = self.world.place_of(parent).map(|place| place.saturating_sub(self.first));
+            let parent = self
+                .world
+                .place_of(parent)
+                .map(|place| place.saturating_sub(self.first));
             while let Some(parent) = parent
                 && let Some(cursor) = self.cursor(parent)
                 && cursor.open

@@ -104,8 +104,8 @@ fn failed(host: &str, trouble: String) -> Row {
 }
 
 fn look(host: &str, binary: &Binary) -> Row {
-    let found = ssh::connect(host, binary)
-        .and_then(|client| Ok((client.facts()?, client.clock_offset()?)));
+    let found =
+        ssh::connect(host, binary).and_then(|client| Ok((client.facts()?, client.clock_offset()?)));
     let (facts, (ahead, within)) = match found {
         Ok(found) => found,
         Err(error) => {

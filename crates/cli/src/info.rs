@@ -69,7 +69,10 @@ fn told(clock: causality::MemberClock) -> String {
         0 => String::new(),
         ppb => format!(", {:.3} ppm too fast", ppb as f64 / 1e3),
     };
-    format!("{} ahead of the first host's ({bounds}){drift}", ms(clock.ahead_ns))
+    format!(
+        "{} ahead of the first host's ({bounds}){drift}",
+        ms(clock.ahead_ns)
+    )
 }
 
 fn print(facts: &Facts, out: &mut Output) -> Result<(), Failure> {

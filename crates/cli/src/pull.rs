@@ -25,7 +25,10 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Some((host, name)) = self.what.split_once(':').filter(|(host, _)| !host.is_empty())
+        let Some((host, name)) = self
+            .what
+            .split_once(':')
+            .filter(|(host, _)| !host.is_empty())
         else {
             return Err(Failure::new(format!("`{}` names no host", self.what))
                 .hint("write HOST:REC, or HOST: to see which recordings are there"));
@@ -38,12 +41,19 @@ impl Cmd {
                 let time = time.get(..8).unwrap_or(&time);
                 let state = if stored.goes_on { "  goes on" } else { "" };
                 let command = command_line(stored.command.iter().map(String::as_bytes));
-                out.line(&format!("{host}:{}  {day} {time}{state}  {command}", stored.name))?;
+                out.line(&format!(
+                    "{host}:{}  {day} {time}{state}  {command}",
+                    stored.name
+                ))?;
             }
             out.finish()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let base = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name);
+        let base = name
+            .trim_end_matches('/')
+            .rsplit('/')
+            .next()
+            .unwrap_or(name);
         // Under a name that is still free here, and the same one when it is
         // fetched again after it broke off.
         let output = self

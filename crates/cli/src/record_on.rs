@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use hosts::Client;
 use hosts::drive::{self, News, Outcome};
 use hosts::plan::{self, Run};
 use hosts::pull::{self, Pull};
 use hosts::ssh::{self, Binary};
-use hosts::Client;
 use recording::join::{self, Missing};
 
 use crate::failure::{Failure, TROUBLE};
@@ -79,7 +79,11 @@ fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
     for run in runs {
         let command = command_line(run.job.command.iter().map(String::as_bytes));
         out.line(&format!("{}: {command}", run.host))?;
-        let directory = run.job.directory.as_deref().unwrap_or("the home directory there");
+        let directory = run
+            .job
+            .directory
+            .as_deref()
+            .unwrap_or("the home directory there");
         out.line(&format!("    in     {directory}"))?;
         for (name, value) in &run.job.environment {
             out.line(&format!("    with   {name}={value}"))?;
@@ -137,7 +141,10 @@ impl Screen {
         let width = names.iter().map(|name| name.chars().count()).max();
         let width = width.unwrap_or(0);
         Screen {
-            prefixes: names.iter().map(|name| format!("{name:<width$} | ")).collect(),
+            prefixes: names
+                .iter()
+                .map(|name| format!("{name:<width$} | "))
+                .collect(),
             quiet,
             begun: HashMap::new(),
         }
@@ -189,7 +196,9 @@ fn write(is_error: bool, text: &[u8]) {
 
 /// That of the first that failed.
 fn status(outcomes: &[Outcome]) -> u8 {
-    let failed = outcomes.iter().filter(|outcome| !matches!(outcome.ended, Ok(0)));
+    let failed = outcomes
+        .iter()
+        .filter(|outcome| !matches!(outcome.ended, Ok(0)));
     failed
         .min_by_key(|outcome| outcome.place)
         .map_or(0, |outcome| match &outcome.ended {

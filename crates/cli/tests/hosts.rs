@@ -106,15 +106,28 @@ fn a_program_on_three_hosts_is_one_recording() {
     let Some(hosts) = hosts(&scratch, &["a", "b", "c"]) else {
         skip!("network namespaces take root");
     };
-    let checked = hosts.mw().args(["hosts", "check", "a", "b", "c"]).output().unwrap();
+    let checked = hosts
+        .mw()
+        .args(["hosts", "check", "a", "b", "c"])
+        .output()
+        .unwrap();
     assert!(checked.status.success(), "{}", said(&checked));
-    assert_eq!(text(&checked.stdout).matches("can be recorded on").count(), 3);
+    assert_eq!(
+        text(&checked.stdout).matches("can be recorded on").count(),
+        3
+    );
 
     let path = plan(&hosts, &["b", "c"]);
     let dir = scratch.fresh("joined");
     let output = hosts
         .mw()
-        .args(["record", "-o", dir.to_str().unwrap(), "--plan", path.to_str().unwrap()])
+        .args([
+            "record",
+            "-o",
+            dir.to_str().unwrap(),
+            "--plan",
+            path.to_str().unwrap(),
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -144,10 +157,15 @@ fn a_program_on_three_hosts_is_one_recording() {
     use std::os::unix::fs::MetadataExt;
     let inodes = |member: &str| -> Vec<u64> {
         let files = std::fs::read_dir(dir.join(member).join("files")).unwrap();
-        files.map(|file| file.unwrap().metadata().unwrap().ino()).collect()
+        files
+            .map(|file| file.unwrap().metadata().unwrap().ino())
+            .collect()
     };
     let (b, c) = (inodes("b"), inodes("c"));
-    assert!(b.iter().filter(|inode| c.contains(inode)).count() > 3, "{b:?} {c:?}");
+    assert!(
+        b.iter().filter(|inode| c.contains(inode)).count() > 3,
+        "{b:?} {c:?}"
+    );
 }
 
 #[test]
@@ -161,7 +179,14 @@ fn clocks_that_are_hours_apart_do_not_matter() {
     let dir = scratch.fresh("joined");
     let output = hosts
         .mw()
-        .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan", path.to_str().unwrap()])
+        .args([
+            "record",
+            "-q",
+            "-o",
+            dir.to_str().unwrap(),
+            "--plan",
+            path.to_str().unwrap(),
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -195,7 +220,10 @@ fn a_connection_that_breaks_costs_nothing_that_was_recorded() {
         skip!("network namespaces take root");
     };
     let marker = scratch.path().join("go");
-    let command = format!("echo begun; while ! [ -e {} ]; do sleep 0.05; done; echo over", marker.display());
+    let command = format!(
+        "echo begun; while ! [ -e {} ]; do sleep 0.05; done; echo over",
+        marker.display()
+    );
     let dir = scratch.fresh("joined");
     let mut recorder = hosts
         .mw()
@@ -204,15 +232,23 @@ fn a_connection_that_breaks_costs_nothing_that_was_recorded() {
         .spawn()
         .unwrap();
     let home = hosts.home("a").join("data/meanwhile");
-    wait_for("the recording", || home.join("sh-0/manifest.json").exists().then_some(()));
+    wait_for("the recording", || {
+        home.join("sh-0/manifest.json").exists().then_some(())
+    });
     // Not asked to end: gone.
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     let refused = hosts.mw().args(["pull", "a:sh-0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
-    assert!(text(&refused.stderr).contains("still being recorded"), "{}", said(&refused));
+    assert!(
+        text(&refused.stderr).contains("still being recorded"),
+        "{}",
+        said(&refused)
+    );
     std::fs::write(&marker, "").unwrap();
-    wait_for("its end", || (!home.join("sh-0/arena").exists()).then_some(()));
+    wait_for("its end", || {
+        (!home.join("sh-0/arena").exists()).then_some(())
+    });
     let listed = hosts.mw().args(["pull", "a:"]).output().unwrap();
     assert!(text(&listed.stdout).contains("a:sh-0"), "{}", said(&listed));
     let to = scratch.fresh("pulled");
@@ -238,7 +274,11 @@ fn bad_input_is_answered_in_one_line() {
     let first_line = |arguments: &[&str]| {
         let output = hosts.mw().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        text(&output.stderr).lines().next().unwrap_or_default().to_string()
+        text(&output.stderr)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_string()
     };
     let line = first_line(&["record", "--on", "nowhere.invalid", "true"]);
     assert!(line.contains("nowhere.invalid cannot be reached"), "{line}");
@@ -254,7 +294,14 @@ fn bad_input_is_answered_in_one_line() {
     let dir = scratch.fresh("status");
     let output = hosts
         .mw()
-        .args(["record", "-o", dir.to_str().unwrap(), "--on", "a", "sh -c 'exit 7'"])
+        .args([
+            "record",
+            "-o",
+            dir.to_str().unwrap(),
+            "--on",
+            "a",
+            "sh -c 'exit 7'",
+        ])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));

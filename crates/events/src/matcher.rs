@@ -48,7 +48,9 @@ impl<'h> Matcher<'h> {
     /// The name of a process with that of its host, where there are several.
     fn full_name(&self, place: ProcessIx) -> Option<Vec<u8>> {
         let set = self.history.set();
-        let host = set.name(set.member_of(place)?).filter(|_| set.is_joined())?;
+        let host = set
+            .name(set.member_of(place)?)
+            .filter(|_| set.is_joined())?;
         let name = &self.history.process(place)?.name;
         Some(format!("{name}@{host}").into_bytes())
     }
@@ -311,7 +313,9 @@ impl Subject<'_, '_> {
             Field::Host => {
                 let set = history.set();
                 let host = set.member_of(self.id.process).and_then(|m| set.name(m));
-                host.map(|host| host.as_bytes().to_vec()).into_iter().collect()
+                host.map(|host| host.as_bytes().to_vec())
+                    .into_iter()
+                    .collect()
             }
             Field::Thread => {
                 let member = self.matcher.member_of(self.id);

@@ -4,9 +4,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use wire::{Answer, Id, Request, Whom};
 
+use crate::Error;
 use crate::client::Client;
 use crate::plan::Run;
-use crate::Error;
 
 /// How it went with one of the commands.
 pub struct Outcome {
@@ -96,7 +96,10 @@ pub fn drive(
             recording: None,
             ended: None,
             lines: Default::default(),
-            awaited: run.after.as_ref().and_then(|a| regex::Regex::new(&a.says).ok()),
+            awaited: run
+                .after
+                .as_ref()
+                .and_then(|a| regex::Regex::new(&a.says).ok()),
         })
         .collect();
     let start = |at: usize, all: &mut Vec<One>, sender: &Sender<Told>| {
@@ -214,12 +217,17 @@ fn heard(runs: &[Run], all: &mut [One], at: usize, is_error: bool, bytes: &[u8])
     let waits = |(own, run): (usize, &Run)| {
         let one = all.get(own)?;
         let pattern = one.awaited.clone().filter(|_| !one.started)?;
-        let meant = run.after.as_ref().is_some_and(|after| after.who.contains(&at));
+        let meant = run
+            .after
+            .as_ref()
+            .is_some_and(|after| after.who.contains(&at));
         meant.then_some((own, pattern))
     };
     let waiting: Vec<(usize, regex::Regex)> = runs.iter().enumerate().filter_map(waits).collect();
     let mut found = Vec::new();
-    let line = all.get_mut(at).and_then(|one| one.lines.get_mut(usize::from(is_error)));
+    let line = all
+        .get_mut(at)
+        .and_then(|one| one.lines.get_mut(usize::from(is_error)));
     if let Some(line) = line.filter(|_| !waiting.is_empty()) {
         line.take(bytes, |line| {
             for (own, pattern) in &waiting {
@@ -233,12 +241,7 @@ fn heard(runs: &[Run], all: &mut [One], at: usize, is_error: bool, bytes: &[u8])
 }
 
 /// Starts one and tells what comes of it.
-fn follow(
-    at: usize,
-    client: &Client,
-    request: Request,
-    to: &Sender<Told>,
-) -> Result<i32, Error> {
+fn follow(at: usize, client: &Client, request: Request, to: &Sender<Told>) -> Result<i32, Error> {
     let mut answers = client.ask(request)?;
     let id = answers.id();
     let mut status = None;

@@ -104,14 +104,18 @@ impl Error {
                 format!("try `ssh {host} true`: a host is what ssh understands")
             }
             Error::NoAgent { host, .. } => {
-                format!("try `ssh {host} true`: it must print nothing, and the host must be Linux on x86-64")
+                format!(
+                    "try `ssh {host} true`: it must print nothing, and the host must be Linux on x86-64"
+                )
             }
             Error::Version { .. } => "use the same mw on both sides".to_string(),
             Error::Lost { host, .. } => format!(
                 "what runs there goes on, and so does its recording: `mw pull {host}:` lists recordings, \
                  `mw pull {host}:REC` fetches one"
             ),
-            Error::Damaged { host, .. } => format!("fetch it again; if that does not help, look at {host}'s disk"),
+            Error::Damaged { host, .. } => {
+                format!("fetch it again; if that does not help, look at {host}'s disk")
+            }
             Error::Command { .. } => "close the quotation, or write it otherwise".to_string(),
             Error::Refused { .. } | Error::File { .. } | Error::Plan { .. } => return None,
         })

@@ -138,12 +138,18 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
                 regex::Regex::new(&says)
                     .map_err(|_| format!("`{says}` is no regular expression"))?;
                 let meant = |other: &usize| {
-                    *other != at && host.as_ref().is_none_or(|host| hosts.get(*other) == Some(host))
+                    *other != at
+                        && host
+                            .as_ref()
+                            .is_none_or(|host| hosts.get(*other) == Some(host))
                 };
                 let who: Vec<usize> = (0..hosts.len()).filter(meant).collect();
                 if who.is_empty() {
                     let host = host.as_deref().unwrap_or("another");
-                    return Err(format!("{} waits for {host}, where nothing else runs", entry.host));
+                    return Err(format!(
+                        "{} waits for {host}, where nothing else runs",
+                        entry.host
+                    ));
                 }
                 Some(After { who, says })
             }
@@ -173,7 +179,10 @@ fn never_started(runs: &[Run]) -> Option<&str> {
     loop {
         let ready = runs.iter().enumerate().find(|(at, run)| {
             let is_started = |at: &usize| started.get(*at).copied().unwrap_or(false);
-            let free = run.after.as_ref().is_none_or(|after| after.who.iter().any(is_started));
+            let free = run
+                .after
+                .as_ref()
+                .is_none_or(|after| after.who.iter().any(is_started));
             free && !is_started(at)
         });
         match ready {
@@ -261,7 +270,10 @@ mod tests {
     fn words_are_a_shells() {
         let split = |line| words(line).unwrap();
         assert_eq!(split("a  b\tc"), ["a", "b", "c"]);
-        assert_eq!(split(r#"a 'b c' "d \"e\" \n" f\ g ''"#), ["a", "b c", "d \"e\" \\n", "f g", ""]);
+        assert_eq!(
+            split(r#"a 'b c' "d \"e\" \n" f\ g ''"#),
+            ["a", "b c", "d \"e\" \\n", "f g", ""]
+        );
         for bad in ["a 'b", "a \"b", "a\\", "", "  "] {
             assert!(words(bad).is_err(), "{bad}");
         }
@@ -307,7 +319,11 @@ mod tests {
         let why = |text: &str| parse(text).unwrap_err();
         let one = "[[run]]\nhost = \"a\"\ncommand = \"x\"\n";
         assert!(why("").contains("no [[run]]"));
-        assert!(why(&format!("{one}colour = 1\n")).starts_with("line 4"), "{}", why(&format!("{one}colour = 1\n")));
+        assert!(
+            why(&format!("{one}colour = 1\n")).starts_with("line 4"),
+            "{}",
+            why(&format!("{one}colour = 1\n"))
+        );
         assert!(why("[[run]\n").starts_with("line 1"));
         assert!(why(&format!("{one}after = \"(\"\n")).contains("regular expression"));
         assert!(why(&format!("{one}after = \"x\"\n")).contains("nothing else runs"));

@@ -101,7 +101,9 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
             *outcome = listing.and_then(|files| {
                 for file in files.iter().filter(|file| !own(at, file)) {
                     let linked = source(file).is_some_and(|(at, name)| {
-                        pulls.get(*at).is_some_and(|from| link(from, name, pull, file))
+                        pulls
+                            .get(*at)
+                            .is_some_and(|from| link(from, name, pull, file))
                     });
                     if !linked {
                         fetch(pull, file, &counter)?;
@@ -118,7 +120,10 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
 fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = list.iter().map(|item| scope.spawn(move || work(item))).collect();
+        let threads: Vec<_> = list
+            .iter()
+            .map(|item| scope.spawn(move || work(item)))
+            .collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined
             .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

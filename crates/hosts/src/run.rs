@@ -43,9 +43,12 @@ impl Run {
             let made = OpenOptions::new().create(true).append(true).open(&path);
             made.map_err(|error| format!("cannot create {}: {error}", path.display()))
         };
-        let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+        let own =
+            std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
         let mut command = Command::new(own);
-        command.args(["record", "--quiet", "-o"]).arg(home.join(&name));
+        command
+            .args(["record", "--quiet", "-o"])
+            .arg(home.join(&name));
         if job.outlives_full_disk {
             command.args(["--on-full", "continue"]);
         }

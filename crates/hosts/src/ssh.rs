@@ -92,7 +92,11 @@ impl LastWords {
     }
 
     fn get(&self) -> Option<String> {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         (!said.is_empty()).then_some(said)
     }
 }

@@ -22,7 +22,9 @@ const FILES: [&str; 4] = [
 /// Where a recording is that is named, or given as a path.
 pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, String> {
     let dir = match name.strip_prefix("~/") {
-        Some(rest) => std::env::var_os("HOME").map_or_else(|| rest.into(), |h| Path::new(&h).join(rest)),
+        Some(rest) => {
+            std::env::var_os("HOME").map_or_else(|| rest.into(), |h| Path::new(&h).join(rest))
+        }
         None if name.contains('/') => PathBuf::from(name),
         None if name.is_empty() || name.starts_with('.') => {
             return Err(format!("`{name}` is no name of a recording"));
@@ -62,7 +64,13 @@ pub(crate) fn files(
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| Some(format!("{}/{}", recording::FILES, entry.file_name().to_str()?)))
+        .filter_map(|entry| {
+            Some(format!(
+                "{}/{}",
+                recording::FILES,
+                entry.file_name().to_str()?
+            ))
+        })
         .collect();
     names.sort();
     names.extend(FILES.map(str::to_string));
@@ -113,7 +121,9 @@ pub(crate) fn fetch(
     let captured = name.strip_prefix("files/");
     let known = FILES.contains(&name) || captured.is_some_and(|id| id.parse::<u64>().is_ok());
     if !known {
-        return Err(io::Error::other(format!("a recording has no file `{name}`")));
+        return Err(io::Error::other(format!(
+            "a recording has no file `{name}`"
+        )));
     }
     let mut file = File::open(dir.join(name))?;
     file.seek(SeekFrom::Start(from))?;

@@ -120,7 +120,13 @@ pub fn member_names<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Vec<String
         // It ends the names of processes, and is the name of a directory.
         let clean: String = wanted
             .chars()
-            .map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' })
+            .map(|c| {
+                if c.is_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            })
             .collect();
         let clean = clean.trim_start_matches(['.', '-']);
         let base = if clean.is_empty() { "host" } else { clean };
@@ -157,8 +163,16 @@ pub fn put_member(from: &Path, to: &Path) -> Result<(), WriteError> {
             put(&source, &to.join(name), is_over && name == crate::JOURNAL)?;
         }
     }
-    for entry in std::fs::read_dir(from.join(crate::FILES)).into_iter().flatten().flatten() {
-        put(&entry.path(), &to.join(crate::FILES).join(entry.file_name()), true)?;
+    for entry in std::fs::read_dir(from.join(crate::FILES))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        put(
+            &entry.path(),
+            &to.join(crate::FILES).join(entry.file_name()),
+            true,
+        )?;
     }
     Ok(())
 }
@@ -177,7 +191,11 @@ fn put(from: &Path, to: &Path, link: bool) -> Result<(), WriteError> {
 pub fn keep_once(members: &[PathBuf]) {
     let mut seen: HashMap<(u64, u128), PathBuf> = HashMap::new();
     for member in members {
-        for entry in std::fs::read_dir(member.join(crate::FILES)).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(member.join(crate::FILES))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let path = entry.path();
             let Ok(key) = contents(&path) else { continue };
             match seen.get(&key) {
@@ -186,7 +204,8 @@ pub fn keep_once(members: &[PathBuf]) {
                 }
                 Some(first) => {
                     use std::os::unix::fs::MetadataExt;
-                    let inode = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+                    let inode =
+                        |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
                     if inode(first) == inode(&path) {
                         continue;
                     }

@@ -128,7 +128,11 @@ impl ThreadNames {
     /// The name of a thread: the one that people gave it, the one that was
     /// found, or its place among the threads of its process.
     pub fn thread(&self, process: u32, thread: u32) -> String {
-        let given = self.known().given.get(&process).and_then(|t| t.get(&thread));
+        let given = self
+            .known()
+            .given
+            .get(&process)
+            .and_then(|t| t.get(&thread));
         match given.or_else(|| self.known().found.get(&(process, thread))) {
             Some(name) => name.clone(),
             None => process::thread_name(thread),

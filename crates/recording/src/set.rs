@@ -128,9 +128,16 @@ impl Set {
         let Some((_, own)) = self.member_at(place) else {
             return String::new();
         };
-        let name = self.process(place).map_or("", |process| process.name.as_str());
-        let others = self.members.iter().filter(|member| !std::ptr::eq(*member, own));
-        let shared = others.into_iter().any(|o| o.recording.process_named(name).is_some());
+        let name = self
+            .process(place)
+            .map_or("", |process| process.name.as_str());
+        let others = self
+            .members
+            .iter()
+            .filter(|member| !std::ptr::eq(*member, own));
+        let shared = others
+            .into_iter()
+            .any(|o| o.recording.process_named(name).is_some());
         if shared {
             format!("{name}@{}", own.name)
         } else {

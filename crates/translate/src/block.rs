@@ -1,14 +1,20 @@
 //! Translation of one block: from an address on, past conditional jumps that
 //! are not taken, to the first instruction that never leads to the next.
 
-use core::ops::Range;
+mod copy;
+mod goal;
+mod guard;
 
 use crate::cache::{
-    BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RAX, SAVED_RCX,
-    SPILL, TARGET, VECTOR, kind, restore, save, write_exit, write_exit_through,
+    BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RCX, TARGET, kind,
+    write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
-use crate::writer::{RAX, RCX, Writer};
+use crate::writer::{RCX, Writer};
+
+use copy::copy;
+use goal::write_goal;
+use guard::{GUARD_ROOM, GUARDED_INSTS, may_change, write_guard};
 
 /// Where the program's code is read.
 pub trait Source {
@@ -83,12 +89,6 @@ const _: () = assert!(
         + 2 * EXIT_DATA
         < BLOCK_ROOM
 );
-
-/// How many instructions a block has that compares itself with memory, and how
-/// many words that are at most.
-const GUARDED_INSTS: usize = 24;
-const GUARD_WORDS: usize = GUARDED_INSTS * 15 / 8 + 1;
-const GUARD_ROOM: usize = GUARD_WORDS * 32 + 128;
 
 /// A jump out of the block to an address of the program.
 #[derive(Clone, Copy)]
@@ -267,48 +267,6 @@ impl Cache<'_> {
     }
 }
 
-/// Whether an instruction may be written to.
-fn may_change(source: &mut impl Source, at: u64, len: usize) -> bool {
-    let last = at.wrapping_add(len as u64).wrapping_sub(1);
-    source.changing(at).is_some() || source.changing(last).is_some()
-}
-
-/// Goes to `body` if the code that a block was made of is still there.
-fn write_guard(w: &mut Writer<'_>, code: Range<u64>, body: usize, source: &mut impl Source) {
-    let len = code.end.wrapping_sub(code.start);
-    // The last word ends where the code ends. If there is less than one: it
-    // must not reach into a page that the code does not.
-    let page_end = code.start | 4095;
-    let last = match len {
-        8.. => code.end.wrapping_sub(8),
-        _ if code.end.wrapping_sub(1) > page_end => code.start,
-        _ => code.start.min(page_end.wrapping_sub(7)),
-    };
-    save(w);
-    w.value(RAX, code.start);
-    let mut fails = [0; GUARD_WORDS];
-    let mut used = 0;
-    for (i, fail) in (0u64..len.div_ceil(8)).zip(&mut fails) {
-        let address = code.start.wrapping_add(8 * i).min(last);
-        let word = source.changing(address).unwrap_or(0);
-        w.value(RCX, word.wrapping_neg());
-        w.bytes(&[0x48, 0x8b, 0x90]); // mov rdx, [rax + displacement]
-        w.u32(address.wrapping_sub(code.start) as u32);
-        w.bytes(&[0x48, 0x8d, 0x0c, 0x11]); // lea rcx, [rcx + rdx]
-        w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
-        *fail = w.jump_later(&[0xe9]);
-        used += 1;
-    }
-    restore(w);
-    w.jump(body);
-    let stale = w.at;
-    for fail in fails.iter().take(used) {
-        w.settle(*fail, stale);
-    }
-    restore(w);
-    write_exit(w, code.start, 0, kind::STALE);
-}
-
 struct Edges {
     list: [Edge; EDGES_MAX],
     used: usize,
@@ -485,172 +443,6 @@ fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, how: How) {
         None => {
             w.settle(site, w.at);
             write_exit(w, edge.target, site, kind::OPEN);
-        }
-    }
-}
-
-/// Leaves by an exit if all conditions hold.
-fn write_goal(w: &mut Writer<'_>, goal: &Goal<'_>) {
-    let mut fails = [0; Goal::CONDITIONS_MAX];
-    let conditions = goal.conditions.iter().zip(&mut fails);
-    if !goal.conditions.is_empty() {
-        w.store(SAVED_RCX, RCX);
-    }
-    for (condition, fail) in conditions {
-        match *condition {
-            Condition::Register(RCX, value) => {
-                w.load(RCX, SAVED_RCX);
-                add_to_rcx(w, value);
-            }
-            Condition::Register(register, value) => {
-                w.value(RCX, value.wrapping_neg());
-                // lea rcx, [register + rcx + 0]
-                w.bytes(&[0x48 | register >> 3 & 1, 0x8d, 0x4c, 0x08 | register & 7, 0]);
-            }
-            Condition::Memory(address, value) => {
-                w.value(RCX, address);
-                w.bytes(&[0x48, 0x8b, 0x09]); // mov rcx, [rcx]
-                add_to_rcx(w, value);
-            }
-            Condition::Vector(half, value) => {
-                let register = half >> 1;
-                let high = (register >> 3 & 1) << 2;
-                if half & 1 == 0 {
-                    // movq rcx, register
-                    let operand = 0xc1 | (register & 7) << 3;
-                    w.bytes(&[0x66, 0x48 | high, 0x0f, 0x7e, operand]);
-                } else {
-                    w.store_vector(VECTOR, register);
-                    w.load(RCX, VECTOR + 8);
-                }
-                add_to_rcx(w, value);
-            }
-        }
-        w.bytes(&[0xe3, 0x05]); // jrcxz, past the jump
-        *fail = w.jump_later(&[0xe9]);
-    }
-    if !goal.conditions.is_empty() {
-        w.load(RCX, SAVED_RCX);
-    }
-    // Past the exit and its data; where the conditions do not hold, rcx has to
-    // be restored there.
-    let resume = w.at.wrapping_add(16 + EXIT_DATA);
-    let behind = resume.wrapping_add(if goal.conditions.is_empty() { 0 } else { 7 });
-    let address = w.address(behind);
-    write_exit(w, address, 0, kind::GOAL);
-    if !goal.conditions.is_empty() {
-        w.load(RCX, SAVED_RCX);
-    }
-    for fail in fails.iter().take(goal.conditions.len()) {
-        w.settle(*fail, resume);
-    }
-}
-
-/// rcx -= value, without a change of flags.
-fn add_to_rcx(w: &mut Writer<'_>, value: u64) {
-    w.store(SAVED_RAX, RAX);
-    w.value(RAX, value.wrapping_neg());
-    w.bytes(&[0x48, 0x8d, 0x0c, 0x01]); // lea rcx, [rcx + rax]
-    w.load(RAX, SAVED_RAX);
-}
-
-/// Copies an instruction that leads to the next.
-fn copy(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
-    let Some(code) = code.get(..inst.len) else {
-        return;
-    };
-    let Some(address) = inst.operand else {
-        w.bytes(code);
-        return;
-    };
-    let modrm = inst.disp.wrapping_sub(1);
-    let byte = |i: usize| code.get(i).copied().unwrap_or(0);
-    let after = code.get(inst.disp.wrapping_add(4)..).unwrap_or(&[]);
-    let op = byte(inst.opcode);
-    let second = byte(inst.opcode.wrapping_add(1));
-    let vector = Vector::of(code, inst);
-    let register = byte(modrm) >> 3 & 7 | vector.reg_high << 3;
-
-    let plain = inst.segment == 0 && !inst.operand_size && !vector.is_vector;
-    if plain && op == 0x8d {
-        // lea
-        if inst.rex & 8 != 0 {
-            w.value(register, address);
-        } else {
-            w.bytes(&[0x40 | register >> 3, 0xb8 | register & 7]);
-            w.u32(address as u32);
-        }
-        return;
-    }
-    let loads = matches!(
-        (op, second),
-        (0x8b | 0x63, _) | (0x0f, 0xb6 | 0xb7 | 0xbe | 0xbf)
-    );
-    if plain && loads && !matches!(register & 7, 4 | 5) {
-        // A load of a whole register: it can hold the address, too.
-        w.value(register, address);
-        let high = register >> 3;
-        w.bytes(&[0x40 | inst.rex & 0x0e | high]);
-        w.bytes(code.get(inst.opcode..modrm).unwrap_or(&[]));
-        w.bytes(&[(register & 7) << 3 | register & 7]);
-        return;
-    }
-    // A register that the instruction does not use. None that addresses
-    // memory relative to rip uses rsi or rdi unless it names it.
-    const CANDIDATES: [u8; 3] = [6, 7, 3];
-    let scratch = CANDIDATES
-        .into_iter()
-        .find(|r| *r != register && Some(*r) != vector.second)
-        .unwrap_or(3);
-    w.store(SPILL, scratch);
-    w.value(scratch, address);
-    for (i, byte) in code.iter().enumerate().take(modrm) {
-        let byte = match vector.base {
-            Some((at, clear, set)) if at == i => byte & !clear | set,
-            _ => *byte,
-        };
-        w.bytes(&[byte]);
-    }
-    w.bytes(&[byte(modrm) & 0x38 | scratch]);
-    w.bytes(after);
-    w.load(scratch, SPILL);
-}
-
-/// What VEX and EVEX prefixes, or REX in their stead, say about registers.
-struct Vector {
-    is_vector: bool,
-    /// The high bit of the register that ModRM names.
-    reg_high: u8,
-    /// The register that the prefix names.
-    second: Option<u8>,
-    /// The byte that has the high bit of a base register, and what to clear
-    /// and what to set in it so that the register is one of the lower eight.
-    base: Option<(usize, u8, u8)>,
-}
-
-impl Vector {
-    fn of(code: &[u8], inst: &Inst) -> Vector {
-        let byte = |i: usize| code.get(inst.opcode.wrapping_add(i)).copied().unwrap_or(0);
-        let named = |byte: u8| Some(!byte >> 3 & 15);
-        match byte(0) {
-            0xc5 => Vector {
-                is_vector: true,
-                reg_high: !byte(1) >> 7,
-                second: named(byte(1)),
-                base: None,
-            },
-            0xc4 | 0x62 => Vector {
-                is_vector: true,
-                reg_high: !byte(1) >> 7,
-                second: named(byte(2)),
-                base: Some((inst.opcode.wrapping_add(1), 0, 0x20)),
-            },
-            _ => Vector {
-                is_vector: false,
-                reg_high: inst.rex >> 2 & 1,
-                second: None,
-                base: (inst.rex != 0).then_some((inst.opcode.wrapping_sub(1), 1, 0)),
-            },
         }
     }
 }

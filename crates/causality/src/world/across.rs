@@ -15,11 +15,11 @@ use protocol::id::ProcessIx;
 use recording::sockaddr::Address;
 use recording::{Clock, Set};
 
+use super::World;
 use super::clocks::{self, Sights};
 use super::objects::*;
 use super::pairs::Tuple;
 use super::waits::{SENDS, WaitFor};
-use super::World;
 use crate::link::Kind;
 use crate::matching::stream;
 
@@ -225,7 +225,9 @@ impl World<'_> {
         };
         let sum = |channel: u32, pick: fn(&Chan) -> &Vec<Op>| {
             let channel = self.channels.get(channel as usize);
-            channel.map_or(0, |channel| pick(channel).iter().map(|op| op.amount).sum::<u64>())
+            channel.map_or(0, |channel| {
+                pick(channel).iter().map(|op| op.amount).sum::<u64>()
+            })
         };
         let unsure = |channel: u32| {
             let channel = self.channels.get(channel as usize);
@@ -344,7 +346,10 @@ impl World<'_> {
             }
         }
         let first = clocks.first().copied().unwrap_or_default();
-        let later: Vec<i64> = clocks.iter().map(|own| clocks::later_ns(&first, own)).collect();
+        let later: Vec<i64> = clocks
+            .iter()
+            .map(|own| clocks::later_ns(&first, own))
+            .collect();
         self.clocks = clocks::fit(&sights, &later);
     }
 
@@ -374,8 +379,9 @@ impl World<'_> {
 
     /// All that is done to what members share.
     fn shift_shared(&mut self) {
-        let shifts: Vec<Option<clocks::Shift>> =
-            (0..self.nets.len() as u16).map(|m| self.shift_of(m)).collect();
+        let shifts: Vec<Option<clocks::Shift>> = (0..self.nets.len() as u16)
+            .map(|m| self.shift_of(m))
+            .collect();
         let set = self.set;
         let shift = |op: &mut Op| {
             let member = set.member_of(ProcessIx(op.process)).unwrap_or(0);
@@ -412,12 +418,18 @@ impl World<'_> {
             shift(&mut sent.op);
         }
         for socket in &mut self.sockets {
-            socket.received.iter_mut().for_each(|received| shift(&mut received.op));
+            socket
+                .received
+                .iter_mut()
+                .for_each(|received| shift(&mut received.op));
             socket.ready.iter_mut().for_each(&shift);
         }
         for listener in &mut self.listeners {
             let waiting = listener.waiting.iter_mut().map(|half| &mut half.op);
-            waiting.chain(&mut listener.accepts).chain(&mut listener.ready).for_each(&shift);
+            waiting
+                .chain(&mut listener.accepts)
+                .chain(&mut listener.ready)
+                .for_each(&shift);
         }
         // Those across members have been already.
         let within = |accept: &(u32, u32), connect: &Op| {

@@ -127,7 +127,9 @@ impl Sights {
     }
 
     fn between(&self, from: usize, to: usize) -> &[Sight] {
-        self.seen.get(from * self.count + to).map_or(&[], Vec::as_slice)
+        self.seen
+            .get(from * self.count + to)
+            .map_or(&[], Vec::as_slice)
     }
 }
 
@@ -199,7 +201,9 @@ fn drift(sights: &Sights, (anchor, base): (usize, i64), member: usize) -> i64 {
             high = b;
         }
     }
-    (low..=high).max_by_key(|drift| room(*drift)).unwrap_or(base)
+    (low..=high)
+        .max_by_key(|drift| room(*drift))
+        .unwrap_or(base)
 }
 
 /// Far enough to be no bound at all.

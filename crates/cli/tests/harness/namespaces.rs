@@ -173,13 +173,19 @@ impl Drop for Hosts {
         for namespace in names.chain(middle) {
             // What still runs there was started by the test.
             let tool = find_tool("ip").unwrap();
-            let pids = Command::new(&tool).args(["netns", "pids", &namespace]).output();
-            for pid in String::from_utf8_lossy(&pids.map(|o| o.stdout).unwrap_or_default()).split_whitespace() {
+            let pids = Command::new(&tool)
+                .args(["netns", "pids", &namespace])
+                .output();
+            for pid in String::from_utf8_lossy(&pids.map(|o| o.stdout).unwrap_or_default())
+                .split_whitespace()
+            {
                 if let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) {
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
             }
-            let _ = Command::new(&tool).args(["netns", "delete", &namespace]).output();
+            let _ = Command::new(&tool)
+                .args(["netns", "delete", &namespace])
+                .output();
         }
     }
 }

@@ -1,0 +1,404 @@
+//! Rules over states: a condition becomes a formula over tracks, for each way to give
+//! values to its names, and the solver is asked.
+
+use super::Run;
+use crate::engine::Sym;
+use crate::engine::relation::Rel;
+use crate::engine::solve::{Answer, Formula, Linear, Modality, Solver};
+use crate::engine::track::{Track, Val};
+use crate::rules::{Body, Condition, Number, Rule, Use};
+use crate::source::Events;
+use crate::states::{Empty, Instance};
+use crate::syntax::ast::Kind;
+use crate::verdict::{Outcome, Verdict, Witness};
+
+impl<E: Events + ?Sized> Run<'_, E> {
+    /// Which states rules look at.
+    pub(super) fn used_states(&self) -> Vec<bool> {
+        let mut used = vec![false; self.rules.states.len()];
+        for rule in &self.rules.rules {
+            if let Body::States { condition, .. } = &rule.body {
+                uses(condition, &mut |own| used[own.state] = true);
+            }
+        }
+        used
+    }
+
+    pub(super) fn by_states(
+        &self,
+        rule: &Rule,
+        modality: Modality,
+        condition: &Condition,
+        names: &[String],
+        instances: &[Vec<Instance>],
+        empty: &[Option<Empty>],
+    ) -> Verdict {
+        let mut trouble = None;
+        uses(condition, &mut |own| {
+            if let Some(Empty::Trouble(why)) = &empty[own.state] {
+                trouble.get_or_insert(why.clone());
+            }
+        });
+        if let Some(why) = trouble {
+            let mut verdict = self.verdict(rule, Outcome::Unknown);
+            verdict.reason = Some(why);
+            return verdict;
+        }
+        let mut builder = Builder {
+            instances,
+            tracks: Vec::new(),
+            owners: Vec::new(),
+            index: vec![None; instances.len()],
+            counted: vec![None; instances.len()],
+        };
+        let is_empty = |own: &Use| empty[own.state].is_some();
+        if vacuous(condition, &is_empty) {
+            let mut verdict = self.verdict(rule, Outcome::Vacuous);
+            uses(condition, &mut |own| {
+                let state = &self.rules.states[own.state];
+                let why = match &empty[own.state] {
+                    Some(Empty::Nobody(name)) => format!("no process is called `{name}`"),
+                    Some(_) => format!("nothing of `{}` ever happened", state.name),
+                    None => return,
+                };
+                verdict.reason.get_or_insert(why);
+            });
+            return verdict;
+        }
+        let Some(assignments) = assignments(condition, names.len(), instances) else {
+            let mut verdict = self.verdict(rule, Outcome::Unknown);
+            verdict.reason = Some(format!(
+                "its names can have more than {ASSIGNMENTS_MAX} values together"
+            ));
+            return verdict;
+        };
+        let mut unknown = None;
+        let mut yes: Vec<(Vec<Sym>, Witness)> = Vec::new();
+        let mut count = 0;
+        for values in assignments {
+            let formula = builder.formula(condition, &values);
+            let solver = Solver {
+                history: self.events,
+                tracks: &builder.tracks,
+            };
+            match solver.ask(&formula, modality) {
+                Answer::Yes(state) => {
+                    let listed = match (rule.kind, modality) {
+                        (Kind::Find, Modality::Possibly) => {
+                            solver.occurrences(&formula, OCCURRENCES_MAX)
+                        }
+                        _ => None,
+                    };
+                    let all = listed.unwrap_or_else(|| vec![state]);
+                    count += all.len() as u64;
+                    for state in all.into_iter().take(self.options.witnesses) {
+                        yes.push((
+                            values.clone(),
+                            self.state_witness(state, &builder, &formula),
+                        ));
+                    }
+                }
+                Answer::No => {}
+                Answer::Unknown(why) => unknown = Some(why),
+            }
+        }
+        let wanted = rule.kind == Kind::Find;
+        let outcome = match (yes.is_empty(), &unknown) {
+            (false, _) if wanted => Outcome::Matched,
+            (false, _) => Outcome::Violated,
+            (true, Some(_)) => Outcome::Unknown,
+            (true, None) => Outcome::Holds,
+        };
+        yes.sort_by_key(|(_, witness)| witness.cut.iter().map(|b| u64::from(*b)).sum::<u64>());
+        let mut verdict = self.verdict(rule, outcome);
+        verdict.count = count;
+        verdict.reason = unknown.filter(|_| outcome == Outcome::Unknown);
+        verdict.witnesses = yes
+            .into_iter()
+            .take(self.options.witnesses)
+            .map(|(values, mut witness)| {
+                let bound = names
+                    .iter()
+                    .zip(values)
+                    .filter(|(_, sym)| *sym != Sym::NONE);
+                witness.captures = bound
+                    .map(|(name, sym)| (name.clone(), self.symbols.text(sym)))
+                    .collect();
+                witness
+            })
+            .collect();
+        verdict
+    }
+
+    fn state_witness(
+        &self,
+        state: crate::engine::solve::State,
+        builder: &Builder<'_>,
+        formula: &Formula,
+    ) -> Witness {
+        let mut used = Vec::new();
+        formula.tracks(&mut used);
+        used.sort_unstable();
+        used.dedup();
+        let values = used.into_iter().filter_map(|track| {
+            let own = &builder.tracks[track];
+            let place = state
+                .places
+                .iter()
+                .find(|(process, _)| *process == own.process)?;
+            let name = self.rules.states[builder.owners[track]].name.clone();
+            let value = match own.at(place.1) {
+                Val::Absent => return None,
+                Val::Int(number) => number.to_string(),
+                Val::Unknown => "unknown".to_string(),
+            };
+            Some((own.process, name, value))
+        });
+        Witness {
+            values: values.collect(),
+            first: state.unique,
+            cut: state.cut,
+            events: state.places,
+            ..Witness::default()
+        }
+    }
+}
+
+/// Assignments of values to the names of a condition that are tried.
+const ASSIGNMENTS_MAX: usize = 10_000;
+
+/// Times that a condition is found that is asked for all of them.
+const OCCURRENCES_MAX: usize = 1_000_000;
+
+/// All states in a condition.
+fn uses(condition: &Condition, found: &mut dyn FnMut(&Use)) {
+    fn number(own: &Number, found: &mut dyn FnMut(&Use)) {
+        match own {
+            Number::Literal(_) => {}
+            Number::Sum(own) | Number::Count(own) | Number::Value(own) => found(own),
+            Number::Times(_, inner) => number(inner, found),
+            Number::Plus(list) => list.iter().for_each(|part| number(part, found)),
+        }
+    }
+    match condition {
+        Condition::Is(own) => found(own),
+        Condition::Not(inner) => uses(inner, found),
+        Condition::All(list) | Condition::Any(list) => {
+            list.iter().for_each(|part| uses(part, found));
+        }
+        Condition::Compare(left, _, right) => {
+            number(left, found);
+            number(right, found);
+        }
+    }
+}
+
+/// Whether there is nothing to judge a condition by.
+fn vacuous(condition: &Condition, is_empty: &dyn Fn(&Use) -> bool) -> bool {
+    match condition {
+        // That nothing has happened yet is what is asked.
+        Condition::Is(own) => is_empty(own),
+        Condition::Not(inner) => vacuous(inner, is_empty),
+        Condition::All(list) => {
+            // `not happened(..)` judges by what has not.
+            list.iter().any(|part| vacuous(part, is_empty))
+        }
+        Condition::Any(list) => list.iter().all(|part| vacuous(part, is_empty)),
+        Condition::Compare(..) => {
+            let mut any = false;
+            let mut all = true;
+            uses(condition, &mut |own| {
+                any = true;
+                all &= is_empty(own);
+            });
+            any && all
+        }
+    }
+}
+
+/// All ways to give values to the names of a condition.
+fn assignments(
+    condition: &Condition,
+    names: usize,
+    instances: &[Vec<Instance>],
+) -> Option<Vec<Vec<Sym>>> {
+    let mut domains: Vec<Vec<Sym>> = vec![Vec::new(); names];
+    uses(condition, &mut |own| {
+        for (position, name) in own.names.iter().enumerate() {
+            if let Some(domain) = name.and_then(|name| domains.get_mut(name)) {
+                let keys = instances[own.state].iter();
+                domain.extend(keys.filter_map(|instance| instance.key.get(position)));
+            }
+        }
+    });
+    let mut all: Vec<Vec<Sym>> = vec![Vec::new()];
+    for mut domain in domains {
+        domain.sort_unstable();
+        domain.dedup();
+        if domain.is_empty() {
+            domain.push(Sym::NONE);
+        }
+        if all.len().saturating_mul(domain.len()) > ASSIGNMENTS_MAX {
+            return None;
+        }
+        all = all
+            .iter()
+            .flat_map(|own| {
+                domain
+                    .iter()
+                    .map(move |sym| [own.as_slice(), &[*sym]].concat())
+            })
+            .collect();
+    }
+    Some(all)
+}
+
+/// Makes formulas over tracks of conditions over states.
+struct Builder<'i> {
+    instances: &'i [Vec<Instance>],
+    tracks: Vec<Track>,
+    /// Of each track, the state.
+    owners: Vec<usize>,
+    /// Of each state, where its tracks begin.
+    index: Vec<Option<usize>>,
+    counted: Vec<Option<usize>>,
+}
+
+impl Builder<'_> {
+    /// The tracks of a state that are about these values.
+    fn tracks_of(&mut self, own: &Use, values: &[Sym], counted: bool) -> Vec<usize> {
+        let table = if counted { &self.counted } else { &self.index };
+        let begin = match table[own.state] {
+            Some(begin) => begin,
+            None => {
+                let begin = self.tracks.len();
+                for instance in &self.instances[own.state] {
+                    let mut track = instance.track.clone();
+                    if counted {
+                        for change in &mut track.changes {
+                            if let Val::Int(number) = change.value {
+                                change.value = Val::Int(i64::from(number != 0));
+                            }
+                        }
+                    }
+                    self.tracks.push(track);
+                    self.owners.push(own.state);
+                }
+                match counted {
+                    true => self.counted[own.state] = Some(begin),
+                    false => self.index[own.state] = Some(begin),
+                }
+                begin
+            }
+        };
+        let fits = |instance: &Instance| {
+            own.names
+                .iter()
+                .zip(instance.key.iter())
+                .all(|(name, sym)| {
+                    name.is_none_or(|name| values.get(name).is_none_or(|value| value == sym))
+                })
+        };
+        let list = self.instances[own.state].iter().enumerate();
+        list.filter(|(_, instance)| fits(instance))
+            .map(|(i, _)| begin + i)
+            .collect()
+    }
+
+    fn formula(&mut self, condition: &Condition, values: &[Sym]) -> Formula {
+        match condition {
+            Condition::Is(own) => {
+                let tracks = self.tracks_of(own, values, false);
+                match tracks.as_slice() {
+                    [one] => Formula::Is(*one, true),
+                    many => {
+                        Formula::Any(many.iter().map(|track| Formula::Is(*track, true)).collect())
+                    }
+                }
+            }
+            Condition::Not(inner) => self.formula(inner, values).negated(),
+            Condition::All(list) => {
+                Formula::All(list.iter().map(|part| self.formula(part, values)).collect())
+            }
+            Condition::Any(list) => {
+                Formula::Any(list.iter().map(|part| self.formula(part, values)).collect())
+            }
+            Condition::Compare(left, rel, right) => self.compare(left, *rel, right, values),
+        }
+    }
+
+    fn compare(&mut self, left: &Number, rel: Rel, right: &Number, values: &[Sym]) -> Formula {
+        let mut sum = Sum::default();
+        self.add(left, 1, values, &mut sum);
+        self.add(right, -1, values, &mut sum);
+        // Each value is that of one process: of any that there is.
+        let mut ways: Vec<(Vec<(i64, usize)>, Vec<usize>)> = vec![(sum.terms, Vec::new())];
+        for (factor, choices) in sum.values {
+            ways = ways
+                .iter()
+                .flat_map(|(terms, present)| {
+                    choices.iter().map(move |track| {
+                        let mut terms = terms.clone();
+                        terms.push((factor, *track));
+                        let mut present = present.clone();
+                        present.push(*track);
+                        (terms, present)
+                    })
+                })
+                .collect();
+        }
+        let mut list: Vec<Formula> = ways
+            .into_iter()
+            .map(|(terms, present)| {
+                Formula::Compare(Linear {
+                    terms,
+                    constant: sum.constant,
+                    rel,
+                    present,
+                    absent: false,
+                })
+            })
+            .collect();
+        match list.len() {
+            1 => list.remove(0),
+            _ => Formula::Any(list),
+        }
+    }
+
+    fn add(&mut self, number: &Number, factor: i64, values: &[Sym], sum: &mut Sum) {
+        match number {
+            Number::Literal(value) => {
+                sum.constant = sum.constant.saturating_add(factor.saturating_mul(*value));
+            }
+            Number::Sum(own) => {
+                let tracks = self.tracks_of(own, values, false);
+                sum.terms
+                    .extend(tracks.into_iter().map(|track| (factor, track)));
+            }
+            Number::Count(own) => {
+                let tracks = self.tracks_of(own, values, true);
+                sum.terms
+                    .extend(tracks.into_iter().map(|track| (factor, track)));
+            }
+            Number::Value(own) => {
+                let tracks = self.tracks_of(own, values, false);
+                sum.values.push((factor, tracks));
+            }
+            Number::Times(times, inner) => {
+                self.add(inner, factor.saturating_mul(*times), values, sum);
+            }
+            Number::Plus(list) => {
+                for part in list {
+                    self.add(part, factor, values, sum);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Sum {
+    terms: Vec<(i64, usize)>,
+    constant: i64,
+    values: Vec<(i64, Vec<usize>)>,
+}

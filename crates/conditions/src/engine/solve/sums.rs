@@ -1,0 +1,293 @@
+//! Comparisons of values of several processes: pairs of stretches where there are two,
+//! bounds by flow where there are more.
+
+use super::formula::{Formula, Linear};
+use super::{Answer, Modality, Solver};
+use crate::engine::flow;
+use crate::engine::poset::Poset;
+use crate::engine::relation::{Rel, pair};
+use crate::engine::track::{Change, Track, Val};
+use crate::history::{At, History};
+
+impl<H: History + ?Sized> Solver<'_, H> {
+    /// The sum of a comparison by process: of each one track, and whether it
+    /// may be absent. (What need not be present is 0 then, and never absent.)
+    pub(super) fn combine(&self, linear: &Linear) -> Vec<(Track, bool)> {
+        let mut used: Vec<usize> = linear.terms.iter().map(|(_, track)| *track).collect();
+        used.extend(&linear.present);
+        let mut processes: Vec<usize> = used.iter().map(|t| self.tracks[*t].process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        let one = |process: usize| {
+            let own = |track: usize| self.tracks[track].process == process;
+            let mut places: Vec<(At, u64)> = Vec::new();
+            for track in used.iter().filter(|track| own(**track)) {
+                let changes = self.tracks[*track].changes.iter();
+                places.extend(changes.map(|change| (change.at, change.time)));
+            }
+            places.sort_unstable();
+            places.dedup_by_key(|(at, _)| *at);
+            let must = linear.present.iter().any(|track| own(*track));
+            let value = |at: At| {
+                let mut sum = 0i128;
+                let mut present = linear.present.iter().filter(|track| own(**track));
+                if present.any(|track| self.tracks[*track].at(at) == Val::Absent) {
+                    return Val::Absent;
+                }
+                for (factor, track) in linear.terms.iter().filter(|(_, track)| own(*track)) {
+                    match self.tracks[*track].at(at) {
+                        Val::Absent => {}
+                        Val::Unknown => return Val::Unknown,
+                        Val::Int(number) => sum += i128::from(*factor) * i128::from(number),
+                    }
+                }
+                i64::try_from(sum).map_or(Val::Unknown, Val::Int)
+            };
+            let mut track = Track {
+                process,
+                changes: Vec::new(),
+            };
+            if !must {
+                track.push(Change {
+                    at: At::default(),
+                    time: 0,
+                    value: Val::Int(0),
+                });
+            }
+            for (at, time) in places {
+                let value = value(at);
+                track.push(Change { at, time, value });
+            }
+            (track, must)
+        };
+        processes.into_iter().map(one).collect()
+    }
+
+    /// One comparison of several processes.
+    pub(super) fn compare(&self, linear: &Linear, parts: &[&Formula], unknown: bool) -> Answer {
+        let combined = self.combine(linear);
+        let unclear = |(track, _): &(Track, bool)| {
+            track
+                .changes
+                .iter()
+                .any(|change| change.value == Val::Unknown)
+        };
+        if combined.iter().any(unclear) {
+            return self.enumerate_all(parts, Modality::Possibly, unknown);
+        }
+        let tracks: Vec<&Track> = combined.iter().map(|(track, _)| track).collect();
+        let poset = match Poset::new(self.history, &tracks) {
+            Ok(poset) => poset,
+            Err(_) => return self.observed_or(parts, linear, &combined, unknown),
+        };
+        let values: Vec<Vec<Val>> = combined
+            .iter()
+            .map(|(track, must)| {
+                let mut values = poset.values(track);
+                for value in values.iter_mut().filter(|value| **value == Val::Absent) {
+                    // What need not be there counts nothing where it is not.
+                    if !must {
+                        *value = Val::Int(0);
+                    }
+                }
+                values
+            })
+            .collect();
+        if let [a, b] = tracks.as_slice() {
+            let lane = |track: &Track| {
+                let own = poset
+                    .lanes
+                    .iter()
+                    .position(|process| *process == track.process);
+                own.unwrap_or(0)
+            };
+            let found = pair(
+                &poset,
+                (lane(a), &values[0]),
+                (lane(b), &values[1]),
+                linear.constant,
+                linear.rel,
+                linear.absent,
+            );
+            return match found {
+                Some((first, second)) => {
+                    let mut counts = vec![0; 2];
+                    counts[lane(a)] = first;
+                    counts[lane(b)] = second;
+                    Answer::Yes(self.state_at(&poset, &counts))
+                }
+                None => Answer::No,
+            };
+        }
+        if combined.iter().any(|(_, must)| *must) {
+            return self.enumerate_all(parts, Modality::Possibly, unknown);
+        }
+        self.sum(linear, &poset, &values, parts, unknown)
+    }
+
+    /// A sum over many processes, none of which has to be there.
+    pub(super) fn sum(
+        &self,
+        linear: &Linear,
+        poset: &Poset,
+        values: &[Vec<Val>],
+        parts: &[&Formula],
+        unknown: bool,
+    ) -> Answer {
+        let number = |value: Val| match value {
+            Val::Int(number) => number,
+            _ => 0,
+        };
+        let base: i64 = values
+            .iter()
+            .map(|list| number(list[0]))
+            .fold(linear.constant, i64::saturating_add);
+        let weights: Vec<Vec<i64>> = values
+            .iter()
+            .map(|list| {
+                let pairs = list.windows(2);
+                pairs
+                    .map(|two| number(two[1]).saturating_sub(number(two[0])))
+                    .collect()
+            })
+            .collect();
+        let negative: Vec<Vec<i64>> = weights
+            .iter()
+            .map(|list| list.iter().map(|weight| -weight).collect())
+            .collect();
+        // The sum at its largest, or its smallest, among the first changes.
+        let most = |prefix: usize| {
+            let found = flow::largest(poset, &weights, prefix);
+            (base.saturating_add(found.sum), found.state)
+        };
+        let least = |prefix: usize| {
+            let found = flow::largest(poset, &negative, prefix);
+            (base.saturating_sub(found.sum), found.state)
+        };
+        let fits = |sum: i64| linear.rel.holds(sum.into(), 0);
+        let reached = |prefix: usize| -> Option<Vec<u32>> {
+            let sides = match linear.rel {
+                Rel::More | Rel::AtLeast => vec![most(prefix)],
+                Rel::Less | Rel::AtMost => vec![least(prefix)],
+                Rel::Unequal => vec![most(prefix), least(prefix)],
+                Rel::Equal => Vec::new(),
+            };
+            sides
+                .into_iter()
+                .find(|(sum, _)| fits(*sum))
+                .map(|(_, state)| state)
+        };
+        let all = poset.sequence.len();
+        if linear.rel == Rel::Equal {
+            let ((low, from), (high, to)) = (least(all), most(all));
+            if low > 0 || high < 0 {
+                return Answer::No;
+            }
+            let small = weights.iter().flatten().all(|weight| weight.abs() <= 1);
+            if !small {
+                return self.enumerate_all(parts, Modality::Possibly, unknown);
+            }
+            // Changes of one at a time miss no number on the way.
+            let state = self.walk(poset, &weights, base, &from, &to);
+            return Answer::Yes(self.state_at(poset, &state));
+        }
+        if reached(all).is_none() {
+            return Answer::No;
+        }
+        // As few changes as possible, in causal order.
+        let (mut low, mut high) = (0, all);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match reached(middle) {
+                Some(_) => high = middle,
+                None => low = middle + 1,
+            }
+        }
+        match reached(low) {
+            Some(state) => Answer::Yes(self.state_at(poset, &state)),
+            None => Answer::No,
+        }
+    }
+
+    /// From one state to another by way of what is in either: a state on it at
+    /// which the sum is zero.
+    fn walk(
+        &self,
+        poset: &Poset,
+        weights: &[Vec<i64>],
+        base: i64,
+        from: &[u32],
+        to: &[u32],
+    ) -> Vec<u32> {
+        let sum = |state: &[u32]| -> i64 {
+            let lanes = weights.iter().zip(state);
+            let inside = lanes.flat_map(|(list, count)| &list[..*count as usize]);
+            inside.fold(base, |sum, weight| sum.saturating_add(*weight))
+        };
+        for (start, goal) in [(from, to), (to, from)] {
+            let mut state = start.to_vec();
+            let mut now = sum(&state);
+            for (lane, number) in &poset.sequence {
+                if now == 0 {
+                    return state;
+                }
+                let number = *number as u32;
+                if state[*lane] == number && number < goal[*lane] {
+                    state[*lane] += 1;
+                    now = now.saturating_add(weights[*lane][number as usize]);
+                }
+            }
+            if now == 0 {
+                return state;
+            }
+        }
+        from.to_vec()
+    }
+
+    /// Too much for flow: what was observed, or bounds that nothing can pass.
+    fn observed_or(
+        &self,
+        parts: &[&Formula],
+        linear: &Linear,
+        combined: &[(Track, bool)],
+        unknown: bool,
+    ) -> Answer {
+        let all = Formula::All(parts.iter().map(|part| (*part).clone()).collect());
+        if let yes @ Answer::Yes(_) = self.observed(&all, unknown) {
+            return yes;
+        }
+        let mut range = (i128::from(linear.constant), i128::from(linear.constant));
+        for (track, must) in combined {
+            let values = track
+                .changes
+                .iter()
+                .filter_map(|change| match change.value {
+                    Val::Int(number) => Some(i128::from(number)),
+                    _ => None,
+                });
+            let zero = (!must).then_some(0);
+            let (mut low, mut high) = (i128::MAX, i128::MIN);
+            for value in values.chain(zero) {
+                low = low.min(value);
+                high = high.max(value);
+            }
+            if low <= high {
+                range = (range.0 + low, range.1 + high);
+            }
+        }
+        let impossible = match linear.rel {
+            Rel::More => range.1 <= 0,
+            Rel::AtLeast => range.1 < 0,
+            Rel::Less => range.0 >= 0,
+            Rel::AtMost => range.0 > 0,
+            Rel::Equal => range.0 > 0 || range.1 < 0,
+            Rel::Unequal => range == (0, 0),
+        };
+        match impossible && !linear.absent {
+            true => Answer::No,
+            false => Answer::Unknown(
+                "it changes too often for every consistent state to be weighed".to_string(),
+            ),
+        }
+    }
+}
