@@ -323,7 +323,7 @@ fn is_judged(item: &Item) -> bool {
 fn read(path: &Path) -> Result<String, Failed> {
     let bytes = std::fs::read(path).map_err(|error| Failed::Unreadable {
         path: path.display().to_string(),
-        why: error.kind().to_string(),
+        why: error.to_string(),
     })?;
     String::from_utf8(bytes).map_err(|_| Failed::Unreadable {
         path: path.display().to_string(),

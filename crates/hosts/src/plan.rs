@@ -102,7 +102,7 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
     let table: Table = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| {
             let before = text.get(..span.start).unwrap_or_default();
-            before.lines().count().max(1)
+            before.matches('\n').count() + 1
         });
         let what = error.message().trim_end().replace('\n', "; ");
         match line {

@@ -333,7 +333,7 @@ impl World<'_> {
                 };
                 let (sends, sure_sends) = stream::in_order(&channel.sends);
                 let (recvs, sure_recvs) = stream::in_order(&channel.recvs);
-                if !(sure_sends && sure_recvs) || !channel.unsure.is_empty() {
+                if !(sure_sends && sure_recvs && channel.unsure.is_empty()) {
                     continue;
                 }
                 stream::pair(&channel.sends, &sends, &channel.recvs, &recvs, |overlap| {

@@ -345,7 +345,8 @@ mod tests {
             assert!(wrong < 1_000_000, "{clocks:?}");
         }
         assert!((clocks[1].drift_ppb - 40_000).abs() < 1_000, "{clocks:?}");
-        assert_eq!((clocks[0].drift_ppb, clocks[2].drift_ppb), (0, 0));
+        assert_eq!(clocks[0].drift_ppb, 0);
+        assert!(clocks[2].drift_ppb.abs() < 1_000, "{clocks:?}");
         let shift = |member: u16| {
             let member = usize::from(member);
             Shift::new(clock(0), clock(member), clocks[member])
