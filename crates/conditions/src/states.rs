@@ -31,13 +31,16 @@ pub enum Empty {
     Trouble(String),
 }
 
+/// How a state goes, by process and by the values of its names.
+type Tracks = BTreeMap<(usize, Box<[Sym]>), Track>;
+
 /// All states, as they are filled.
 pub struct States<'r> {
     rules: &'r Rules,
     /// Of each state, the processes that are meant.
     members: Vec<Vec<bool>>,
     /// Of each state, by process and key.
-    building: Vec<BTreeMap<(usize, Box<[Sym]>), Track>>,
+    building: Vec<Tracks>,
     /// Of each state that counts messages: who sent what when.
     sent: Vec<Vec<(usize, u32, u64)>>,
     /// States by letter.

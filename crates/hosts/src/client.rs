@@ -135,9 +135,9 @@ impl Client {
 
     fn one(&self, request: Request) -> Result<Answer, Error> {
         let mut answers = self.ask(request)?;
-        match answers.next()? {
+        match answers.receive()? {
             Some(answer) => {
-                while answers.next()?.is_some() {}
+                while answers.receive()?.is_some() {}
                 Ok(answer)
             }
             None => Err(self.lost("the answer is empty")),
@@ -179,7 +179,7 @@ impl Client {
     pub fn recordings(&self) -> Result<Vec<Stored>, Error> {
         let mut answers = self.ask(Request::List)?;
         let mut found = Vec::new();
-        while let Some(answer) = answers.next()? {
+        while let Some(answer) = answers.receive()? {
             if let Answer::Recording(stored) = answer {
                 found.push(stored);
             }
@@ -190,7 +190,7 @@ impl Client {
     /// Sends a signal to what a request started.
     pub fn signal(&self, run: Id, signal: i32, to: Whom) -> Result<(), Error> {
         let mut answers = self.ask(Request::Signal { run, signal, to })?;
-        while answers.next()?.is_some() {}
+        while answers.receive()?.is_some() {}
         Ok(())
     }
 }
@@ -202,7 +202,7 @@ impl Answers {
     }
 
     /// The next answer; `None` after the last.
-    pub fn next(&mut self) -> Result<Option<Answer>, Error> {
+    pub fn receive(&mut self) -> Result<Option<Answer>, Error> {
         if self.over {
             return Ok(None);
         }

@@ -245,7 +245,7 @@ fn follow(at: usize, client: &Client, request: Request, to: &Sender<Told>) -> Re
     let mut answers = client.ask(request)?;
     let id = answers.id();
     let mut status = None;
-    while let Some(answer) = answers.next()? {
+    while let Some(answer) = answers.receive()? {
         let told = match answer {
             Answer::Started { recording, .. } => Told::Started(at, id, recording),
             Answer::Output { is_error, bytes } => Told::Output(at, is_error, bytes),

@@ -139,7 +139,7 @@ fn listing(pull: &Pull<'_>) -> Result<Vec<wire::File>, Error> {
         recording: pull.recording.clone(),
     })?;
     let mut found = Vec::new();
-    while let Some(answer) = answers.next()? {
+    while let Some(answer) = answers.receive()? {
         let Answer::File(file) = answer else { continue };
         // Nobody else says where things are written here.
         let captured = file.name.strip_prefix("files/");
@@ -212,7 +212,7 @@ fn receive(
         file: file.name.clone(),
         from,
     })?;
-    while let Some(answer) = answers.next()? {
+    while let Some(answer) = answers.receive()? {
         let step = match answer {
             Answer::Data(data) => {
                 target.write_all(&data).map_err(failing("write", path))?;

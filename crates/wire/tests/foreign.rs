@@ -5,7 +5,7 @@
 use std::io::Cursor;
 
 use proptest::prelude::*;
-use wire::{Answer, Error, Facts, File, FromAgent, Job, Request, ToAgent, Whom, frame, opening};
+use wire::{Answer, Error, File, FromAgent, Job, Request, ToAgent, Whom, frame, opening};
 
 fn requests() -> impl Strategy<Value = ToAgent> {
     let text = || "[a-z/ ]{0,20}";
@@ -47,7 +47,7 @@ fn requests() -> impl Strategy<Value = ToAgent> {
 fn answers() -> impl Strategy<Value = FromAgent> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..300);
     let answer = prop_oneof![
-        Just(Answer::Facts(Box::new(Facts::default()))),
+        Just(Answer::Facts(Box::default())),
         any::<u64>().prop_map(Answer::Time),
         (any::<bool>(), bytes()).prop_map(|(is_error, bytes)| Answer::Output { is_error, bytes }),
         any::<i32>().prop_map(|status| Answer::Ended { status }),

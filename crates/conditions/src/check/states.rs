@@ -332,7 +332,7 @@ impl Builder<'_> {
         self.add(left, 1, values, &mut sum);
         self.add(right, -1, values, &mut sum);
         // Each value is that of one process: of any that there is.
-        let mut ways: Vec<(Vec<(i64, usize)>, Vec<usize>)> = vec![(sum.terms, Vec::new())];
+        let mut ways = vec![(sum.terms, Vec::<usize>::new())];
         for (factor, choices) in sum.values {
             ways = ways
                 .iter()

@@ -58,7 +58,7 @@ impl<'h, H: History + ?Sized> Search<'h, H> {
 
     /// The first state, or the first after those that were found: what ended
     /// first of the last one is over in it.
-    pub fn next(&mut self) -> Option<Found> {
+    pub fn find_next(&mut self) -> Option<Found> {
         while let Some(process) = self.work.pop() {
             if let Some(i) = self.slot[process] {
                 let list = &self.asked[i].1;
@@ -131,9 +131,7 @@ pub fn definitely<H: History + ?Sized>(
             if i == j {
                 continue;
             }
-            let Some(other) = asked[j].1.get(at[j]) else {
-                return None;
-            };
+            let other = asked[j].1.get(at[j])?;
             // Did `a` begin before `b` ended? If not, `b` is of no use.
             let useless =
                 |a: usize, own: &Span, exit: &Option<Vec<u32>>| match (begins(a, own), exit) {

@@ -140,9 +140,8 @@ pub fn largest(poset: &Poset, weights: &[Vec<i64>], prefix: usize) -> Largest {
     let mut network = Network::new(total + 2);
     let mut positive = 0i64;
     for lane in 0..lanes {
-        for number in 0..counts[lane] {
+        for (number, weight) in weights[lane].iter().copied().enumerate().take(counts[lane]) {
             let node = base[lane] + number;
-            let weight = weights[lane][number];
             if weight > 0 {
                 positive = positive.saturating_add(weight);
                 network.edge(source, node, weight);

@@ -81,12 +81,18 @@ fn known<T>(list: &[T], moment: &Moment, process: usize, at: impl Fn(&T) -> At) 
     list.partition_point(|entry| moment.is_after(process, at(entry)))
 }
 
+/// Something for each list of values that names can have.
+type ByValues<T> = Table<Box<[Sym]>, T>;
+
+/// Where an event was, and what its process knew then.
+type Sight = (At, Clock);
+
 /// A kind of event that may not be between.
 struct Between {
     atom: Atom,
     key: Vec<usize>,
-    /// By values, by process: where, and what its process knew.
-    seen: Table<Box<[Sym]>, Vec<(usize, Vec<(At, Clock)>)>>,
+    /// By values, by process.
+    seen: ByValues<Vec<(usize, Vec<Sight>)>>,
 }
 
 struct Stage {
@@ -97,7 +103,7 @@ struct Stage {
     by_live: Table<Box<[Sym]>, usize>,
     /// For each atom of the next step, the names it shares with what is live,
     /// and groups by the values of these.
-    next: Vec<(Vec<usize>, Table<Box<[Sym]>, Vec<usize>>)>,
+    next: Vec<(Vec<usize>, ByValues<Vec<usize>>)>,
     /// What may not be between the step before and this one.
     without: Vec<Between>,
     /// All ends are needed, not only the first of each process.
@@ -444,7 +450,7 @@ pub struct Concurrent {
     shared: Vec<usize>,
     names: usize,
     /// Of each side, by shared values, the last of each process.
-    last: [Table<Box<[Sym]>, Vec<(usize, End)>>; 2],
+    last: [ByValues<Vec<(usize, End)>>; 2],
 }
 
 impl Concurrent {

@@ -136,7 +136,7 @@ pub fn pair(
 ) -> Option<(u32, u32)> {
     let mut window = Window::default();
     let mut to = 0;
-    for i in 0..first.len() {
+    for (i, own) in first.iter().enumerate() {
         let from = match i.checked_sub(1) {
             Some(entry) => poset.nodes[a][entry].needs[b] as usize,
             None => 0,
@@ -154,7 +154,7 @@ pub fn pair(
         window.slide(second, from, to);
         let holds =
             |x: i64, y: i64| rel.holds(i128::from(x) + i128::from(y) + i128::from(constant), 0);
-        let Val::Int(own) = first[i] else {
+        let Val::Int(own) = *own else {
             if absent && from < to {
                 return Some((i as u32, from as u32));
             }

@@ -230,7 +230,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
 
     fn possibly(&self, sorted: &Conjunction<'_>, parts: &[&Formula], unknown: bool) -> Answer {
         match sorted.compared.as_slice() {
-            [] => match Search::new(self.history, &sorted.local).next() {
+            [] => match Search::new(self.history, &sorted.local).find_next() {
                 Some(found) => {
                     let places = sorted.local.iter().map(|(process, _)| *process);
                     Answer::Yes(State {
@@ -402,7 +402,9 @@ impl<H: History + ?Sized> Solver<'_, H> {
         let mut search = Search::new(self.history, &sorted.local);
         let mut all = Vec::new();
         while all.len() < most {
-            let Some(found) = search.next() else { break };
+            let Some(found) = search.find_next() else {
+                break;
+            };
             let places = sorted.local.iter().map(|(process, _)| *process);
             all.push(State {
                 unique: all.is_empty(),

@@ -1,4 +1,8 @@
 //! What is written in a file of rules, before names are looked up.
+#![allow(
+    clippy::large_enum_variant,
+    reason = "the tree of a file of rules is small and made once"
+)]
 
 use events::Pattern;
 

@@ -38,6 +38,9 @@ impl Random {
     }
 }
 
+/// An event: of which process, and its number.
+pub type Event = (usize, u32);
+
 #[derive(Clone, Debug)]
 pub struct Toy {
     names: Vec<String>,
@@ -109,7 +112,7 @@ impl Toy {
     }
 
     /// One that is written down: events per process, and links.
-    pub fn given(events: &[u32], links: &[((usize, u32), (usize, u32))]) -> Toy {
+    pub fn given(events: &[u32], links: &[(Event, Event)]) -> Toy {
         let count = events.len();
         let toy = Toy {
             names: (0..count).map(|i| format!("p-{i}")).collect(),
@@ -146,10 +149,10 @@ impl Toy {
             .collect();
         loop {
             let before = clocks.clone();
-            for p in 0..count {
-                for n in 1..clocks[p].len() {
-                    let last = clocks[p][n - 1].clone();
-                    for (own, last) in clocks[p][n].iter_mut().zip(last) {
+            for own in &mut clocks {
+                for n in 1..own.len() {
+                    let last = own[n - 1].clone();
+                    for (own, last) in own[n].iter_mut().zip(last) {
                         *own = (*own).max(last);
                     }
                 }

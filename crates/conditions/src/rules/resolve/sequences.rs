@@ -140,14 +140,14 @@ impl Resolver {
                     known.letter == atom.letter || name_of(known) == name_of(&atom)
                 };
                 let position = alphabet.iter().position(|known| same_event(&known));
-                if let Some(known) = position.and_then(|at| alphabet.get(at)) {
-                    if known.names != atom.names {
-                        let expected = format!(
-                            "the same names for `{}` everywhere in the sequence",
-                            name.text
-                        );
-                        return Err(self.error(text, name.span, expected));
-                    }
+                if let Some(known) = position.and_then(|at| alphabet.get(at))
+                    && known.names != atom.names
+                {
+                    let expected = format!(
+                        "the same names for `{}` everywhere in the sequence",
+                        name.text
+                    );
+                    return Err(self.error(text, name.span, expected));
                 }
                 Regular::One(position.unwrap_or_else(|| {
                     alphabet.push(atom);
