@@ -144,7 +144,7 @@ fn replayed(outcome: verify::Outcome) -> verify::Replayed {
 #[test]
 fn events_and_processes() {
     let process = ps::Row {
-        host: Some(String::new()),
+        host: None,
         process: String::new(),
         number: 0,
         pid: None,
@@ -163,7 +163,11 @@ fn events_and_processes() {
         end: Exit::Unknown,
         parent_at: None,
     };
-    agree("ps", &process, &[json(&process)]);
+    let on_a_host = ps::Row {
+        host: text(),
+        ..process.clone()
+    };
+    agree("ps", &process, &[json(&on_a_host)]);
     let details = Details {
         event: String::new(),
         process: String::new(),
