@@ -42,8 +42,13 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
         outcomes
     };
     let status = status(&outcomes);
-    collect(&runs, &names, &clients, &outcomes, &dir)?;
-    Ok(ExitCode::from(status))
+    let collected = collect(&runs, &names, &clients, &outcomes, &dir);
+    match collected {
+        Ok(()) => Ok(ExitCode::from(status)),
+        // Why a command could not be run, its own status says.
+        Err(failure) if status != 0 => Err(failure.status(status)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// `HOST CMD HOST CMD ...`
@@ -246,9 +251,13 @@ fn collect(
     drop(progress);
     let mut members = Vec::new();
     for ((run, name, recording), result) in pulled.into_iter().zip(results) {
-        // A command that could not be run leaves no recording.
         match result {
             Ok(()) => members.push(name.clone()),
+            // A command that could not be run leaves none, and has said why.
+            Err(hosts::Error::Refused { .. }) => missing.push(Missing {
+                name: name.clone(),
+                why: "nothing was recorded there".to_string(),
+            }),
             Err(error) => {
                 let why = Failure::from(error).words();
                 let why = why.lines().next().unwrap_or_default();

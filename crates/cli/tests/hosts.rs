@@ -307,4 +307,63 @@ fn bad_input_is_answered_in_one_line() {
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));
     let twice = first_line(&["join", dir.to_str().unwrap(), dir.to_str().unwrap()]);
     assert!(twice.contains("are the same recording"), "{twice}");
+    let dir = scratch.fresh("unknown");
+    let output = hosts
+        .mw()
+        .args([
+            "record",
+            "-o",
+            dir.to_str().unwrap(),
+            "--on",
+            "a",
+            "no-such-command",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(127), "{}", said(&output));
+    assert!(
+        text(&output.stderr).contains("command not found"),
+        "{}",
+        said(&output)
+    );
+    assert!(!dir.exists());
+}
+
+/// The recorder is killed, and its program lives on: what there is of the
+/// recording can be fetched while the program still has the arena.
+#[test]
+fn what_a_killed_recorder_left_is_fetched() {
+    let scratch = Scratch::new("hosts-killed");
+    let _ = (tool!("sshd"), tool!("ip"));
+    let Some(hosts) = hosts(&scratch, &["a"]) else {
+        skip!("network namespaces take root");
+    };
+    let dir = scratch.fresh("joined");
+    let mut recorder = hosts
+        .mw()
+        .args(["record", "-q", "-o", dir.to_str().unwrap(), "--on", "a"])
+        .arg("while :; do echo x; sleep 0.01; done")
+        .spawn()
+        .unwrap();
+    let home = hosts.home("a").join("data/meanwhile");
+    wait_for("its output", || {
+        let said = std::fs::metadata(home.join(".output/sh-0/stdout")).ok()?;
+        (said.len() > 100).then_some(())
+    });
+    for pid in hosts.pids("a") {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if command
+            .split(|byte| *byte == 0)
+            .any(|word| word == b"record")
+        {
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+    // The agent tells how the recorder ended; what there is was fetched.
+    let status = recorder.wait().unwrap();
+    assert_eq!(status.code(), Some(128 + 9));
+    let set = Set::open(&dir).unwrap();
+    assert!(!set.member(0).unwrap().is_complete());
+    assert!(!set.is_empty());
 }

@@ -47,6 +47,11 @@ fn part_of(to: &Path) -> PathBuf {
 
 type Digest = (u64, (u64, u64));
 
+/// What a file is known by; nothing, if it may still change.
+fn digest_of(file: &wire::File) -> Option<Digest> {
+    Some((file.length, file.digest?))
+}
+
 struct Counter<'a> {
     done: std::sync::atomic::AtomicU64,
     all: u64,
@@ -69,9 +74,11 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
     let mut bytes = 0;
     for (at, listing) in listings.iter().enumerate() {
         for file in listing.iter().flatten() {
-            let known = first.entry((file.length, file.digest));
-            let known = known.or_insert_with(|| (at, file.name.clone()));
-            if known.0 == at {
+            let known = digest_of(file).map(|digest| {
+                let known = first.entry(digest);
+                known.or_insert_with(|| (at, file.name.clone())).0
+            });
+            if known.is_none_or(|known| known == at) {
                 bytes += file.length;
             }
         }
@@ -82,8 +89,8 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
         progress,
     };
     let numbered: Vec<usize> = (0..pulls.len()).collect();
-    let source = |file: &wire::File| first.get(&(file.length, file.digest));
-    let own = |at: usize, file: &wire::File| source(file).is_some_and(|(first, _)| *first == at);
+    let source = |file: &wire::File| first.get(&digest_of(file)?);
+    let own = |at: usize, file: &wire::File| source(file).is_none_or(|(first, _)| *first == at);
     let mut outcomes = at_once(&numbered, |at| {
         let (Some(pull), Some(Ok(files))) = (pulls.get(*at), listings.get(*at)) else {
             return Ok(());
@@ -159,13 +166,17 @@ fn link(from: &Pull<'_>, name: &str, to: &Pull<'_>, file: &wire::File) -> bool {
         let source = dir.join(name);
         let found = stored::digest(&source);
         let _ = std::fs::remove_file(&target);
-        found.is_ok_and(|found| found == (file.length, file.digest))
+        found.is_ok_and(|found| Some(found) == digest_of(file))
             && std::fs::hard_link(&source, &target).is_ok()
     })
 }
 
 fn fetch(pull: &Pull<'_>, file: &wire::File, counter: &Counter<'_>) -> Result<(), Error> {
     let path = part_of(&pull.to).join(&file.name);
+    let Some(digest) = digest_of(file) else {
+        // It is read as it is found, like one that is being recorded.
+        return receive(pull, file, &path, 0, counter);
+    };
     let have = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     let mut from = have.min(file.length);
     counter.add(from);
@@ -174,7 +185,7 @@ fn fetch(pull: &Pull<'_>, file: &wire::File, counter: &Counter<'_>) -> Result<()
             receive(pull, file, &path, from, counter)?;
         }
         let found = stored::digest(&path).map_err(failing("read", &path))?;
-        if found == (file.length, file.digest) {
+        if found == digest {
             return Ok(());
         }
         let _ = std::fs::remove_file(&path);

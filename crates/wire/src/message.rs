@@ -180,6 +180,7 @@ pub struct File {
     pub name: String,
     /// Its length.
     pub length: u64,
-    /// XXH3 of what it holds, in 128 bits, as two numbers: high, low.
-    pub digest: (u64, u64),
+    /// XXH3 of what it holds, in 128 bits, as two numbers: high, low. None of
+    /// what may still change.
+    pub digest: Option<(u64, u64)>,
 }

@@ -53,13 +53,15 @@ fn answers() -> impl Strategy<Value = FromAgent> {
         any::<i32>().prop_map(|status| Answer::Ended { status }),
         bytes().prop_map(Answer::Data),
         any::<u64>().prop_map(Answer::Zeroes),
-        ("[a-z]{0,9}", any::<u64>(), any::<(u64, u64)>()).prop_map(|(name, length, digest)| {
-            Answer::File(File {
-                name,
-                length,
-                digest,
-            })
-        }),
+        ("[a-z]{0,9}", any::<u64>(), any::<Option<(u64, u64)>>()).prop_map(
+            |(name, length, digest)| {
+                Answer::File(File {
+                    name,
+                    length,
+                    digest,
+                })
+            }
+        ),
     ];
     prop_oneof![
         (any::<u32>(), answer).prop_map(|(id, answer)| FromAgent::Answer { id, answer }),

@@ -157,6 +157,19 @@ impl Hosts {
         command
     }
 
+    /// What runs on a host.
+    pub fn pids(&self, name: &str) -> Vec<i32> {
+        let tool = find_tool("ip").unwrap();
+        let output = Command::new(tool)
+            .args(["netns", "pids", &self.namespace(name)])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.split_whitespace()
+            .map(|pid| pid.parse().unwrap())
+            .collect()
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
