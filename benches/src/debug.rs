@@ -32,10 +32,10 @@ int main(void)
 }
 "#;
 
-/// Makes that program, with debug information.
-fn compile(dir: &Path) -> Result<PathBuf> {
-    let (source, program) = (dir.join("visits.c"), dir.join("bench-visits"));
-    std::fs::write(&source, VISITS)?;
+/// Makes a program of that name, with debug information.
+pub fn compiled(dir: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(&source, text)?;
     run(Command::new("cc")
         .args(["-g", "-O0", "-o"])
         .args([&program, &source]))?;
@@ -122,7 +122,12 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
 
     // Steps, in the middle of it all.
     let visits = dir.path().join("visits");
-    record(mw, &visits, &compile(dir.path())?, &[])?;
+    record(
+        mw,
+        &visits,
+        &compiled(dir.path(), "bench-visits", VISITS)?,
+        &[],
+    )?;
     let setup = [vec!["tbreak visit", "continue"], vec!["next"; 40]].concat();
     // What a command takes is the difference of two runs: the best of three each.
     let best = |lines: &[&str]| {
@@ -204,7 +209,7 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-fn record(mw: &Path, recording: &Path, program: &Path, args: &[&str]) -> Result<()> {
+pub fn record(mw: &Path, recording: &Path, program: &Path, args: &[&str]) -> Result<()> {
     let mut command = Command::new(mw);
     command.args(["record", "-o"]).arg(recording).arg("--");
     run(command.arg(program).args(args))?;

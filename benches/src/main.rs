@@ -10,7 +10,9 @@
 
 mod bench;
 mod cargo;
+mod conditions;
 mod debug;
+mod hosts;
 mod load;
 mod machine;
 mod memcached;
@@ -78,6 +80,12 @@ struct Options {
     /// Measure the debugger's prompt instead: opening, steps, conditions
     #[arg(long)]
     debug: bool,
+    /// Measure several hosts instead: fetching recordings, starting on many
+    #[arg(long)]
+    hosts: bool,
+    /// Measure conditions over variables instead: against the plain replay
+    #[arg(long)]
+    conditions: bool,
     /// List the workloads and what they need
     #[arg(long)]
     list: bool,
@@ -131,20 +139,23 @@ fn run(options: &Options) -> Result<bool> {
         quick: options.quick,
     };
     let noise = Noise::start();
-    if options.replay || options.debug {
-        let figures = match options.debug {
-            true => debug::measure(&bench, &bench.launcher.mw)?,
-            false => replay::measure(&bench, &bench.launcher.mw)?,
+    if options.replay || options.debug || options.conditions || options.hosts {
+        let mw = &bench.launcher.mw;
+        let (title, figures) = if options.debug {
+            ("# What the debugger costs", debug::measure(&bench, mw)?)
+        } else if options.hosts {
+            ("# What several hosts cost", hosts::measure(&bench, mw)?)
+        } else if options.conditions {
+            let figures = conditions::measure(&bench, mw)?;
+            ("# What conditions over variables cost", figures)
+        } else {
+            ("# What replaying costs", replay::measure(&bench, mw)?)
         };
         let reached = replay::print(&figures);
         let mut machine = machine::facts(bench.scratch.path());
         machine.push(("other load", noise.describe()));
         println!("other load: {}", noise.describe());
         if let Some(file) = &options.write {
-            let title = match options.debug {
-                true => "# What the debugger costs",
-                false => "# What replaying costs",
-            };
             let command = cargo::command_line(&bench.programs);
             write_part(file, title, &replay::markdown(&figures, &command, &machine))?;
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use recording::Recording;
-use replay::{Arrival, Budget, Session};
+use replay::{Arrival, Budget, EventNo, Session};
 
 use crate::bench::Bench;
 use crate::process;
@@ -52,6 +52,7 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
         figures.extend(seek(bench, mw)?);
     }
     figures.extend(compute(bench, mw)?);
+    figures.push(yields(bench, mw)?);
     Ok(figures)
 }
 
@@ -120,7 +121,7 @@ fn seek(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let begun = Instant::now();
     let arrival = session.go_to_end()?;
     ensure!(arrival == Arrival::End, "{arrival:?}");
-    let end = session.event();
+    let end = session.event().0;
     println!(
         "seek: {end} events, first pass {:.1} s, {} checkpoints",
         begun.elapsed().as_secs_f64(),
@@ -135,7 +136,7 @@ fn seek(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
             .wrapping_add(1_442_695_040_888_963_407);
         let event = (seed >> 33) % end;
         let begun = Instant::now();
-        let arrival = session.go_to(event)?;
+        let arrival = session.go_to(EventNo(event))?;
         ensure!(arrival == Arrival::There, "event {event}: {arrival:?}");
         slowest = slowest.max(begun.elapsed());
         most = most.max(session.memory_used());
@@ -176,17 +177,38 @@ fn compute(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     }])
 }
 
+/// Hundreds of threads that do nothing but let each other run: what recording that
+/// costs.
+fn yields(bench: &Bench, mw: &Path) -> Result<Figure> {
+    let dir = bench.scratch.directory("replay-yields")?;
+    let recording = dir.path().join("recording");
+    let count = if bench.quick { "200" } else { "2000" };
+    let program = bench.programs.join("bench-yield");
+    let native = cost(Command::new(&program).args(["258", count]))?.wall;
+    let mut record = Command::new(mw);
+    record.args(["record", "-o"]).arg(&recording).arg("--");
+    let recorded = cost(record.arg(&program).args(["258", count]))?.wall;
+    verify(mw, &recording)?;
+    Ok(Figure {
+        title: "258 threads that yield: time of recording / native",
+        value: recorded.as_secs_f64() / native.as_secs_f64(),
+        most: 2.0,
+        unit: "",
+    })
+}
+
 fn verify(mw: &Path, recording: &Path) -> Result<Cost> {
     cost(Command::new(mw).arg("verify").arg(recording))
 }
 
-struct Cost {
-    wall: Duration,
-    used: Duration,
+pub struct Cost {
+    pub wall: Duration,
+    /// Time of the processor.
+    pub used: Duration,
 }
 
 /// Runs a command, which must succeed.
-fn cost(command: &mut Command) -> Result<Cost> {
+pub fn cost(command: &mut Command) -> Result<Cost> {
     let before = crate::noise::children_used();
     let begun = Instant::now();
     let status = process::end_with_us(command)

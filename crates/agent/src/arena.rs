@@ -283,6 +283,11 @@ pub fn wake(word: &AtomicU32, count: i32) {
 
 /// The log's clock.
 pub fn ticks() -> u64 {
+    counter() >> protocol::shared::TICK_SHIFT
+}
+
+/// The time-stamp counter.
+pub fn counter() -> u64 {
     // SAFETY: rdtsc has no effect on memory.
-    unsafe { core::arch::x86_64::_rdtsc() >> protocol::shared::TICK_SHIFT }
+    unsafe { core::arch::x86_64::_rdtsc() }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -18,9 +18,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
-use crate::copy::{copy_contents, is_copy};
+use crate::copy::copy_contents;
+use crate::parts::{self, Changes, Part};
 use crate::shelf::{Companion, Shelf};
-use crate::sites::{self, Sites};
+use crate::sites::{self, Site, Sites};
 
 /// How many files are remembered of a program.
 const COMPANIONS: usize = 64;
@@ -34,6 +35,8 @@ pub struct Captures {
     next: AtomicU64,
     /// One at a time: the same library is asked for by many at once.
     lock: Mutex<Known>,
+    /// Whether copies are made; else only what is to be replaced is looked for.
+    copies: bool,
     /// Not known to be otherwise.
     can_clone: AtomicBool,
     shelf: Shelf,
@@ -51,9 +54,24 @@ struct Known {
 }
 
 struct Last {
-    id: u64,
+    /// The last copy of all of it, and how long it was.
+    whole: u64,
     size: u64,
     sites: Sites,
+    /// It is a program, or a library: what reads such files wants all of it.
+    is_code: bool,
+    /// What it was called last (`protocol::captured`), and which parts are not as in
+    /// the whole copy.
+    name: u64,
+    parts: Vec<Part>,
+}
+
+/// A file that is to be captured.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    file: &'a File,
+    meta: &'a Metadata,
+    path: &'a Path,
 }
 
 /// Why a file is captured.
@@ -68,6 +86,7 @@ pub enum Why {
 /// A file that has been captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Captured {
+    /// As the log names it (`protocol::captured`).
     pub id: u64,
     /// Its place in the arena's table; none if there was no room.
     pub place: Option<usize>,
@@ -78,10 +97,20 @@ impl Captures {
         Captures {
             dir: dir.to_path_buf(),
             next: AtomicU64::new(1),
+            copies: true,
             lock: Mutex::default(),
             can_clone: AtomicBool::new(may_clone(dir)),
             shelf,
             made: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Those of a program that is not recorded: nothing is copied, and only reads
+    /// of the time-stamp counter are replaced, and what the monitor stands on.
+    pub fn of_live(dir: &Path, shelf: Shelf) -> Captures {
+        Captures {
+            copies: false,
+            ..Captures::new(dir, shelf)
         }
     }
 
@@ -153,7 +182,12 @@ impl Captures {
             }));
         }
         let place = free_place(control, key);
-        if let Some(id) = self.same_again(control, &mut known, file, &meta, place) {
+        let subject = Subject {
+            file,
+            meta: &meta,
+            path: name,
+        };
+        if let Some(id) = self.again(control, writer, &mut known, subject, place)? {
             if let Some(entry) = place.and_then(|place| control.captured.get(place)) {
                 entry.id.store(id, Release);
                 entry.needed.store(u64::from(why == Why::Needed), Release);
@@ -163,27 +197,11 @@ impl Captures {
         }
         let id = self.next.fetch_add(1, AcqRel);
         let path = recording::captured_path(&self.dir, id);
-        let sites = self.copy_and_search(file, &meta, &path)?;
-        let info = FileInfo {
-            id,
-            path: name.as_os_str().as_encoded_bytes().to_vec(),
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            mtime_ns: meta
-                .mtime()
-                .saturating_mul(1_000_000_000)
-                .saturating_add(meta.mtime_nsec()),
-            mode: meta.mode(),
+        let sites = match self.copies {
+            true => self.copy_and_search(file, &meta, &path)?,
+            false => self.search(file, &meta)?,
         };
-        writer.file(&info).map_err(io::Error::other)?;
-        tracing::debug!(
-            target: "record",
-            id,
-            size = info.size,
-            path = %name.display(),
-            "a file is captured"
-        );
+        note_copy(writer, id, &meta, name)?;
         let kept = keep_sites(control, place, &sites, &mut known.sites);
         if !kept || !sites.doubtful.is_empty() {
             let left = if kept {
@@ -207,30 +225,81 @@ impl Captures {
             entry.key.store(key, Release);
         }
         lock(&self.made).push((name.to_path_buf(), place));
-        let (file, size) = ((meta.dev(), meta.ino()), meta.size());
-        known.last.insert(file, Last { id, size, sites });
+        let last = Last {
+            whole: id,
+            size: meta.size(),
+            is_code: is_code(file) || sites != Sites::default(),
+            sites,
+            name: id,
+            parts: Vec::new(),
+        };
+        known.last.insert((meta.dev(), meta.ino()), last);
         Ok(Some(Captured { id, place }))
     }
 
-    /// The last copy of a file that was touched since, if it has the same bytes
-    /// all the same. (A shared file's times change when its name goes, its rights
-    /// change, or what was there is written again.)
-    fn same_again(
+    /// A file that was touched since it was copied: the last copy, if it has the same
+    /// bytes all the same (a shared file's times change when its name goes, its rights
+    /// change, or what was there is written again), or one of what is not as it was.
+    /// None: all of it is to be copied.
+    fn again(
         &self,
         control: &Control,
+        writer: &Writer,
         known: &mut Known,
-        file: &File,
-        meta: &Metadata,
+        Subject { file, meta, path }: Subject<'_>,
         place: Option<usize>,
-    ) -> Option<u64> {
-        let last = known.last.get(&(meta.dev(), meta.ino()))?;
-        if last.size != meta.size() {
-            return None;
+    ) -> io::Result<Option<u64>> {
+        let Some(last) = known.last.get_mut(&(meta.dev(), meta.ino())) else {
+            return Ok(None);
+        };
+        if last.size != meta.size() || !self.copies {
+            return Ok(None);
         }
-        let copy = File::open(recording::captured_path(&self.dir, last.id)).ok()?;
-        let is_same = is_copy(file, &copy, last.size).unwrap_or(false);
-        let kept = is_same && keep_sites(control, place, &last.sites, &mut known.sites);
-        kept.then_some(last.id)
+        let copy_of = |id: u64| File::open(recording::captured_path(&self.dir, id));
+        let whole = copy_of(last.whole)?;
+        // It may have become shorter meanwhile.
+        let Ok(Changes::Parts(parts)) = parts::changes(file, &whole, last.size) else {
+            return Ok(None);
+        };
+        if parts.is_empty() {
+            (last.name, last.parts) = (last.whole, parts);
+        } else if last.is_code {
+            return Ok(None);
+        } else {
+            let copy = copy_of(protocol::captured::id(last.name))?;
+            let is_same = last.parts == parts
+                && parts::are_same(file, &copy, &parts, last.size).unwrap_or(false);
+            if !is_same {
+                // And one for the list.
+                let id = self.next.fetch_add(2, AcqRel);
+                let name = protocol::captured::parts_of(id, last.whole);
+                let to = recording::captured_path(&self.dir, id);
+                let list = recording::captured_path(&self.dir, protocol::captured::list(name));
+                parts::copy(file, &parts, last.size, &to, &list)?;
+                note_copy(writer, id, meta, path)?;
+                (last.name, last.parts) = (name, parts);
+            }
+        }
+        let kept = keep_sites(control, place, &last.sites, &mut known.sites);
+        Ok(kept.then_some(last.name))
+    }
+
+    /// Looks for the instructions that matter in a program that is not recorded.
+    fn search(&self, file: &File, meta: &Metadata) -> io::Result<Sites> {
+        use protocol::instruction::Instruction::{Counter, Wrgsbase};
+        let mut sites = match self.shelf.take_sites(meta) {
+            Some(sites) => sites,
+            None => {
+                let found = sites::find(file)?;
+                if state(&file.metadata()?) == state(meta) {
+                    self.shelf.put_sites(meta, &found);
+                }
+                found
+            }
+        };
+        let matters = |site: &Site| matches!(site.form.what, Counter | Wrgsbase);
+        sites.confirmed.retain(matters);
+        Ok(sites)
     }
 
     /// Copies a file and looks for the instructions that matter in it, as far
@@ -286,6 +355,36 @@ impl Captures {
         }
         Ok(self.shelf.take_copy(meta, path))
     }
+}
+
+/// Tells the recording of a copy.
+fn note_copy(writer: &Writer, id: u64, meta: &Metadata, path: &Path) -> io::Result<()> {
+    let info = FileInfo {
+        id,
+        path: path.as_os_str().as_encoded_bytes().to_vec(),
+        dev: meta.dev(),
+        ino: meta.ino(),
+        size: meta.size(),
+        mtime_ns: meta
+            .mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(meta.mtime_nsec()),
+        mode: meta.mode(),
+    };
+    writer.file(&info).map_err(io::Error::other)?;
+    tracing::debug!(
+        target: "record",
+        id,
+        size = info.size,
+        path = %path.display(),
+        "a file is captured"
+    );
+    Ok(())
+}
+
+fn is_code(file: &File) -> bool {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
 }
 
 /// Opens a regular file of the program's to read it; what is none is not opened

@@ -14,8 +14,12 @@
 mod arena;
 mod asker;
 mod capture;
+pub mod channels;
+pub mod control;
 mod copy;
 mod exec;
+pub mod halting;
+mod parts;
 mod raw;
 mod reaper;
 mod record;
@@ -24,9 +28,10 @@ mod shelf;
 mod signals;
 mod sites;
 mod store;
+mod waits;
 
 pub use reaper::program_of;
-pub use record::{Ended, OnFull, Options, record};
+pub use record::{Ended, OnFull, Options, record, run};
 pub use signals::listen;
 
 /// Why a recording could not be made.

@@ -20,7 +20,7 @@ use crate::capture::Captures;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
 use crate::shelf::Shelf;
-use crate::{Error, exec, failing, signals, store};
+use crate::{Error, control, exec, failing, signals, store};
 
 /// What becomes of the program when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,28 @@ pub struct Ended {
 
 /// Runs the command and records it.
 pub fn record(options: &Options) -> Result<Ended, Error> {
+    start(options, mode::RECORD)
+}
+
+/// Runs the command unrecorded, such that it can be halted (see [`control`]). What
+/// has to lie somewhere meanwhile does so in a directory of the user's own.
+pub fn run(command: &[OsString], path: &Path, shelf: Option<PathBuf>) -> Result<Ended, Error> {
+    let pid = std::process::id().to_string();
+    let dir = control::directory().unwrap_or_else(std::env::temp_dir);
+    let options = Options {
+        dir: dir.join(pid),
+        command: command.to_vec(),
+        path: path.to_path_buf(),
+        on_full: OnFull::Continue,
+        shelf,
+    };
+    // Of one that was killed and had the same number.
+    let _ = std::fs::remove_dir_all(&options.dir);
+    start(&options, mode::LIVE)
+}
+
+fn start(options: &Options, how: u32) -> Result<Ended, Error> {
+    let is_live = how == mode::LIVE;
     check_dispatch()?;
     check_address_space()?;
     let calibration = Calibration::begin();
@@ -61,6 +83,7 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let unfinished = Unfinished::make(&options.dir)?;
     let path = options.dir.join(recording::ARENA);
     let arena = Arc::new(Arena::create(&path, image.bytes.len() as u64)?);
+    arena.control().mode.store(how, Release);
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
@@ -70,7 +93,12 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
         let _ = sender.send(its.write_image(image.bytes));
     };
     let its = Arc::clone(&arena);
-    let progress = move || its.progress();
+    // What is not recorded cannot be seen to hang.
+    let looks = std::sync::atomic::AtomicU64::new(0);
+    let progress = move || match is_live {
+        true => looks.fetch_add(1, AcqRel),
+        false => its.progress(),
+    };
     signals::hold(reaper.pid(), write_image, progress).map_err(no_thread)?;
     let first = First::let_go(&mut reaper)?;
     tracing::info!(target: "record", pid = first.pid, dir = %options.dir.display(), "the program begins");
@@ -85,13 +113,24 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let clock_offset = inject::kernel_clock_offset();
     let mut manifest = Manifest::here(command);
     calibration.end(&mut manifest);
+    arena
+        .control()
+        .halt
+        .rate
+        .store(rate_of(&manifest.clock), Release);
+    let _control = control::Server::start(&arena, &manifest.command, reaper.pid());
     let writer = Arc::new(Writer::create(&options.dir, &manifest)?);
     let cut_short = Arc::new(std::sync::Mutex::new(None));
-    let captures = Captures::new(&options.dir, Shelf::new(options.shelf.as_deref()));
+    let shelf = Shelf::new(options.shelf.as_deref());
+    let captures = match is_live {
+        true => Captures::of_live(&options.dir, shelf),
+        false => Captures::new(&options.dir, shelf),
+    };
     let exe = std::fs::metadata(&options.path).ok();
     let shared = Arc::new(Shared {
         expected: exe
             .as_ref()
+            .filter(|_| !is_live)
             .map_or_else(Vec::new, |exe| captures.expected(exe)),
         captures,
         image,
@@ -120,6 +159,12 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
     let _ = serving.join();
     drop(alive);
     let status = outcome?;
+    if is_live {
+        return Ok(Ended {
+            status,
+            cut_short: None,
+        });
+    }
     unfinished.keep();
     let cut_short = cut_short.lock().map(|mut c| c.take()).unwrap_or_default();
     if let Some(exe) = exe {
@@ -384,6 +429,12 @@ impl Calibration {
         };
         manifest.started_ns = manifest.clock.realtime_ns;
     }
+}
+
+/// How many nanoseconds 2^32 ticks of the time-stamp counter are.
+fn rate_of(clock: &Clock) -> u64 {
+    let hertz = u128::from(clock.ticks_per_second) << protocol::shared::TICK_SHIFT;
+    u64::try_from((1_000_000_000u128 << 32) / hertz.max(1)).unwrap_or(u64::MAX)
 }
 
 fn realtime_ns() -> u64 {

@@ -35,7 +35,7 @@ use std::time::{Duration, SystemTime};
 
 use protocol::instruction::Form;
 
-use crate::sites::{Site, Sites};
+use crate::sites::{self, Site, Sites};
 
 /// How long a file must have been as it is. Pages that were written through a
 /// mapping wait for half a minute before they are written back.
@@ -316,9 +316,10 @@ fn decode(bytes: &[u8]) -> Option<Sites> {
     })
 }
 
-/// Only ever compared by the same build that made it.
+/// What was found by other rules is not believed either.
 fn check(words: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
+    hasher.write_u64(sites::RULES);
     for word in words {
         hasher.write_u64(*word);
     }

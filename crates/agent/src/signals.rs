@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crate::reaper;
+use crate::waits::Waits;
 
 /// Signals that the recorder or the reaper ignores, for the program's sake:
 /// those that a terminal or an administrator sends to the whole group, those
@@ -146,10 +147,13 @@ pub fn hold(
             }
             // SAFETY: sigwaitinfo has filled it in.
             let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+            let before = (signal == libc::SIGTERM).then(|| Waits::now(reaper));
             on_signal(signal, from_terminal);
-            if signal == libc::SIGTERM && TERMINATIONS.fetch_add(1, AcqRel) == 0 {
+            if let Some(before) = before
+                && TERMINATIONS.fetch_add(1, AcqRel) == 0
+            {
                 let progress = Arc::clone(&progress);
-                let watch = move || end_what_hangs(&*progress);
+                let watch = move || end_what_hangs(&*progress, &before);
                 // Where no thread can be had, a second one ends it.
                 let _ = std::thread::Builder::new().spawn(watch);
             }
@@ -174,16 +178,17 @@ fn on_signal(signal: i32, from_terminal: bool) {
 }
 
 /// The program was asked to end. If it stands still, it is ended.
-fn end_what_hangs(progress: &dyn Fn() -> u64) {
+fn end_what_hangs(progress: &dyn Fn() -> u64, before: &Waits) {
     let mut last = progress();
     let mut since = Instant::now();
     loop {
         std::thread::sleep(LOOK_EVERY);
         let now = progress();
+        let reaper = REAPER.load(Acquire);
         // Who computes or waits for a disk is busy ending.
-        if now != last || !reaper::is_asleep(REAPER.load(Acquire)) {
+        if now != last || !reaper::is_asleep(reaper) {
             (last, since) = (now, Instant::now());
-        } else if since.elapsed() >= HANGS {
+        } else if since.elapsed() >= HANGS && !before.has_limited_since(reaper) {
             break;
         }
     }

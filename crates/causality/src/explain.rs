@@ -66,10 +66,10 @@ struct Story<'h> {
     told: HashSet<EventId>,
 }
 
-/// A stretch of a thread that is in the story: from this event of the process
+/// A span of a thread that is in the story: from this event of the process
 /// on.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct Span {
     process: ProcessIx,
     from: EventNo,
 }
@@ -146,7 +146,7 @@ impl Story<'_> {
         &mut self,
         event: EventId,
         thread: Option<ThreadNo>,
-        asker: Option<Stretch>,
+        asker: Option<Span>,
         depth: usize,
     ) -> Vec<Cause> {
         let direct = self.history.causes(event);
@@ -163,7 +163,7 @@ impl Story<'_> {
         }
         links.truncate(self.limits.width);
         let from = links.iter().map(|link| link.effect.number).min();
-        let own = Stretch {
+        let own = Span {
             process: event.process,
             from: from.unwrap_or(event.number),
         };
@@ -193,7 +193,7 @@ impl Story<'_> {
         causes
     }
 
-    fn tell(&mut self, link: Link, role: Role, own: Stretch, depth: usize) -> Cause {
+    fn tell(&mut self, link: Link, role: Role, own: Span, depth: usize) -> Cause {
         let told = !self.told.insert(link.cause);
         let cut = !told && depth + 1 >= self.limits.depth;
         let causes = if told || cut {

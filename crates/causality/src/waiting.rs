@@ -11,8 +11,9 @@ use protocol::id::{EventNo, ProcessIx, ThreadNo};
 
 use crate::channel::ChannelKind;
 use crate::history::{Cut, History, number};
-use crate::index::build::{NO, decode};
+use crate::index::build::NO;
 use crate::index::layout::*;
+use crate::index::waits::decode;
 use crate::link::{EventId, Kind};
 use crate::world::{End, LONG, SENDS, WaitFor, calls};
 

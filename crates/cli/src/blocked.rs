@@ -26,6 +26,10 @@ pub struct Cmd {
     #[arg(long, value_name = "EVENT")]
     at: Option<String>,
 
+    /// Of processes that run, now: by id, or all that have a name. Nobody is stopped
+    #[arg(long, value_name = "PID|NAME", num_args = 1.., conflicts_with_all = ["at", "latest", "no_replay", "json"])]
+    live: Vec<String>,
+
     /// With --at: the furthest that the other processes can have come
     #[arg(long, requires = "at")]
     latest: bool,
@@ -45,8 +49,11 @@ const LOOKING: Duration = Duration::from_secs(5);
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        if !self.live.is_empty() {
+            return crate::blocked_now::run(&self.live);
+        }
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
         let names = causes::names(&history);
         let at = match &self.at {
             Some(text) => Some(find::event(&history, &names, text)?),

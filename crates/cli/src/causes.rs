@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use causality::History;
 use query::Names;
-use recording::{Recording, Set};
+use recording::Set;
 
 use crate::failure::Failure;
 use crate::output::Progress;
@@ -15,16 +15,9 @@ use crate::source::within;
 /// How long is looked for the functions that threads run, once.
 const NAMING: Duration = Duration::from_secs(5);
 
-/// The causes in a recording. Tells how far it is, on a terminal, where that
-/// takes long.
-pub fn open(recording: &Arc<Recording>) -> Result<History, Failure> {
-    let history = with_progress(|progress| History::open(recording, progress))?;
-    recording.keep_catalog();
-    Ok(history)
-}
-
-/// The causes in a set of recordings, as [`open`] finds those in one.
-pub fn open_set(set: &Arc<Set>) -> Result<History, Failure> {
+/// The causes in what was recorded. Tells how far it is, on a terminal, where
+/// that takes long.
+pub fn open(set: &Arc<Set>) -> Result<History, Failure> {
     let history = with_progress(|progress| History::of(set, progress))?;
     set.members().for_each(|recording| recording.keep_catalog());
     Ok(history)

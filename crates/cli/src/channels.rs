@@ -26,8 +26,8 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
         let parties = channels::parties(&history, &self.process)?;
         let all = causes::ask(&mut history, channels::list)?;
         let has_part = |channel: &&Channel| {

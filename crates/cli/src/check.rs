@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::replay::{Replayer, SharedReplay};
+use ::replay::Replayer;
 use ::session::Program;
+use ::target::Position;
 use conditions::check::{Options, check};
 use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
@@ -21,7 +22,7 @@ use crate::causes;
 use crate::failure::{Failure, TROUBLE};
 use crate::output::{Output, Style, command_line};
 use crate::select;
-use crate::truth::Replays;
+use instants::{Replays, Steps};
 
 /// Check whether rules hold in recordings: what must never be, what must
 /// follow, in which order.
@@ -164,22 +165,28 @@ pub fn judge(
     path: Option<PathBuf>,
     witnesses: usize,
 ) -> Result<Vec<Judged>, Failure> {
-    let recording = select::open(path)?;
-    let name = select::shown_as(recording.dir());
-    let history = causes::open(&recording)?;
+    let set = select::open(path)?;
+    let name = select::shown_as(set.dir());
+    let history = causes::open(&set)?;
     // Their names may take replay: only for who asks for them.
     let names = match rules.names_threads() {
         true => causes::names(&history),
         false => query::names::own(&history),
     };
-    let opener = Arc::new(Replayer(Arc::new(SharedReplay::new(&recording))));
+    let opener = Arc::new(Replayer::new(&set));
     let program = Program::new(history, names.clone(), opener);
-    let recorded = Recorded::new(program.history(), names);
-    let mut truth = Replays::new(&program, &recorded);
+    let recorded = Recorded::new(program.history()?, names);
+    let refused = || {
+        let mut checked = set.members().map(|own| ::replay::check(own));
+        let wrong = checked.find_map(Result::err);
+        wrong.map(|error| error.to_string())
+    };
+    let mut truth = Replays::new(&program, &recorded).unless(refused);
     let report = check(rules, &recorded, &mut truth, Options { witnesses }).map_err(failure)?;
+    let steps = truth.into_steps();
     let judged = report.verdicts.into_iter().map(|verdict| {
         let witnesses = verdict.witnesses.iter();
-        let shown = witnesses.map(|own| shown(&recorded, recording.dir(), own));
+        let shown = witnesses.map(|own| shown(&recorded, &steps, set.dir(), own));
         Judged {
             recording: name.clone(),
             witnesses: shown.collect(),
@@ -189,7 +196,7 @@ pub fn judge(
     Ok(judged.collect())
 }
 
-fn shown(recorded: &Recorded<'_>, dir: &Path, witness: &Witness) -> Shown {
+fn shown(recorded: &Recorded<'_>, steps: &Steps, dir: &Path, witness: &Witness) -> Shown {
     let bounds = witness.cut.iter().enumerate();
     let cut = bounds.filter_map(|(process, bound)| {
         let last = bound
@@ -221,23 +228,22 @@ fn shown(recorded: &Recorded<'_>, dir: &Path, witness: &Witness) -> Shown {
             })
             .collect(),
     };
-    // Of a state everybody it is about has to get there; of events the last
-    // one has all the others before it.
-    // What is between two events is passed when the second is come to.
-    let goal = |(process, at): &(usize, At)| match at.step {
-        1.. if at.bound < recorded.end(*process) => {
-            format!("{}:{}", recorded.name(*process), at.bound)
+    // Of a state everybody it is about has to get there; of events the last one has all
+    // the others before it, and what is told is the event itself.
+    let goal = match (states, witness.events.as_slice()) {
+        (false, [.., (process, at)]) if at.step == 0 => {
+            format!("goto {}", recorded.event_name(*process, *at))
         }
-        _ => recorded.event_name(*process, *at),
+        (false, [.., last]) => format!("goto cut {}", place(recorded, steps, *last)),
+        (_, places) => {
+            let places = places
+                .iter()
+                .filter(|(p, at)| at.bound > recorded.first(*p));
+            let places: Vec<String> = places.map(|own| place(recorded, steps, *own)).collect();
+            format!("goto cut {}", places.join(" "))
+        }
     };
-    let goals: Vec<String> = match states {
-        true => witness.events.iter().map(goal).collect(),
-        false => witness.events.last().map(goal).into_iter().collect(),
-    };
-    let mut words: Vec<String> = vec!["mw".into(), "replay".into(), select::shown_as(dir)];
-    for goal in goals {
-        words.extend(["-e".to_string(), format!("goto {goal}")]);
-    }
+    let words = ["mw", "replay", &select::shown_as(dir), "-e", &goal];
     Shown {
         cut: cut.collect(),
         values: values.collect(),
@@ -245,6 +251,17 @@ fn shown(recorded: &Recorded<'_>, dir: &Path, witness: &Witness) -> Shown {
         goto: command_line(words.iter().map(|word| word.as_bytes())),
         path,
         events,
+    }
+}
+
+/// A place as `goto cut` takes it: the last event before it, and how far behind that.
+fn place(recorded: &Recorded<'_>, steps: &Steps, (process, at): (usize, At)) -> String {
+    let name = recorded.event_name(process, at);
+    match steps.position(process, at) {
+        Some(Position::Inside(inside)) => {
+            format!("{name}+{}@{:#x}", inside.transfers, inside.address)
+        }
+        _ => name,
     }
 }
 

@@ -8,7 +8,7 @@ use query::find;
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use crate::select::Chosen;
+use crate::select::{Chosen, Times};
 
 /// Show the consistent cut that is the causal past of an event: for each
 /// process how far it must have come, and what was under way between them.
@@ -20,6 +20,9 @@ pub struct Cmd {
 
     #[command(flatten)]
     recording: Chosen,
+
+    #[command(flatten)]
+    times: Times,
 
     /// Show how far the others can have come at most without seeing past the
     /// event, not how far they must have come
@@ -33,8 +36,9 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
+        history.show_raw_times(self.times.raw_time);
         let names = causes::names(&history);
         let event = find::event(&history, &names, &self.event)?;
         let report = causes::ask(&mut history, |history| {

@@ -1,5 +1,6 @@
 //! `mw events`: the events of a recording, one line each.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use query::events::{Filter, Line, LineKind, Moment, Source, check_threads, each, type_named};
@@ -8,8 +9,9 @@ use recording::render::Limits;
 
 use crate::causes;
 use crate::failure::Failure;
+use crate::higher;
 use crate::output::{Output, Style, date, seconds};
-use crate::select::Positional;
+use crate::select::{Positional, Times};
 
 /// Show the events of a recording, in order of time, one line each.
 #[derive(clap::Args)]
@@ -34,6 +36,12 @@ pub struct Cmd {
     /// docs/patterns.md)
     #[arg(long = "where", short = 'w', value_name = "PATTERN")]
     pattern: Option<String>,
+
+    /// Show the higher events, too, that the recognizers and verifiers in this file
+    /// emit; --where may name them then, and all else that the file defines (see
+    /// docs/conditions.md)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
 
     /// Do not show the events' links (which takes an index of the recording)
     #[arg(long)]
@@ -62,26 +70,50 @@ pub struct Cmd {
     /// Show the time of day (UTC) instead of the time since the start
     #[arg(long)]
     wall: bool,
+
+    #[command(flatten)]
+    times: Times,
 }
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let pattern = self.pattern.as_deref().map(find::pattern).transpose()?;
-        let recording = self.recording.open()?;
-        // Names of threads and links are in the index.
-        let indexed = !self.no_links || pattern.is_some() || !self.thread.is_empty();
-        let history = indexed.then(|| causes::open(&recording)).transpose()?;
+        // With rules, what is asked for is in their language.
+        let pattern = self.pattern.as_deref().filter(|_| self.rules.is_none());
+        let pattern = pattern.map(find::pattern).transpose()?;
+        let set = self.recording.open()?;
+        // Names of threads, links, and how clocks stand to each other are in the index.
+        let indexed = !self.no_links
+            || pattern.is_some()
+            || self.rules.is_some()
+            || !self.thread.is_empty()
+            || set.is_joined();
+        let mut history = indexed.then(|| causes::open(&set)).transpose()?;
+        if let Some(history) = &mut history {
+            history.show_raw_times(self.times.raw_time);
+        }
         let names = match &history {
             Some(history) => causes::names(history),
-            None => Names::given(&recording),
+            None => Names::of_members(set.members().map(|own| Names::given(own))),
         };
         if let (Some(pattern), Some(history)) = (&pattern, &history) {
             find::check(history, &names, pattern)?;
         }
-        let processes = find::processes(&recording, &self.process)?;
+        let higher = match (&self.rules, &history) {
+            (Some(file), Some(history)) => {
+                higher::All::find(history, &names, file, self.pattern.as_deref())?
+            }
+            _ => higher::All::default(),
+        };
+        let places = find::places(&set, &self.process)?;
         check_threads(&names, &self.thread)?;
+        let source = Source {
+            set: &set,
+            names: &names,
+            history: history.as_ref(),
+            links: !self.no_links,
+        };
         let moment = |text: &Option<String>, option: &'static str| {
-            let read = |text: &String| Moment::read(&recording, &processes, text, option);
+            let read = |text: &String| Moment::read(source, &places, text, option);
             text.as_ref().map(read).transpose()
         };
         let filter = Filter {
@@ -101,27 +133,45 @@ impl Cmd {
             ..Limits::default()
         };
         let mut out = Output::new();
-        let widths = processes.iter().map(|process| process.name.chars().count());
+        let widths = places.iter().map(|p| set.process_name(*p).chars().count());
         let columns = Columns {
             event: widths.max().unwrap_or(0) + 6,
             wall: self.wall,
         };
-        let source = Source {
-            recording: &recording,
-            names: &names,
-            history: history.as_ref(),
-            links: !self.no_links,
-        };
         let mut left = self.limit.unwrap_or(u64::MAX);
         if left > 0 {
             each(source, &filter, limits, |listed| {
+                let id = listed.id();
+                if id.is_some_and(|id| !higher.takes(id)) {
+                    return Ok::<bool, Failure>(true);
+                }
                 if self.json {
                     out.json(&listed.full(self.strings.unwrap_or(usize::MAX)))?;
                 } else {
                     out.line(&columns.line(&listed.line(), &out))?;
                 }
+                for own in id.map_or(&[][..], |id| higher.at(id)) {
+                    let line = listed.line();
+                    if self.json {
+                        let name = line.event.rsplit_once(':').map_or("", |(name, _)| name);
+                        out.json(&own.object(&line.event, name, &line.thread, line.time_ns))?;
+                    } else {
+                        let line = Line {
+                            text: own.words(),
+                            kind: LineKind::Emitted,
+                            links: None,
+                            ..line
+                        };
+                        let text = columns.line(&line, &out);
+                        let links = match self.no_links {
+                            true => String::new(),
+                            false => out.paint(Style::Dim, &own.links()),
+                        };
+                        out.line(format!("{text}  {links}").trim_end())?;
+                    }
+                }
                 left -= 1;
-                Ok::<bool, Failure>(left > 0)
+                Ok(left > 0)
             })?;
         }
         out.finish()?;
@@ -148,6 +198,7 @@ impl Columns {
             LineKind::Begin => Style::Cyan,
             LineKind::Failed => Style::Red,
             LineKind::Call => Style::Plain,
+            LineKind::Emitted => Style::Bold,
         };
         let mut text = format!(
             "{} {} {:<9} {}",

@@ -10,7 +10,8 @@ use query::find;
 
 use crate::causes;
 use crate::failure::Failure;
-use crate::select::Chosen;
+use crate::higher;
+use crate::select::{Chosen, Times};
 
 /// Write the recording in a form that other viewers read.
 #[derive(clap::Args)]
@@ -46,21 +47,37 @@ pub struct Cmd {
     #[arg(long = "where", short = 'w', value_name = "PATTERN")]
     pattern: Option<String>,
 
+    /// With the higher events that the recognizers and verifiers in this file emit;
+    /// --where may name them then, and all else that the file defines
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    times: Times,
 }
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let pattern = self.pattern.as_deref().map(find::pattern).transpose()?;
-        let recording = self.recording.open()?;
-        let history = causes::open(&recording)?;
+        // With rules, what is asked for is in their language.
+        let pattern = self.pattern.as_deref().filter(|_| self.rules.is_none());
+        let pattern = pattern.map(find::pattern).transpose()?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
+        history.show_raw_times(self.times.raw_time);
         let names = causes::names(&history);
         if let Some(pattern) = &pattern {
             find::check(&history, &names, pattern)?;
         }
-        let export = Export::new(&history, &names, pattern);
+        let mut export = Export::new(&history, &names, pattern);
+        if let Some(file) = &self.rules {
+            let higher = higher::All::find(&history, &names, file, self.pattern.as_deref())?;
+            export.retain(|event| higher.takes(event));
+            export.mark(&higher.marks());
+        }
         let mut out: Box<dyn Write> = match &self.output {
             Some(path) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
                 Failure::new(format!("cannot create {}: {error}", path.display()))

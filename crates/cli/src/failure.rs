@@ -69,9 +69,14 @@ impl Failure {
         }
     }
 
+    /// What failed, without what to do about it.
+    pub fn what(&self) -> String {
+        without_numbers(&self.message)
+    }
+
     /// As text, for who is told in another way.
     pub fn words(&self) -> String {
-        let message = without_numbers(&self.message);
+        let message = self.what();
         match &self.hint {
             Some(hint) => format!("{message}\n    {hint}"),
             None => message,

@@ -1,13 +1,17 @@
-//! `mw hosts check`: whether hosts can be recorded on.
+//! `mw hosts`: whether hosts can be recorded on, and who may ask their agents.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
-use hosts::ssh::{self, Binary};
+use hosts::reach::Ways;
+use hosts::trust::{ANY, Authority, Person, is_name};
 
 use crate::failure::Failure;
 use crate::output::{Output, Style, bytes};
+use crate::select;
 
-/// See whether programs can be recorded on other hosts.
+/// See whether programs can be recorded on other hosts, and who may do so.
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(subcommand)]
@@ -17,12 +21,81 @@ pub struct Cmd {
 #[derive(clap::Subcommand)]
 enum Command {
     Check(Check),
+    Trust(Trust),
+}
+
+/// Make certificates for hosts on which an agent listens (`mw agent --listen`), and
+/// for who asks these.
+///
+/// An authority is made with the first. Each host gets a file of its own, to be put
+/// there and given to its agent; the last is for who asks, and is found by itself.
+/// All of them are secret.
+#[derive(clap::Args)]
+struct Trust {
+    /// The hosts, by the names or addresses that they are reached at
+    #[arg(required = true, value_name = "HOST")]
+    hosts: Vec<String>,
+
+    /// Who asks [default: the name of the user]
+    #[arg(long, value_name = "NAME")]
+    person: Option<String>,
+
+    /// Users whose agents may be asked; `*` for all [default: the name of the user]
+    #[arg(long = "as", value_name = "USER,...", value_delimiter = ',')]
+    users: Vec<String>,
+
+    /// For how many days
+    #[arg(long, value_name = "N", default_value_t = 90)]
+    days: u32,
+
+    /// Where the authority is, and what it makes
+    /// [default: ${XDG_CONFIG_HOME:-~/.config}/meanwhile/trust]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Trust {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let dir = self.dir.or_else(select::trust).ok_or_else(|| {
+            Failure::new("neither HOME nor XDG_CONFIG_HOME is set: there is no place for keys")
+                .hint("name a directory with `--dir DIR`")
+        })?;
+        let user = recording::Manifest::here(Vec::new()).user;
+        let person = Person {
+            name: self.person.unwrap_or_else(|| user.clone()),
+            hosts: self.hosts.clone(),
+            users: match self.users.is_empty() {
+                true => vec![user],
+                false => self.users,
+            },
+        };
+        let words = person.hosts.iter().chain(&person.users);
+        for word in words.chain([&person.name]) {
+            if !is_name(word) {
+                return Err(
+                    Failure::new(format!("`{word}` cannot stand in a certificate"))
+                        .hint("names and addresses have letters, digits and `.-_:`"),
+                );
+            }
+        }
+        let until = SystemTime::now() + Duration::from_secs(u64::from(self.days) * 86_400);
+        let authority = Authority::open(&dir)?;
+        let mut out = Output::new();
+        for host in self.hosts.iter().filter(|host| *host != ANY) {
+            let path = authority.host(host, until)?;
+            out.line(&format!("{host}: {}", path.display()))?;
+        }
+        let path = authority.person(&person, until)?;
+        out.line(&format!("{}: {}", person.name, path.display()))?;
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Connect to each host, record something small there, and say what was found.
 #[derive(clap::Args)]
 struct Check {
-    /// The hosts, as ssh understands them
+    /// The hosts, as ssh understands them; `tls:HOST` where an agent listens
     #[arg(required = true, value_name = "HOST")]
     hosts: Vec<String>,
 
@@ -51,21 +124,23 @@ struct Row {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Command::Check(check) = self.command;
-        check.run()
+        match self.command {
+            Command::Check(check) => check.run(),
+            Command::Trust(trust) => trust.run(),
+        }
     }
 }
 
 impl Check {
     fn run(self) -> Result<ExitCode, Failure> {
-        let binary = Binary::own()?;
+        let ways = Ways::new(select::identity())?;
         let here = recording::cpu_model();
         let rows: Vec<Row> = std::thread::scope(|scope| {
-            let binary = &binary;
+            let ways = &ways;
             let asked: Vec<_> = self
                 .hosts
                 .iter()
-                .map(|host| (host, scope.spawn(move || look(host, binary))))
+                .map(|host| (host, scope.spawn(move || look(host, ways))))
                 .collect();
             let rows = asked.into_iter().map(|(host, thread)| match thread.join() {
                 Ok(row) => row,
@@ -103,9 +178,10 @@ fn failed(host: &str, trouble: String) -> Row {
     }
 }
 
-fn look(host: &str, binary: &Binary) -> Row {
-    let found =
-        ssh::connect(host, binary).and_then(|client| Ok((client.facts()?, client.clock_offset()?)));
+fn look(host: &str, ways: &Ways) -> Row {
+    let found = ways
+        .connect(host)
+        .and_then(|client| Ok((client.facts()?, client.clock_offset()?)));
     let (facts, (ahead, within)) = match found {
         Ok(found) => found,
         Err(error) => {

@@ -23,10 +23,10 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
+        let set = self.recording.open()?;
         let mut out = Output::new();
         let clocks = match set.is_joined() {
-            true => Some(causes::open_set(&set)?),
+            true => Some(causes::open(&set)?),
             false => None,
         };
         for (recording, number) in set.members().zip(0u16..) {

@@ -1,15 +1,17 @@
 //! `mw join`: makes one recording of several.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use protocol::id::ProcessIx;
 use recording::join::{self, Joined, MemberEntry, Missing};
 use recording::{Recording, Set, WriteError};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::{record, select};
+use crate::{causes, record, select};
 
 /// Make one recording of several that were made apart, on one host each.
 #[derive(clap::Args)]
@@ -66,11 +68,37 @@ impl Cmd {
         }
         made.finish(names, Vec::new())?;
         select::point_latest_at(&dir);
+        for alone in unrelated(&dir)? {
+            eprintln!(
+                "mw: {alone} has no channel in common with the others: perhaps it is of another run"
+            );
+        }
         let mut out = Output::new();
         out.line(&dir.display().to_string())?;
         out.finish()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Members that have nothing to do with the others: nothing that one of them
+/// sent was received by another.
+fn unrelated(dir: &Path) -> Result<Vec<String>, Failure> {
+    let set = Arc::new(Set::open(dir)?);
+    let history = causes::open(&set)?;
+    let member = |place: &ProcessIx| set.member_of(*place);
+    let mut related: HashSet<u16> = HashSet::new();
+    for channel in (0..history.channel_count()).filter_map(|number| history.channel(number)) {
+        let ends = channel.senders.iter().chain(&channel.receivers);
+        let members: HashSet<u16> = ends.filter_map(member).collect();
+        if members.len() > 1 {
+            related.extend(members);
+        }
+    }
+    let numbers = (0u16..).take(set.members().len());
+    let alone = numbers.filter(|number| set.is_joined() && !related.contains(number));
+    Ok(alone
+        .filter_map(|number| set.name(number).map(str::to_string))
+        .collect())
 }
 
 fn not_written(error: WriteError) -> Failure {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use recording::Manifest;
 use recording::listing::{self, Listed, State};
 use serde_json::json;
 
@@ -87,10 +88,16 @@ fn state(listed: &Listed) -> &'static str {
 }
 
 fn object(listed: &Listed) -> serde_json::Value {
+    let hosts: Vec<&str> = listed
+        .members
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     json!({
         "recording": listed.name,
         "path": listed.path.to_string_lossy(),
         "command": listed.manifest.command,
+        "hosts": hosts,
         "cwd": listed.manifest.cwd,
         "started_ns": listed.manifest.started_ns,
         "duration_ns": listed.duration_ns,
@@ -115,10 +122,7 @@ fn table(recordings: &[Listed], out: &mut Output) -> Result<(), Failure> {
             *width = cell.chars().count().max(*width);
         }
     }
-    let commands = recordings.iter().map(|listed| {
-        let words = listed.manifest.command.iter();
-        command_line(words.map(|word| word.as_bytes()))
-    });
+    let commands = recordings.iter().map(ran);
     let commands = std::iter::once("COMMAND".to_string()).chain(commands);
     let states = std::iter::once(None).chain(recordings.iter().map(|listed| Some(listed.state)));
     let room = out.width().map(|width| {
@@ -146,6 +150,23 @@ fn table(recordings: &[Listed], out: &mut Output) -> Result<(), Failure> {
     };
     out.line(&out.paint(Style::Dim, &format!("{count}, {together} together")))?;
     Ok(())
+}
+
+/// What was run; on several hosts, what on each.
+fn ran(listed: &Listed) -> String {
+    let line = |manifest: &Manifest| {
+        let words = manifest.command.iter();
+        command_line(words.map(|word| word.as_bytes()))
+    };
+    if listed.members.is_empty() {
+        return line(&listed.manifest);
+    }
+    let all: Vec<String> = listed
+        .members
+        .iter()
+        .map(|(name, manifest)| format!("{name}: {}", line(manifest)))
+        .collect();
+    all.join("; ")
 }
 
 fn row(listed: &Listed, now: u64) -> [String; 5] {

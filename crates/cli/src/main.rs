@@ -4,7 +4,9 @@
 #![deny(clippy::indexing_slicing)]
 
 mod agent_command;
+mod attach;
 mod blocked;
+mod blocked_now;
 mod causes;
 mod channels;
 mod check;
@@ -17,6 +19,7 @@ mod export;
 mod failure;
 mod find;
 mod gdb;
+mod higher;
 mod hosts_command;
 mod info;
 mod join;
@@ -34,7 +37,6 @@ mod replay;
 mod select;
 mod source;
 mod syscalls;
-mod truth;
 mod verify;
 mod why;
 
@@ -71,6 +73,8 @@ enum Command {
     Rename(rename::Cmd),
     Verify(verify::Cmd),
     Replay(replay::Cmd),
+    Run(attach::Run),
+    Attach(attach::Attach),
     Gdb(gdb::Cmd),
     ServeGdb(gdb::Serve),
     List(list::Cmd),
@@ -83,6 +87,10 @@ enum Command {
     Hosts(hosts_command::Cmd),
     #[command(hide = true)]
     Agent(agent_command::Cmd),
+    #[command(hide = true)]
+    Warden(attach::Warden),
+    #[command(hide = true)]
+    BeginAlive(attach::Begin),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -139,6 +147,10 @@ fn main() -> ExitCode {
         Command::Rename(cmd) => cmd.run(),
         Command::Verify(cmd) => cmd.run(),
         Command::Replay(cmd) => cmd.run(),
+        Command::Run(cmd) => cmd.run(),
+        Command::Attach(cmd) => cmd.run(),
+        Command::Warden(cmd) => cmd.run(),
+        Command::BeginAlive(cmd) => cmd.run(),
         Command::Gdb(cmd) => cmd.run(),
         Command::ServeGdb(cmd) => cmd.run(),
         Command::List(cmd) => cmd.run(),

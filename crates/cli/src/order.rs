@@ -36,8 +36,8 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
         let names = causes::names(&history);
         let a = find::event(&history, &names, &self.a)?;
         let b = find::event(&history, &names, &self.b)?;

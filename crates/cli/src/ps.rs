@@ -23,7 +23,7 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
+        let set = self.recording.open()?;
         let list = List::of(&set);
         let mut out = Output::new();
         if self.json {

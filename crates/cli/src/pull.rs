@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hosts::pull::{self, Pull};
-use hosts::ssh::{self, Binary};
+use hosts::reach::{TLS, Ways};
 
 use crate::failure::Failure;
 use crate::output::{Output, Progress, command_line, date};
@@ -25,15 +25,17 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let Some((host, name)) = self
-            .what
-            .split_once(':')
-            .filter(|(host, _)| !host.is_empty())
-        else {
+        // Where an agent listens, the name of the host has colons itself.
+        let parts = match self.what.starts_with(TLS) {
+            true => self.what.rsplit_once(':'),
+            false => self.what.split_once(':'),
+        };
+        let named = |host: &str| !host.is_empty() && !TLS.starts_with(host);
+        let Some((host, name)) = parts.filter(|(host, _)| named(host)) else {
             return Err(Failure::new(format!("`{}` names no host", self.what))
                 .hint("write HOST:REC, or HOST: to see which recordings are there"));
         };
-        let client = ssh::connect(host, &Binary::own()?)?;
+        let client = Ways::new(select::identity())?.connect(host)?;
         if name.is_empty() {
             let mut out = Output::new();
             for stored in client.recordings()? {

@@ -38,13 +38,18 @@ pub struct Cmd {
     #[arg(long, value_enum, default_value_t = OnFull::Stop, value_name = "WHAT")]
     pub on_full: OnFull,
 
-    /// Run CMD on HOST, which is what ssh understands
+    /// Run CMD on HOST, which is what ssh understands, or `tls:HOST` where an agent
+    /// listens
     #[arg(long, num_args = 2, value_names = ["HOST", "CMD"], conflicts_with = "command")]
     pub on: Vec<String>,
 
     /// Run what a plan says, on the hosts that it names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "on"])]
     pub plan: Option<PathBuf>,
+
+    /// Take the program over from who records it through the same agents
+    #[arg(long = "override")]
+    pub takes_over: bool,
 
     /// Say what a plan would do, and do nothing
     #[arg(long, requires = "plan")]

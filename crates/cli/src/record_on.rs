@@ -9,7 +9,7 @@ use hosts::Client;
 use hosts::drive::{self, News, Outcome};
 use hosts::plan::{self, Run};
 use hosts::pull::{self, Pull};
-use hosts::ssh::{self, Binary};
+use hosts::reach::{TLS, Ways};
 use recording::join::{self, Missing};
 
 use crate::failure::{Failure, TROUBLE};
@@ -35,6 +35,10 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
     let names = join::member_names(runs.iter().map(|run| short(&run.host)));
     let dir = record::choose(cmd.output.clone(), &first_program(&runs))?;
     let clients = connect(&runs)?;
+    let program = first_program(&runs);
+    for client in &clients {
+        client.claim(&program.to_string_lossy(), cmd.takes_over)?;
+    }
     let outcomes = {
         let mut screen = Screen::new(&names, cmd.quiet);
         let outcomes = drive::drive(&runs, &clients, signals, |at, news| screen.show(at, news));
@@ -68,9 +72,12 @@ fn from_words(words: &[String]) -> Result<Vec<Run>, Failure> {
     Ok(runs)
 }
 
-/// A host's name without who goes there.
+/// A host's name without who goes there, and how.
 fn short(host: &str) -> &str {
-    host.rsplit('@').next().unwrap_or(host)
+    match host.strip_prefix(TLS) {
+        Some(address) => address.split(':').next().unwrap_or(address),
+        None => host.rsplit('@').next().unwrap_or(host),
+    }
 }
 
 fn first_program(runs: &[Run]) -> std::ffi::OsString {
@@ -110,15 +117,15 @@ fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
 
 /// One connection for each command; nothing is started unless all are there.
 fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
-    let binary = Binary::own()?;
+    let ways = Ways::new(select::identity())?;
     let mut hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let found: Result<HashMap<&str, Client>, hosts::Error> = std::thread::scope(|scope| {
-        let binary = &binary;
+        let ways = &ways;
         let asked: Vec<_> = hosts
             .iter()
-            .map(|host| (*host, scope.spawn(move || ssh::connect(host, binary))))
+            .map(|host| (*host, scope.spawn(move || ways.connect(host))))
             .collect();
         asked
             .into_iter()

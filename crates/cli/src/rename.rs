@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use protocol::id::ProcessId;
 use recording::names::is_name;
 
 use crate::causes;
@@ -28,7 +27,7 @@ pub struct Cmd {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
+        let set = self.recording.open()?;
         if let Some(new) = &self.new
             && !is_name(new)
         {
@@ -39,7 +38,12 @@ impl Cmd {
             Some((process, thread)) => (process, Some(thread)),
             None => (self.name.as_str(), None),
         };
-        let process = query::find::process(&recording, process_name)?;
+        let id = query::find::process(&set, process_name)?;
+        let place = set.place(id);
+        let Some((recording, process)) = place.and_then(|place| set.at(place)) else {
+            return Err(query::Error::no_process(&set, process_name).into());
+        };
+        // It is kept with the recording of its host.
         let mut names = recording.names().clone();
         match thread_name {
             None => {
@@ -56,9 +60,8 @@ impl Cmd {
                 };
             }
             Some(thread_name) => {
-                let history = causes::open(&recording)?;
-                let known = causes::names(&history);
-                let place = history.index_of(ProcessId::of_first(process.number));
+                let history = causes::open(&set)?;
+                let known = causes::names(&history).member(id.member);
                 let count = place.map_or(0, |place| history.thread_count(place));
                 let all: Vec<String> = (0..count)
                     .map(|thread| known.thread(process.number, thread))

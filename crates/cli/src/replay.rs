@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::replay::{Arrival, Session, SharedReplay};
+use protocol::id::{EventNo, ProcessId};
 use protocol::syscall::Arg;
 use recording::descriptors::{Births, Descriptors, Standard};
-use recording::{Event, Recording, Timeline, calls};
+use recording::{Event, Set, Timeline, calls};
 
+use crate::causes;
 use crate::debug;
 use crate::failure::Failure;
 use crate::select;
@@ -64,11 +66,11 @@ enum Pace {
 
 /// Something the program wrote to where it was started.
 struct Piece {
-    process: u32,
+    process: ProcessId,
     /// The event at which the memory holds it.
     event: u64,
-    /// When it was written, in ticks.
-    time: u64,
+    /// When it was written, since the recording began.
+    time_ns: u64,
     to: Standard,
     len: u64,
     bytes: Bytes,
@@ -91,23 +93,28 @@ enum Bytes {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.open()?;
+        let set = self.recording.open()?;
         if !self.echo {
             let script = debug::Script {
                 files: self.files,
                 commands: self.commands,
                 batch: self.batch,
             };
-            let good = debug::run(&recording, &script)?;
+            let good = debug::run(&set, &script)?;
             return Ok(ExitCode::from(u8::from(!good) * 2));
         }
-        ::replay::check(&recording).map_err(explain)?;
-        let pieces = find(&recording);
-        let mut last: HashMap<u32, usize> = HashMap::new();
+        for recording in set.members() {
+            ::replay::check(recording).map_err(explain)?;
+        }
+        let pieces = find(&set)?;
+        let mut last: HashMap<ProcessId, usize> = HashMap::new();
         for (i, piece) in pieces.iter().enumerate() {
             last.insert(piece.process, i);
         }
-        let ground = Arc::new(SharedReplay::new(&recording));
+        let grounds: Vec<Arc<SharedReplay>> = set
+            .members()
+            .map(|own| Arc::new(SharedReplay::new(own)))
+            .collect();
         let mut sessions = HashMap::new();
         let mut screen = Screen::new();
         let mut missing = 0;
@@ -116,7 +123,7 @@ impl Cmd {
             let found = match &piece.bytes {
                 Bytes::Logged(bytes) => Some(bytes.clone()),
                 Bytes::Nowhere => None,
-                memory => match from_memory(&ground, &mut sessions, piece, memory)? {
+                memory => match from_memory(&set, &grounds, &mut sessions, piece, memory)? {
                     Some(bytes) => Some(bytes),
                     None => {
                         screen.flush()?;
@@ -126,8 +133,7 @@ impl Cmd {
             };
             if self.pace == Pace::Real {
                 screen.flush()?;
-                let at = recording.clock().since_start_ns(piece.time);
-                let left = Duration::from_nanos(at).saturating_sub(begun.elapsed());
+                let left = Duration::from_nanos(piece.time_ns).saturating_sub(begun.elapsed());
                 std::thread::sleep(left);
             }
             match found {
@@ -151,26 +157,46 @@ impl Cmd {
 
 /// Everything that was written to where the program was started, in order of
 /// time.
-fn find(recording: &Recording) -> Vec<Piece> {
-    let mut births = Births::new(recording);
-    let mut descriptors: HashMap<u32, Descriptors> = HashMap::new();
-    let numbers = recording.processes().iter().map(|process| process.number);
-    let mut timeline = Timeline::new(recording, numbers);
+fn find(set: &Arc<Set>) -> Result<Vec<Piece>, Failure> {
+    // How clocks stand to each other is in the index.
+    let history = set.is_joined().then(|| causes::open(set)).transpose()?;
     let mut found = Vec::new();
-    while timeline.advance() {
-        let Some(event) = timeline.event() else { break };
-        let own = descriptors
-            .entry(event.process)
-            .or_insert_with(|| births.of(event.process));
-        own.before(&event);
-        found.extend(written(&event, own));
-        own.after(&event);
+    for (recording, member) in set.members().zip(0u16..) {
+        let mut births = Births::new(recording);
+        let mut descriptors: HashMap<u32, Descriptors> = HashMap::new();
+        let numbers = recording.processes().iter().map(|process| process.number);
+        let mut timeline = Timeline::new(recording, numbers);
+        while timeline.advance() {
+            let Some(event) = timeline.event() else { break };
+            let own = descriptors
+                .entry(event.process)
+                .or_insert_with(|| births.of(event.process));
+            own.before(&event);
+            let number = event.process;
+            let process = ProcessId { member, number };
+            let time_ns = || match (&history, set.place(process)) {
+                (Some(history), Some(place)) => history.shown_ns(place, event.time),
+                _ => recording.clock().since_start_ns(event.time),
+            };
+            let piece = written(&event, own).map(|(event, to, len, bytes)| Piece {
+                process,
+                event,
+                time_ns: time_ns(),
+                to,
+                len,
+                bytes,
+            });
+            found.extend(piece);
+            own.after(&event);
+        }
     }
-    found
+    found.sort_by_key(|piece| piece.time_ns);
+    Ok(found)
 }
 
-/// What an event wrote to where the program was started, if it did.
-fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
+/// What an event wrote to where the program was started, if it did: where the
+/// memory holds it, to what it was written, and how much.
+fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<(u64, Standard, u64, Bytes)> {
     const SENDFILE: u64 = 40;
     const SPLICE: u64 = 275;
     const TEE: u64 = 276;
@@ -210,21 +236,15 @@ fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<Piece> {
             _ => place,
         }
     };
-    Some(Piece {
-        process: event.process,
-        event: event.started.unwrap_or(event.number),
-        time: event.time,
-        to,
-        len,
-        bytes,
-    })
+    Some((event.started.unwrap_or(event.number), to, len, bytes))
 }
 
 /// Runs the process to where it wrote, and reads what it wrote there. None:
 /// it did not come there; the difference has been reported.
 fn from_memory(
-    ground: &Arc<SharedReplay>,
-    sessions: &mut HashMap<u32, Session>,
+    set: &Set,
+    grounds: &[Arc<SharedReplay>],
+    sessions: &mut HashMap<ProcessId, Session>,
     piece: &Piece,
     place: &Bytes,
 ) -> Result<Option<Vec<u8>>, Failure> {
@@ -232,7 +252,11 @@ fn from_memory(
     let session = match sessions.entry(piece.process) {
         Entry::Occupied(there) => there.into_mut(),
         Entry::Vacant(free) => {
-            let mut session = Session::open_on(ground, piece.process).map_err(explain)?;
+            let ground = grounds.get(usize::from(piece.process.member));
+            let number = piece.process.number;
+            let nothing = ::replay::Error::NoLog { process: number };
+            let ground = ground.ok_or(nothing).map_err(explain)?;
+            let mut session = Session::open_on(ground, number).map_err(explain)?;
             // Nobody goes back.
             session.set_budget(::replay::Budget {
                 memory: u64::MAX,
@@ -242,17 +266,15 @@ fn from_memory(
         }
     };
     let name = || {
-        let process = ground.recording().process(piece.process);
-        process.map_or(String::new(), |process| process.name.clone())
+        let place = set.place(piece.process);
+        place.map_or(String::new(), |place| set.process_name(place))
     };
-    match session.go_to(piece.event).map_err(explain)? {
+    match session.go_to(EventNo(piece.event)).map_err(explain)? {
         Arrival::There => {}
         Arrival::Diverged(difference) => {
             let mut out = crate::output::Output::to_stderr();
             out.line(&format!("{} diverged", name()))?;
-            if let Some(process) = ground.recording().process(piece.process) {
-                told(&mut out, ground.recording(), process, &difference)?;
-            }
+            told(&mut out, set, piece.process, &difference)?;
             out.finish()?;
             return Ok(None);
         }
@@ -261,6 +283,8 @@ fn from_memory(
         | Arrival::Breakpoint
         | Arrival::Stepped
         | Arrival::Mapped
+        | Arrival::Happened(_)
+        | Arrival::Elsewhere(..)
         | Arrival::Watch(_) => {
             return Err(Failure::new(format!(
                 "the replay of {} ends before event {}",

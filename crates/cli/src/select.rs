@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
-use recording::{Recording, Set, listing};
+use recording::{Set, listing};
 
 use crate::failure::Failure;
 
@@ -19,6 +19,21 @@ pub fn home() -> Option<PathBuf> {
 /// Where things go that only save time.
 pub fn cache() -> Option<PathBuf> {
     own("XDG_CACHE_HOME", ".cache")
+}
+
+/// Where the authority is, and the identities that it made.
+pub fn trust() -> Option<PathBuf> {
+    own("XDG_CONFIG_HOME", ".config").map(|own| own.join("trust"))
+}
+
+/// The file that says who we are to agents that listen: `MW_IDENTITY`, or the
+/// one that was made for the user.
+pub fn identity() -> Option<PathBuf> {
+    let given = std::env::var_os("MW_IDENTITY").filter(|path| !path.is_empty());
+    given.map(PathBuf::from).or_else(|| {
+        let user = recording::Manifest::here(Vec::new()).user;
+        Some(trust()?.join(format!("{user}@.pem")))
+    })
 }
 
 /// Our part of one of the user's directories.
@@ -53,13 +68,9 @@ pub struct Positional {
 }
 
 impl Positional {
-    pub fn open(self) -> Result<Arc<Recording>, Failure> {
-        open(self.argument.or(self.option))
-    }
-
     /// What was recorded on one host or on several.
-    pub fn open_set(self) -> Result<Arc<Set>, Failure> {
-        open_set(self.argument.or(self.option))
+    pub fn open(self) -> Result<Arc<Set>, Failure> {
+        open(self.argument.or(self.option))
     }
 }
 
@@ -73,35 +84,22 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    pub fn open(&self) -> Result<Arc<Recording>, Failure> {
+    /// What was recorded on one host or on several.
+    pub fn open(&self) -> Result<Arc<Set>, Failure> {
         open(self.recording.clone())
     }
-
-    /// What was recorded on one host or on several.
-    pub fn open_set(&self) -> Result<Arc<Set>, Failure> {
-        open_set(self.recording.clone())
-    }
 }
 
-/// A recording of one host.
-pub fn open(path: Option<PathBuf>) -> Result<Arc<Recording>, Failure> {
-    let set = open_set(path)?;
-    let names: Vec<&str> = (0..).map_while(|number| set.name(number)).collect();
-    match (set.member(0), names.as_slice()) {
-        (Some(first), [_]) => Ok(Arc::clone(first)),
-        (_, names) => Err(Failure::new(format!(
-            "{} is of several hosts ({}), and this works on one",
-            set.dir().display(),
-            names.join(", ")
-        ))
-        .hint(format!(
-            "name one: `-r {}`",
-            set.dir().join(names.first().unwrap_or(&"")).display()
-        ))),
-    }
+/// Which clock times are shown by, for commands that show times.
+#[derive(clap::Args)]
+pub struct Times {
+    /// Show what each host's own clock said, in a recording of several
+    #[arg(long)]
+    pub raw_time: bool,
 }
 
-fn open_set(path: Option<PathBuf>) -> Result<Arc<Set>, Failure> {
+/// What was recorded on one host or on several.
+pub fn open(path: Option<PathBuf>) -> Result<Arc<Set>, Failure> {
     let path = match path {
         Some(given) => locate(&given)?,
         None => {
@@ -161,9 +159,7 @@ pub fn locate(given: &Path) -> Result<PathBuf, Failure> {
     let home = home();
     let names = home.as_deref().map(listing::names).unwrap_or_default();
     if let Some(home) = &home
-        && (names.iter().any(|known| *known == name)
-            || name == "latest"
-            || home.join(given).join(recording::join::JOINED).is_file())
+        && (names.iter().any(|known| *known == name) || name == "latest")
     {
         return Ok(home.join(given));
     }

@@ -1,10 +1,9 @@
 //! Replay, for what only it can tell: source lines, functions of threads,
 //! holders of locks (`query::source`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use ::replay::{Replayer, SharedReplay};
+use ::replay::Replayer;
 use causality::{EventId, History};
 use protocol::id::ProcessId;
 use query::source::{Lines, Replays, Site};
@@ -52,22 +51,19 @@ impl Wish {
     }
 }
 
-/// Replays recordings whose files are all there: one for each member.
-struct Checked(Vec<Replayer>);
+/// Replays members whose files are all there.
+struct Checked(Replayer);
 
 impl Opener for Checked {
     fn open(&self, process: ProcessId, cancel: &Cancel) -> target::Result<Box<dyn Target>> {
-        let member = self.0.get(usize::from(process.member));
-        let member = member.ok_or(target::Error::NothingRecorded(process))?;
-        ::replay::check(member.0.recording())?;
-        member.open(process, cancel)
+        self.0.check(process)?;
+        self.0.open(process, cancel)
     }
 }
 
 /// Asks what only replay can tell, which may take so long.
 pub fn within<T>(set: &Set, time: Duration, ask: impl FnOnce(Replays<'_>) -> T) -> T {
-    let shared = set.members().map(|own| Arc::new(SharedReplay::new(own)));
-    let checked = Checked(shared.map(Replayer).collect());
+    let checked = Checked(Replayer::new(set));
     let cancel = Cancel::after(time);
     ask(Replays {
         opener: &checked,

@@ -1,16 +1,17 @@
 //! `mw verify`: replays a recording and says whether all came as recorded.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use ::replay::{Course, Interrupts, Settings};
 use clap::Args;
-use protocol::id::ProcessId;
+use protocol::id::{ProcessId, ProcessIx};
 use query::unseen;
-use query::verify::{Difference, Ending, Outcome, Replayed, Unread, Verdict, mapped_at, report};
-use query::{Names, events, find};
-use recording::{Process, Recording};
+use query::verify::{Difference, Outcome, Replayed, Unread, Verdict, mapped_at, report};
+use query::{events, find};
+use recording::Set;
 
 use crate::events::Columns;
 use crate::failure::Failure;
@@ -61,11 +62,11 @@ pub struct Cmd {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let interrupts = Interrupts::catch();
-        let recording = self.recording.open()?;
-        warn_of_another_cpu(&recording);
+        let set = self.recording.open()?;
+        warn_of_another_cpu(&set);
         let process = match &self.process {
             None => None,
-            Some(name) => Some(find::process(&recording, name)?.number),
+            Some(name) => Some(find::process(&set, name)?),
         };
         let settings = Settings {
             process,
@@ -76,20 +77,18 @@ impl Cmd {
         let mut equal = true;
         for round in 1..=self.repeat {
             let begun = Instant::now();
-            let verdicts = match with_progress(&recording, settings, &interrupts) {
+            let verdicts = match with_progress(&set, settings, &interrupts) {
                 Err(::replay::Error::Interrupted) => return Ok(ExitCode::from(INTERRUPTED)),
                 other => other.map_err(explain)?,
             };
-            let verdicts = verdicts.into_iter().map(verdict).collect();
-            let only = process.map(ProcessId::of_first);
-            let processes = report(&recording, verdicts, only, round);
+            let processes = report(&set, verdicts, process, round);
             equal = processes.iter().all(Replayed::is_equal);
             if self.json {
                 for replayed in &processes {
                     out.json(replayed)?;
                 }
             } else if round == self.repeat || !equal {
-                show(&mut out, &recording, &processes, round, begun.elapsed())?;
+                show(&mut out, &set, &processes, round, begun.elapsed())?;
             }
             if !equal {
                 break;
@@ -97,7 +96,7 @@ impl Cmd {
         }
         out.finish()?;
         // What is missing explains what differs.
-        match Unread::of(&recording) {
+        match Unread::of(&set) {
             Some(unread) => {
                 let failure = Failure::new(&unread);
                 Err(match unread.hint() {
@@ -112,14 +111,14 @@ impl Cmd {
 
 /// Verifies, with a bar on a terminal.
 fn with_progress(
-    recording: &Recording,
+    set: &Set,
     settings: Settings,
     interrupts: &Interrupts,
-) -> Result<Vec<::replay::Verdict>, ::replay::Error> {
+) -> Result<Vec<Verdict>, ::replay::Error> {
     let course = Course::default();
     let over = std::sync::atomic::AtomicBool::new(false);
     let watch = || {
-        let total = events_of(recording, settings.process);
+        let total = events_of(set, settings.process);
         let progress = Progress::of(total, "replaying");
         while !over.load(Relaxed) {
             progress.set(course.events.load(Relaxed));
@@ -132,7 +131,7 @@ fn with_progress(
     std::thread::scope(|scope| {
         // Where no thread can be had, nobody draws.
         let watcher = std::thread::Builder::new().spawn_scoped(scope, watch);
-        let result = ::replay::verify(recording, settings, &course);
+        let result = ::replay::verify(set, settings, &course);
         over.store(true, Relaxed);
         if let Ok(watcher) = watcher {
             watcher.thread().unpark();
@@ -142,40 +141,20 @@ fn with_progress(
 }
 
 /// How many events are to be replayed.
-fn events_of(recording: &Recording, only: Option<u32>) -> u64 {
-    let wanted = |process: &&Process| only.is_none_or(|only| only == process.number);
-    let processes = recording.processes().iter().filter(wanted);
+fn events_of(set: &Set, only: Option<ProcessId>) -> u64 {
+    let wanted = |place: &ProcessIx| only.is_none() || only == set.id(*place);
+    let processes = set
+        .places()
+        .filter(wanted)
+        .filter_map(|place| set.at(place));
     processes
-        .map(|process| recording.life(process).events)
+        .map(|(recording, process)| recording.life(process).events)
         .sum()
-}
-
-/// What replay says of an image, as reports have it.
-fn verdict(verdict: ::replay::Verdict) -> Verdict {
-    use ::replay::Outcome as Of;
-    Verdict {
-        process: ProcessId::of_first(verdict.process),
-        events: verdict.events,
-        output: verdict.output,
-        ending: verdict.ending.map(|ending| match ending {
-            ::replay::Ending::Exited(status) => Ending::Exited(status),
-            ::replay::Ending::Signal(signal) => Ending::Signal(signal),
-            ::replay::Ending::Executed => Ending::Executed,
-        }),
-        outcome: match verdict.outcome {
-            Of::Equal => Outcome::Equal,
-            Of::Diverged(difference) => Outcome::Diverged(difference),
-            Of::Failed(why) => Outcome::Failed(why),
-            Of::Unsupported(why) => Outcome::Unsupported(why),
-            Of::HeldUp(why) => Outcome::HeldUp(why),
-            Of::NotReached => Outcome::NotReached,
-        },
-    }
 }
 
 fn show(
     out: &mut Output,
-    recording: &Recording,
+    set: &Set,
     processes: &[Replayed],
     rounds: u32,
     took: Duration,
@@ -219,14 +198,13 @@ fn show(
             ),
         };
         out.line(&format!("{name:<width$} {:>10}  {what}", replayed.events))?;
-        let Some(process) = recording.process(replayed.number) else {
-            continue;
-        };
         match &replayed.outcome {
-            Outcome::Diverged(difference) => told(out, recording, process, difference)?,
+            Outcome::Diverged(difference) => told(out, set, replayed.id, difference)?,
             Outcome::Failed(_) => {
-                let next = process.first_event + replayed.events;
-                last_events(out, recording, process, next)?;
+                let place = set.place(replayed.id);
+                let first = place.and_then(|place| set.process(place));
+                let next = first.map_or(0, |process| process.first_event) + replayed.events;
+                last_events(out, set, replayed.id, next)?;
             }
             _ => {}
         }
@@ -252,12 +230,16 @@ fn show(
 /// What differs, where, and what led to it.
 pub fn told(
     out: &mut Output,
-    recording: &Recording,
-    process: &Process,
+    set: &Set,
+    process: ProcessId,
     difference: &Difference,
 ) -> Result<(), Failure> {
-    let name = &process.name;
-    let thread = recording::thread_name(difference.thread);
+    let place = set.place(process);
+    let Some((place, (recording, own))) = place.and_then(|at| Some((at, set.at(at)?))) else {
+        return Ok(());
+    };
+    let name = set.process_name(place);
+    let thread = recording::thread_name(difference.thread.0);
     out.line(&format!(
         "    at {name}:{} in thread {thread}",
         difference.event
@@ -265,31 +247,26 @@ pub fn told(
     out.line(&format!("    expected {}", difference.expected))?;
     out.line(&format!("    found    {}", difference.found))?;
     if difference.address != 0 {
-        let place = mapped_at(recording, process, difference);
+        let place = mapped_at(recording, own, difference);
         let place = place.map_or(String::new(), |place| format!(", {place}"));
         out.line(&format!("    at address {:#x}{place}", difference.address))?;
     }
-    for what in unseen::before(recording, process, difference.event) {
+    for what in unseen::before(recording, own, difference.event.0) {
         out.line(&format!(
             "    it may come from an instruction that nothing traps (rdtsc, cpuid, rdrand): {what}"
         ))?;
     }
-    last_events(out, recording, process, difference.event)
+    last_events(out, set, process, difference.event.0)
 }
 
 /// The events that led to `event`, and that one, as `mw events` shows them.
-fn last_events(
-    out: &mut Output,
-    recording: &Recording,
-    process: &Process,
-    event: u64,
-) -> Result<(), Failure> {
+fn last_events(out: &mut Output, set: &Set, process: ProcessId, event: u64) -> Result<(), Failure> {
+    let lines = events::lines_before(set, process, event, EVENTS_BEFORE + 1);
+    let name = set.place(process).map(|place| set.process_name(place));
     let columns = Columns {
-        event: process.name.chars().count() + 6,
+        event: name.map_or(0, |name| name.chars().count()) + 6,
         wall: false,
     };
-    let names = Names::given(recording);
-    let lines = events::lines_before(recording, &names, process, event, EVENTS_BEFORE + 1);
     out.line("    the last events:")?;
     for line in &lines {
         out.line(&format!("    {}", columns.line(line, out)))?;
@@ -314,9 +291,12 @@ pub fn explain(error: ::replay::Error) -> Failure {
 
 /// Programs choose their ways by what the processor says it can do (`cpuid`),
 /// which replay cannot change.
-fn warn_of_another_cpu(recording: &Recording) {
-    let then = &recording.manifest().cpu;
-    if let Some(now) = recording::cpu_model().filter(|now| now != then) {
+fn warn_of_another_cpu(set: &Set) {
+    let Some(now) = recording::cpu_model() else {
+        return;
+    };
+    let all: BTreeSet<&String> = set.members().map(|own| &own.manifest().cpu).collect();
+    for then in all.into_iter().filter(|then| **then != now) {
         eprintln!("mw: recorded on another kind of CPU ({then}; this is {now}): it may differ");
     }
 }

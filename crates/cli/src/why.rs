@@ -11,7 +11,7 @@ use query::{effects, find, why};
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style, cut};
-use crate::select::Chosen;
+use crate::select::{Chosen, Times};
 use crate::source::Wish;
 
 /// Tell why something happened: the chain of causes across processes.
@@ -27,6 +27,9 @@ pub struct Cmd {
 
     #[command(flatten)]
     recording: Chosen,
+
+    #[command(flatten)]
+    times: Times,
 
     /// Show the messages in the event's past that fit this pattern, too, in
     /// the order in which they happened
@@ -60,8 +63,9 @@ pub struct Cmd {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let pattern = self.pattern.as_deref().map(find::pattern).transpose()?;
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
+        history.show_raw_times(self.times.raw_time);
         let names = causes::names(&history);
         if let Some(pattern) = &pattern {
             find::check(&history, &names, pattern)?;
@@ -128,6 +132,9 @@ pub struct Effects {
     #[command(flatten)]
     recording: Chosen,
 
+    #[command(flatten)]
+    times: Times,
+
     /// Go this many links on
     #[arg(long, value_name = "N", default_value_t = 4)]
     depth: usize,
@@ -150,8 +157,9 @@ pub struct Effects {
 
 impl Effects {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let set = self.recording.open_set()?;
-        let mut history = causes::open_set(&set)?;
+        let set = self.recording.open()?;
+        let mut history = causes::open(&set)?;
+        history.show_raw_times(self.times.raw_time);
         let names = causes::names(&history);
         let event = find::event(&history, &names, &self.event)?;
         let options = effects::Options {

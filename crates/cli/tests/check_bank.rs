@@ -136,3 +136,69 @@ fn rules_are_judged_in_every_format() {
         .unwrap();
     assert_eq!(learnt.status.code(), Some(0), "{learnt:?}");
 }
+
+/// What recognizers emit is an event like any other: in lists, patterns, exports.
+#[test]
+fn higher_events_are_events_like_any_other() {
+    let scratch = Scratch::new("higher");
+    let recorded = scratch.record(&["/bin/sh", "-c", "echo one | cat"]);
+    let rules = scratch.path().join("rules.mw");
+    std::fs::write(
+        &rules,
+        "let told  = send and bytes ~ /(?<word>one)/\n\
+         let heard = recv and process = cat-0 and bytes ~ /(?<word>one)/\n\
+         recognizer passed: told(w) heard(w) do { emit pass(w) }\n",
+    )
+    .unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(MW);
+        command.args(args).arg("--rules").arg(&rules);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let rec = recorded.dir.to_str().unwrap();
+    let listed = ask(&["events", rec, "--json"]);
+    let objects: Vec<Value> = listed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let higher: Vec<&Value> = objects
+        .iter()
+        .filter(|own| own["type"] == "emitted")
+        .collect();
+    let [pass] = higher.as_slice() else {
+        panic!("one of them: {higher:?}");
+    };
+    assert_eq!(
+        (&pass["call"], &pass["args"]["w"]),
+        (&"pass".into(), &"one".into())
+    );
+    let cause = pass["causes"][0]["cause"].as_str().unwrap();
+    assert!(cause.starts_with("sh-"), "{pass}");
+    // It has the keys of any other, right behind the event that completed it.
+    let at = objects.iter().position(|own| own == *pass).unwrap();
+    let event = &objects[at - 1];
+    assert_eq!(event["event"], pass["event"]);
+    for key in pass.as_object().unwrap().keys() {
+        assert!(event.get(key).is_some(), "{key}");
+    }
+    let text = ask(&["events", rec, "--where", "pass(w)"]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("pass(w=one)  <- sh-"), "{text}");
+    let exported: Value = serde_json::from_str(&ask(&["export", "--json", "-r", rec])).unwrap();
+    let events = exported["events"].as_array().unwrap();
+    let marked = events.iter().filter(|own| own.get("emits").is_some());
+    let marked: Vec<&Value> = marked.collect();
+    assert_eq!(marked.len(), 1, "{marked:?}");
+    assert_eq!(marked[0]["event"], pass["event"]);
+    assert_eq!(marked[0]["emits"][0], "pass(w=one)");
+    let trace: Value = serde_json::from_str(&ask(&["export", "--perfetto", "-r", rec])).unwrap();
+    let slices = trace["traceEvents"].as_array().unwrap();
+    let slice = slices.iter().find(|own| own["cat"] == "emitted").unwrap();
+    assert!(slice["dur"].as_f64().unwrap() > 0.0, "{slice}");
+    for form in ["--dot", "--shiviz"] {
+        let text = ask(&["export", form, "-r", rec]);
+        assert!(text.contains("=> pass(w=one)"), "{form}: {text}");
+    }
+}

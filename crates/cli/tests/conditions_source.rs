@@ -18,7 +18,7 @@ use harness::{MW, Recorded, Scratch, programs};
 use inspect::{Inspector, Library, Options};
 use protocol::id::ProcessId;
 use recording::Recording;
-use replay::{Replayer, SharedReplay};
+use replay::Replayer;
 use serde_json::Value;
 use session::Program;
 use session::truth::{self, Deed, Passing, Was};
@@ -79,11 +79,11 @@ fn what_was_true_equals_single_steps() {
     let scratch = Scratch::new("truth-walk");
     let recorded = recorded(&scratch);
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
-    let opener = Replayer(Arc::new(SharedReplay::new(&recording)));
     let history = History::open(&recording, &|_| {}).unwrap();
+    let opener = Replayer::new(history.set());
     let names = query::names::own(&history);
-    let shared = Arc::new(SharedReplay::new(&recording));
-    let program = Program::new(history, names, Arc::new(Replayer(shared)));
+    let replayer = Replayer::new(history.set());
+    let program = Program::new(history, names, Arc::new(replayer));
     let never = Cancel::new();
     let mut seen = Vec::new();
     for process in recording.processes() {
@@ -93,7 +93,10 @@ fn what_was_true_equals_single_steps() {
             ("limit", "limit", "raise_limit"),
         ] {
             let walked = walk(&opener, id, global, function);
-            let changes = truth::changes(&program, id, expression, &never).unwrap();
+            // With others beside it, computed from the same and from other memory.
+            let beside = [expression, "limit + accounts[0]", "accounts[0] < 100"];
+            let mut all = truth::changes(&program, id, &beside, &never).unwrap();
+            let changes = all.remove(0).unwrap();
             let found: Vec<(Position, i64)> = changes
                 .iter()
                 .map(|change| match change.was {
@@ -108,10 +111,12 @@ fn what_was_true_equals_single_steps() {
                 condition: None,
                 value: None,
             };
-            let calls = truth::passes(&program, id, &passing(Deed::At), &never).unwrap();
+            let both = [passing(Deed::At), passing(Deed::Return)];
+            let mut both = truth::passes(&program, id, &both, &never).unwrap();
+            let returns = both.remove(1).unwrap();
+            let calls = both.remove(0).unwrap();
             let at: Vec<Position> = calls.iter().map(|pass| pass.moment.at).collect();
             assert_eq!(at, walked.entered, "{function} in {}", process.name);
-            let returns = truth::passes(&program, id, &passing(Deed::Return), &never).unwrap();
             assert_eq!(returns.len(), calls.len());
             for (call, back) in calls.iter().zip(&returns) {
                 assert!(call.moment.at < back.moment.at);

@@ -453,6 +453,66 @@ fn inlined_functions() {
     );
 }
 
+/// `finish` in an inlined function stops in its caller's frame, at the first
+/// instruction that is not its own: whether its code is left at its end, by a jump out
+/// of its loop, or from a function that it called. And `next` over a function that
+/// begins with the code of another comes back from it.
+#[test]
+fn inlined_functions_are_left() {
+    let scratch = Scratch::new("debug-leaves");
+    let program = programs::for_debuggers(&scratch, "debug/leaves.c", &["-O1"]);
+    let recorded = scratch.record(&[program]);
+    let mut commands = vec!["break search"];
+    for _ in 0..4 {
+        commands.extend(["continue", "echo IN", "bt", "finish", "echo OUT", "bt"]);
+        commands.extend(["print $pc", "print found"]);
+    }
+    commands.extend(["delete", "goto start", "break noted", "continue", "up"]);
+    commands.extend(["echo IN", "print i", "finish", "echo OUT", "bt"]);
+    commands.extend(["print $pc", "print found"]);
+    let text = ask(&recorded, &commands);
+    let rounds: Vec<&str> = text.split("OUT\n").skip(1).collect();
+    assert_eq!(rounds.len(), 5, "{text}");
+    let mut places = Vec::new();
+    for (round, found) in rounds.iter().zip([-2, 3, 4, -1, 3]) {
+        has_in_order(round, &["#0 ", "asks (", "#1 ", "main ("]);
+        assert!(
+            !round.split("$").next().unwrap().contains("search"),
+            "{text}"
+        );
+        let values: Vec<&str> = round
+            .lines()
+            .filter_map(|line| line.strip_prefix('$')?.split_once(" = "))
+            .map(|(_, value)| value)
+            .collect();
+        assert_eq!(values[1], found.to_string(), "{text}");
+        places.push(values[0].to_string());
+    }
+    assert!(places.iter().all(|place| *place == places[0]), "{text}");
+
+    let text = ask(
+        &recorded,
+        &[
+            "break leaves.c:38",
+            "continue",
+            "next",
+            "next",
+            "next",
+            "next",
+        ],
+    );
+    has_in_order(
+        &text,
+        &[
+            "leaves.c:38",
+            "leaves.c:40",
+            "leaves.c:38",
+            "leaves.c:40",
+            "leaves.c:38",
+        ],
+    );
+}
+
 /// Where a breakpoint stops before an inlined function, that function's frame is
 /// the innermost, however often others are inlined into it at the same address;
 /// once it has moved, all that is inlined there is shown.

@@ -146,15 +146,17 @@ fn messages() -> BTreeMap<String, String> {
     sources.extend(files(&root.join("crates/replay/src"), &[".rs"]));
     sources.extend(files(&root.join("crates/session/src"), &[".rs"]));
     sources.push(root.join("crates/target/src/error.rs"));
+    sources.push(root.join("crates/live/src/error.rs"));
     sources.push(root.join("crates/recording/src/error.rs"));
     sources.push(root.join("crates/recording/src/listing.rs"));
     sources.push(root.join("crates/hosts/src/error.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));
-    sources.push(root.join("crates/causality/src/history.rs"));
+    sources.push(root.join("crates/causality/src/history/mod.rs"));
     sources.push(root.join("crates/events/src/lib.rs"));
     sources.push(root.join("crates/conditions/src/syntax/mod.rs"));
     sources.push(root.join("crates/conditions/src/rules.rs"));
+    sources.push(root.join("crates/instants/src/table.rs"));
     sources.extend(files(&root.join("crates/query/src"), &[".rs"]));
     let mut found = BTreeMap::new();
     for path in sources {

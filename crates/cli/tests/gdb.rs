@@ -504,6 +504,41 @@ fn places_in_time() {
 }
 
 #[test]
+fn conditions_over_several_processes() {
+    tool!("gdb");
+    let scratch = Scratch::new("gdb-conditions");
+    let program = programs::for_debuggers(&scratch, "debug/ledger.c", &["-static"]);
+    let recorded = scratch.record(&[program]);
+    let text = gdb(
+        &scratch,
+        &recorded,
+        &[],
+        &[
+            "monitor stop if value(ledger-0: accounts[0]) < 100 and value(ledger-1: limit) >= 8",
+            "maintenance flush register-cache",
+            "print accounts[0]",
+            "monitor rstop if value(ledger-0: accounts[0]) == 110",
+            "maintenance flush register-cache",
+            "print accounts[0]",
+            "monitor rstop if value(ledger-0: accounts[0]) == 60",
+            "monitor stop if sned",
+        ],
+    );
+    has_in_order(
+        &text,
+        &[
+            "ledger-0: accounts[0] = 90",
+            "ledger-1: limit = 8",
+            "$1 = 90",
+            "accounts[0] = 110",
+            "$2 = 110",
+            "there is no such state in this direction",
+            "did you mean `send`?",
+        ],
+    );
+}
+
+#[test]
 fn letting_go_leaves_nothing_behind() {
     tool!("gdb");
     let scratch = Scratch::new("gdb-detach");

@@ -367,3 +367,169 @@ fn what_a_killed_recorder_left_is_fetched() {
     assert!(!set.member(0).unwrap().is_complete());
     assert!(!set.is_empty());
 }
+
+/// Passes on what comes, both ways: from the port 7000 of its own to that of an
+/// address. To who looks from either end, the other has an address of its own.
+const TRANSLATOR: &str = r#"
+import socket, sys, threading
+def pass_on(source, target):
+    while data := source.recv(65536):
+        target.sendall(data)
+    try:
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+listener = socket.create_server((sys.argv[1], 7000))
+print("listening", flush=True)
+while True:
+    inner, _ = listener.accept()
+    outer = socket.create_connection((sys.argv[2], 7000))
+    threading.Thread(target=pass_on, args=(inner, outer), daemon=True).start()
+    threading.Thread(target=pass_on, args=(outer, inner), daemon=True).start()
+"#;
+
+/// Both ends of a connection see other addresses, as behind NAT or the address of
+/// a service: what was sent tells which they are, and where it does not, what is
+/// said is said to be a guess.
+#[test]
+fn translated_addresses_are_found_by_what_was_sent() {
+    use std::io::{BufRead, BufReader};
+    let scratch = Scratch::new("hosts-translated");
+    let python = tool!("python3");
+    let _ = (tool!("sshd"), tool!("ip"));
+    let Some(hosts) = hosts(&scratch, &["a", "b", "c"]) else {
+        skip!("network namespaces take root");
+    };
+    let between = "10.77.0.254";
+    let mut translator = hosts
+        .between()
+        .arg(python)
+        .args(["-c", TRANSLATOR, between])
+        .arg(hosts.address("a").to_string())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said_there = BufReader::new(translator.stdout.take().unwrap());
+    said_there.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "listening");
+    let record = |name: &str, clients: [&str; 2]| {
+        let directory = hosts.dir().display();
+        let address = hosts.address("a");
+        let mut plan = format!(
+            "directory = \"{directory}\"\n[[run]]\nhost = \"a\"\n\
+             command = \"python3 server.py {address} 2\"\n"
+        );
+        for (host, says) in ["b", "c"].into_iter().zip(clients) {
+            plan.push_str(&format!(
+                "[[run]]\nhost = \"{host}\"\ncommand = \"python3 client.py {between} {says}\"\n\
+                 after = {{ host = \"a\", says = \"^listening\" }}\n"
+            ));
+        }
+        let path = hosts.dir().join(format!("{name}.toml"));
+        std::fs::write(&path, plan).unwrap();
+        let dir = scratch.fresh(name);
+        let output = hosts
+            .mw()
+            .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        dir
+    };
+    let told = record("told", ["bertha", "carl"]);
+    let found = messages(&told);
+    for client in ["b", "c"] {
+        let there = (client.to_string(), "a".to_string());
+        let back = ("a".to_string(), client.to_string());
+        assert!(
+            found.iter().filter(|pair| **pair == there).count() >= 5,
+            "{found:?}"
+        );
+        assert!(
+            found.iter().filter(|pair| **pair == back).count() >= 5,
+            "{found:?}"
+        );
+    }
+    let channels = hosts
+        .mw()
+        .args(["channels", "-r", told.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let shown = text(&channels.stdout);
+    assert!(shown.contains("translated to"), "{shown}");
+    assert!(!shown.contains("perhaps"), "{shown}");
+    // Two who say the same.
+    let open = record("open", ["anyone", "anyone"]);
+    let set = Arc::new(Set::open(&open).unwrap());
+    let history = History::of(&set, &|_| {}).unwrap();
+    assert_eq!(history.guesses(), 2);
+    let channels = hosts
+        .mw()
+        .args(["channels", "-r", open.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        text(&channels.stdout).contains("perhaps"),
+        "{}",
+        said(&channels)
+    );
+    translator.kill().unwrap();
+    translator.wait().unwrap();
+}
+
+/// Recordings that never met are joined, with a warning; what was joined is
+/// listed, and goes, as one.
+#[test]
+fn what_was_joined_is_listed_and_removed_as_one() {
+    let scratch = Scratch::new("joined-list");
+    let home = scratch.fresh("home");
+    let mw = |arguments: &[&str]| {
+        let output = std::process::Command::new(harness::MW)
+            .args(arguments)
+            .env("XDG_DATA_HOME", &home)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        output
+    };
+    mw(&["record", "echo", "one"]);
+    mw(&["record", "echo", "two"]);
+    let joined = mw(&["join", "echo-0", "echo-1"]);
+    let warned = text(&joined.stderr);
+    assert_eq!(
+        warned.matches("has no channel in common").count(),
+        2,
+        "{warned}"
+    );
+    let listed = text(&mw(&["list", "--json"]).stdout);
+    let rows: Vec<serde_json::Value> = listed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["recording"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"joined-0"), "{names:?}");
+    let own = rows
+        .iter()
+        .find(|row| row["recording"] == "joined-0")
+        .unwrap();
+    assert_eq!(own["hosts"].as_array().unwrap().len(), 2);
+    assert_eq!(own["state"], "complete");
+    assert!(own["bytes"].as_u64().unwrap() > 0);
+    assert!(text(&mw(&["list"]).stdout).contains("echo two"));
+    // It is the latest, and every process has its host's name where it must.
+    let shown = text(&mw(&["ps"]).stdout);
+    assert!(shown.contains("echo-0@"), "{shown}");
+    mw(&["verify"]);
+    mw(&["rm", "joined-0"]);
+    assert!(!home.join("meanwhile/joined-0").exists());
+    // The members are there as they were.
+    mw(&["verify", "echo-0"]);
+    mw(&["join", "echo-0", "echo-1"]);
+    mw(&["prune", "--keep", "0"]);
+    assert_eq!(text(&mw(&["list", "--json"]).stdout), "");
+}

@@ -211,3 +211,20 @@ fn a_program_that_hangs_is_ended_by_sigterm() {
     assert!(text.contains("SIGKILL") || text.contains("137"), "{text}");
     harness::recorded::ask(&dir, &["events", "-r"]);
 }
+
+/// One that is silent for a while before it ends, because it gives others time, is
+/// not taken for one that hangs.
+#[test]
+fn a_program_that_drains_is_not_ended_by_sigterm() {
+    let scratch = Scratch::new("kill-drains");
+    let drains =
+        "trap 'sleep 2; echo drained; exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut running = scratch.start(&["sh".to_string(), "-c".to_string(), drains.to_string()]);
+    harness::wait_for("it to be ready", || {
+        (running.stdout() == "ready\n").then_some(())
+    });
+    running.signal(Signal::TERM);
+    let outcome = running.wait(harness::LIMIT);
+    assert_eq!(outcome.stdout, "ready\ndrained\n", "{}", outcome.stderr);
+    assert_eq!(outcome.code(), 7);
+}

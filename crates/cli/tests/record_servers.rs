@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use harness::recorded::shell_status;
+use harness::running::Setup;
 use harness::servers::{Client, await_port, free_port};
 use harness::{Event, Recorded, Scratch};
 use rustix::process::{Pid, Signal};
@@ -474,5 +475,37 @@ fn sshd_with_a_login() {
     r.has("the command", |e| {
         e.call() == "write" && e.word("buf") == "through the sandbox\n"
     });
+    r.replays();
+}
+
+/// Each rank asks every core what it is, spins for the others in shared memory, and is
+/// started by a daemon of its own.
+#[test]
+fn openmpi_with_three_ranks() {
+    let (compiler, runner) = (tool!("mpicc"), tool!("mpirun"));
+    let scratch = Scratch::new("openmpi");
+    let program = scratch.path().join("ring").to_str().unwrap().to_string();
+    let source = harness::repository().join("tests/programs/real/mpi_ring.c");
+    run(
+        &compiler,
+        &["-O2", "-o", &program, source.to_str().unwrap()],
+    );
+    let ranks = [
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "-n",
+        "3",
+        &program,
+    ];
+    let command: Vec<&str> = std::iter::once(runner.as_str()).chain(ranks).collect();
+    let r = Setup::new(&scratch, &command).start().finish();
+    assert_eq!(r.outcome.stdout, "3 ranks, token 9, sum 3, whole 3.0\n");
+    assert_eq!(r.outcome.code(), 0, "{}", r.outcome.stderr);
+    let rings = r
+        .processes()
+        .iter()
+        .filter(|p| p.name().starts_with("ring-"));
+    assert_eq!(rings.count(), 3, "{}", r.ask(&["ps"]));
+    r.has("a question to a core", |e| e.call() == "cpuid");
     r.replays();
 }

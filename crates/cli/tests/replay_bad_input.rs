@@ -144,7 +144,7 @@ fn endless(scratch: &Scratch) -> PathBuf {
     let from = scratch.record(&[program("signals_async")]).dir;
     let mut parts = Parts::read(&from);
     let preempted =
-        |place: &rewrite::Place| place.kind == kind::SIGNAL && place.values[1] == at::PREEMPTED;
+        |place: &rewrite::RecordAt| place.kind == kind::SIGNAL && place.values[1] == at::PREEMPTED;
     let found = parts.chunks.iter_mut().find_map(|chunk| {
         let place = chunk.records().into_iter().find(preempted)?;
         Some((chunk, place))

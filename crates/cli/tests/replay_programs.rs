@@ -18,6 +18,9 @@ use protocol::record::kind;
 /// memory.
 const MOVED: &[&str] = &["pipeline"];
 
+/// Programs with too many processes, or too much memory, to go to each instant of.
+const LARGE: &[&str] = &["relay", "changed_files"];
+
 /// What there is to see in some of them: kinds of events, and more than so
 /// many.
 const SEEN: &[(&str, u8, u32)] = &[
@@ -35,10 +38,12 @@ fn check(name: &str, command: &[&str]) {
 
 fn replay(name: &str, recorded: &Recorded) {
     recorded.replays();
-    let seen = instants::shows_what_was(recorded);
-    for (whose, what, least) in SEEN {
-        if *whose == name {
-            assert!(seen.get(what) > Some(least), "{seen:?}");
+    if !LARGE.contains(&name) {
+        let seen = instants::shows_what_was(recorded);
+        for (whose, what, least) in SEEN {
+            if *whose == name {
+                assert!(seen.get(what) > Some(least), "{seen:?}");
+            }
         }
     }
     if MOVED.contains(&name) {
@@ -90,6 +95,9 @@ programs! {
     own_descriptors,
     requests,
     sparse_files,
+    changed_files,
+    relay,
+    written_by_others,
     tid_address,
     waiting_calls,
     cleared_words,
@@ -195,8 +203,9 @@ fn every_program_is_replayed() {
             let name = entry.file_name();
             Some(name.to_str()?.strip_suffix(".txt")?.to_string())
         })
-        // It has tests of its own.
+        // They have tests of their own.
         .filter(|name| !name.starts_with("ground_truth"))
+        .filter(|name| !["counted_channels", "time_limits"].contains(&name.as_str()))
         .collect();
     expected.sort();
     let mut tested = [PROGRAMS, LANGUAGES].concat();

@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use harness::{Recorded, Scratch, programs};
 use recording::Recording;
-use replay::{Arrival, Back, Budget, Condition, Position, Session, SharedReplay, Stops, Watch};
+use replay::{
+    Arrival, Back, Budget, Condition, EventNo, Position, Session, SharedReplay, Stops, Watch,
+};
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
@@ -74,7 +76,7 @@ fn wander(recorded: &Recorded) {
         let mut session = Session::open_on(&ground, process.number).unwrap();
         let mut end = 0;
         if session.go_to_end().unwrap() == Arrival::End {
-            end = session.event();
+            end = session.event().0;
         }
         assert!(end > process.first_event, "{}", process.name);
         let mut seen = HashMap::new();
@@ -86,12 +88,12 @@ fn wander(recorded: &Recorded) {
             // Few enough places that they come again.
             let event = process.first_event + (seed >> 33) % 12 * (end - process.first_event) / 12;
             assert_eq!(
-                session.go_to(event).unwrap(),
+                session.go_to(EventNo(event)).unwrap(),
                 Arrival::There,
                 "{} {event}",
                 process.name
             );
-            assert_eq!(session.event(), event, "{}", process.name);
+            assert_eq!(session.event(), EventNo(event), "{}", process.name);
             let now = look(&session);
             let then = seen.entry(event).or_insert_with(|| now.clone());
             assert!(
@@ -158,7 +160,7 @@ fn one_file_under_two_mappings() {
     let number = advice[1].number();
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let mut session = Session::open(&recording, recording.processes()[0].number).unwrap();
-    assert_eq!(session.go_to(number).unwrap(), Arrival::There);
+    assert_eq!(session.go_to(EventNo(number)).unwrap(), Arrival::There);
     for base in [private, shared] {
         let mut byte = [0];
         assert_eq!(session.read(base + 2 * 4096, &mut byte), 1);
@@ -184,15 +186,18 @@ fn a_small_budget_is_kept() {
         count: 2,
     });
     session.go_to_end().unwrap();
-    let end = session.event();
+    let end = session.event().0;
     assert!(
         session.checkpoints().len() <= 2,
         "{:?}",
         session.checkpoints()
     );
     for part in [3, 1, 2] {
-        assert_eq!(session.go_to(end * part / 4).unwrap(), Arrival::There);
-        assert_eq!(session.event(), end * part / 4);
+        assert_eq!(
+            session.go_to(EventNo(end * part / 4)).unwrap(),
+            Arrival::There
+        );
+        assert_eq!(session.event(), EventNo(end * part / 4));
     }
 }
 
@@ -209,9 +214,9 @@ fn sessions_are_independent() {
         .number;
     let mut one = Session::open(&recording, number).unwrap();
     let mut other = Session::open(&recording, number).unwrap();
-    one.go_to(one.event() + 300).unwrap();
+    one.go_to(EventNo(one.event().0 + 300)).unwrap();
     let here = look(&one);
-    other.go_to(other.event() + 700).unwrap();
+    other.go_to(EventNo(other.event().0 + 700)).unwrap();
     assert!(look(&one) == here);
     other.go_to(one.event()).unwrap();
     assert!(look(&other) == here);
@@ -223,7 +228,7 @@ fn registers(session: &Session) -> [u64; 27] {
     let threads = session.threads();
     threads
         .iter()
-        .find(|t| t.number.0 == number)
+        .find(|t| t.number == number)
         .unwrap()
         .registers
         .user_regs()
@@ -238,7 +243,7 @@ fn step_about(program: &str, process: &str) {
     let number = recording.process_named(process).unwrap().number;
     let mut session = Session::open(&recording, number).unwrap();
     session.go_to_end().unwrap();
-    let end = session.event();
+    let end = session.event().0;
     let mut seed = seed::seed(process, 7);
     let mut random = |below: u64| {
         seed = seed
@@ -249,7 +254,7 @@ fn step_about(program: &str, process: &str) {
     for _ in 0..6 {
         let first = recording.process(number).unwrap().first_event;
         let event = first + 1 + random(end - first - 2);
-        session.go_to(event).unwrap();
+        session.go_to(EventNo(event)).unwrap();
         let mut places = vec![(session.position(), registers(&session))];
         for _ in 0..300 {
             if session.step(0..0).unwrap() != Arrival::Stepped {
@@ -361,7 +366,7 @@ fn watch_all_ways(name: &str, flags: &[&str]) {
     }
     expected.extend(&printed[6..]);
 
-    session.go_to(session.event() + 1).unwrap();
+    session.go_to(session.event().next()).unwrap();
     let mut places = Vec::new();
     let mut found = Vec::new();
     loop {
@@ -452,7 +457,7 @@ fn conditions_are_tested_on_the_way() {
     let rsi = |session: &Session| session.threads()[0].registers.rsi;
     let end = Position::END;
     let mut run = |conditions: &[Condition]| {
-        session.go_to(0).unwrap();
+        session.go_to(EventNo(0)).unwrap();
         let stops = Stops {
             breakpoints: &[address],
             conditions,

@@ -16,7 +16,7 @@ use causality::History;
 use harness::{Recorded, Scratch, programs};
 use protocol::id::{EventNo, ProcessId};
 use recording::Recording;
-use replay::{Replayer, SharedReplay};
+use replay::Replayer;
 use session::{
     Direction, Error, Follow, FrameRef, Group, Handle, How, Move, Program, Reason, ThreadRef, What,
     Who, Whom,
@@ -26,9 +26,9 @@ use target::{Cancel, Position};
 fn program(recorded: &Recorded) -> Arc<Program> {
     let recording = Arc::new(Recording::open(&recorded.dir).unwrap());
     let history = History::open(&recording, &|_| {}).unwrap();
-    let shared = Arc::new(SharedReplay::new(&recording));
+    let replayer = Replayer::new(history.set());
     let names = query::names::own(&history);
-    Program::new(history, names, Arc::new(Replayer(shared)))
+    Program::new(history, names, Arc::new(replayer))
 }
 
 fn eight(scratch: &Scratch) -> Recorded {
@@ -88,7 +88,8 @@ fn eight_processes_from_four_groups_while_a_fifth_moves() {
     let scratch = Scratch::new("session-eight");
     let recorded = eight(&scratch);
     let program = program(&recorded);
-    let parent = ProcessId::of_first(program.recording().processes()[0].number);
+    let parent =
+        ProcessId::of_first(program.set().unwrap().member(0).unwrap().processes()[0].number);
     let expected: Vec<i64> = (0..8).map(|i| 11 * i).collect();
     // In the second round all of them have told their numbers once.
     let mover = Handle::start(&program).unwrap();

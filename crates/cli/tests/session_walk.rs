@@ -9,22 +9,25 @@
 )]
 
 mod harness;
+#[path = "session_walk/naive.rs"]
+mod naive;
 #[path = "../../../tests/seed.rs"]
 mod seed;
 
 use std::collections::{HashMap, HashSet};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use causality::{EventId, History};
+use causality::History;
 use harness::{Recorded, Scratch, programs};
-use inspect::{Inspector, Library, Options};
-use protocol::id::{EventNo, ProcessId, ProcessIx};
+use naive::{FUNCTIONS, Kind, Naive, Walked};
+use protocol::id::ProcessId;
 use recording::Recording;
-use replay::{Replayer, SharedReplay};
-use session::{Direction, Follow, Group, How, Move, Program, Reason, What, Who};
-use target::{Arrival, Cancel, Opener, Position};
-
-const FUNCTIONS: [&str; 3] = ["sent", "got", "again"];
+use replay::Replayer;
+use session::{
+    Direction, Follow, FrameRef, Group, How, Move, Program, Reason, ThreadRef, What, Who,
+};
+use target::{Cancel, Position};
 
 fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
@@ -39,281 +42,9 @@ fn open(recorded: &Recorded) -> Arc<Recording> {
 
 fn program(recording: &Arc<Recording>) -> Arc<Program> {
     let history = History::open(recording, &|_| {}).unwrap();
-    let shared = Arc::new(SharedReplay::new(recording));
+    let replayer = Replayer::new(history.set());
     let names = query::names::own(&history);
-    Program::new(history, names, Arc::new(Replayer(shared)))
-}
-
-/// What stops a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Function(usize),
-    /// Behind a change of `total`.
-    Changed,
-}
-
-/// The run of one process, found by single steps.
-struct Walked {
-    id: ProcessId,
-    first: EventNo,
-    last: EventNo,
-    /// Everywhere it was, in order.
-    positions: Vec<Position>,
-    /// Where it stops going forwards, in order.
-    stops: Vec<(Position, Kind)>,
-    /// Where it stands when it goes back over a change: before it.
-    before_change: HashMap<Position, Position>,
-    /// Where `total` is, in the last of its programs.
-    total: Option<u64>,
-}
-
-/// Walks a process from its beginning to its end by single steps. What is where is
-/// looked up whenever other code is mapped.
-fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked {
-    let never = Cancel::new();
-    let mut target = opener.open(id, &never).unwrap();
-    let library = Library::new(Options::default());
-    let mut walked = Walked {
-        id,
-        first: span.0,
-        last: span.1,
-        positions: vec![target.position()],
-        stops: Vec::new(),
-        before_change: HashMap::new(),
-        total: None,
-    };
-    let mut known = None;
-    let (mut entries, mut total) = (Vec::new(), None);
-    let mut value = None;
-    loop {
-        let maps = target.maps_version();
-        if known != Some(maps) {
-            let image = known.map(|known: target::MapsVersion| known.image);
-            known = Some(maps);
-            let looked = target.look();
-            let inspector = Inspector::new(&library, &*looked);
-            entries = FUNCTIONS
-                .iter()
-                .enumerate()
-                .filter_map(|(i, name)| {
-                    let found = inspector.resolve(name, None).ok()?;
-                    Some((found.first()?.address, i))
-                })
-                .collect::<Vec<_>>();
-            let globals = inspector.globals("total", None);
-            total = globals.first().and_then(|(_, module)| {
-                let symbols = module.module.symbols().all();
-                let symbol = symbols.iter().find(|s| s.demangled() == "total")?;
-                Some(module.to_process(symbol.address))
-            });
-            if image != Some(maps.image) {
-                value = None;
-            }
-        }
-        let read = |address: u64| {
-            let mut word = [0; 8];
-            (target.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
-        };
-        if value.is_none() {
-            value = total.and_then(read);
-        }
-        let arrival = target.step(0..0, &[], &never).unwrap();
-        let at = target.position();
-        let before = *walked.positions.last().unwrap();
-        if at != before {
-            walked.positions.push(at);
-        }
-        let now = total.and_then(|address| {
-            let mut word = [0; 8];
-            (target.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
-        });
-        if target.maps_version().image == maps.image
-            && now.is_some()
-            && value.is_some()
-            && now != value
-        {
-            walked.stops.push((at, Kind::Changed));
-            walked.before_change.insert(at, before);
-        }
-        value = now;
-        if let Some(address) = at.address()
-            && let Some((_, i)) = entries.iter().find(|(entry, _)| *entry == address)
-            && target.maps_version() == maps
-        {
-            walked.stops.push((at, Kind::Function(*i)));
-        }
-        match arrival {
-            Arrival::Stepped => {}
-            Arrival::End => break,
-            other => panic!("{other:?} at {at:?}"),
-        }
-    }
-    walked.total = total;
-    walked
-}
-
-/// The naive debugger: lists of stops, and the order of cause and effect.
-struct Naive {
-    history: History,
-    runs: Vec<Walked>,
-    at: Vec<Position>,
-    /// Which functions have a breakpoint.
-    broken: [bool; 3],
-}
-
-impl Naive {
-    fn end(&self, i: usize) -> Position {
-        Position::Event(self.runs[i].last.next())
-    }
-
-    fn is_on(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Function(i) => self.broken[i],
-            Kind::Changed => false,
-        }
-    }
-
-    fn next(&self, i: usize, limit: Position) -> Option<Position> {
-        let stops = self.runs[i].stops.iter();
-        let mut stops = stops.filter(|(_, kind)| self.is_on(*kind));
-        stops
-            .find(|(at, _)| *at > self.at[i] && *at <= limit)
-            .map(|(at, _)| *at)
-    }
-
-    fn last(&self, i: usize, floor: Position) -> Option<Position> {
-        let stops = self.runs[i].stops.iter().rev();
-        let mut stops = stops.filter(|(_, kind)| self.is_on(*kind));
-        stops
-            .find(|(at, _)| *at < self.at[i] && *at >= floor)
-            .map(|(at, _)| *at)
-    }
-
-    /// How far the others must have come.
-    fn needed(&self, i: usize, at: Position) -> Vec<u64> {
-        let run = &self.runs[i];
-        let done = at.event().0.min(run.last.0 + 1).checked_sub(1);
-        let cut = done.filter(|done| *done >= run.first.0).map(|done| {
-            self.history
-                .past(EventId::new(ProcessIx(i as u32), EventNo(done)))
-        });
-        (0..self.runs.len())
-            .map(|j| {
-                let bound = cut
-                    .as_ref()
-                    .map_or(0, |cut| cut.bound(ProcessIx(j as u32)).0);
-                bound.min(self.runs[j].last.0 + 1)
-            })
-            .collect()
-    }
-
-    fn forwards(&mut self, lead: usize, all: bool) -> (usize, bool) {
-        let crew = self.crew(lead, all);
-        let found = crew
-            .iter()
-            .find_map(|i| Some((*i, self.next(*i, Position::END)?)));
-        let Some((mut i, mut at)) = found else {
-            for i in crew {
-                self.at[i] = self.end(i);
-            }
-            return (lead, false);
-        };
-        'again: loop {
-            let needed = self.needed(i, at);
-            for j in crew.iter().copied().filter(|j| *j != i) {
-                let bound = Position::Event(EventNo(needed[j]));
-                if needed[j] > self.at[j].event().0
-                    && let Some(earlier) = self.next(j, bound)
-                {
-                    (i, at) = (j, earlier);
-                    continue 'again;
-                }
-            }
-            for j in crew.iter().copied().filter(|j| *j != i) {
-                if needed[j] > self.at[j].event().0 {
-                    self.at[j] = Position::Event(EventNo(needed[j]));
-                }
-            }
-            self.at[i] = at;
-            return (i, true);
-        }
-    }
-
-    fn backwards(&mut self, lead: usize, all: bool) -> (usize, bool) {
-        let crew = self.crew(lead, all);
-        let found = crew
-            .iter()
-            .find_map(|i| Some((*i, self.last(*i, Position::START)?)));
-        let Some((mut i, mut at)) = found else {
-            for i in crew {
-                self.at[i] = Position::Event(self.runs[i].first);
-            }
-            return (lead, false);
-        };
-        'again: loop {
-            let event = at.event().0;
-            let undone = match event <= self.runs[i].last.0 {
-                true => self
-                    .history
-                    .future(EventId::new(ProcessIx(i as u32), EventNo(event))),
-                false => Vec::new(),
-            };
-            let mut leave = Vec::new();
-            for j in crew.iter().copied().filter(|j| *j != i) {
-                let saw = undone.get(j).copied().flatten().map(|saw| saw.0);
-                let Some(saw) = saw.filter(|saw| *saw < self.at[j].event().0) else {
-                    continue;
-                };
-                let floor = Position::Event(EventNo(saw.max(self.runs[j].first.0)));
-                if let Some(later) = self.last(j, floor) {
-                    (i, at) = (j, later);
-                    continue 'again;
-                }
-                leave.push((j, floor));
-            }
-            for (j, floor) in leave {
-                self.at[j] = floor;
-            }
-            self.at[i] = at;
-            return (i, true);
-        }
-    }
-
-    fn crew(&self, lead: usize, all: bool) -> Vec<usize> {
-        let others = (0..self.runs.len()).filter(|i| all && *i != lead);
-        std::iter::once(lead).chain(others).collect()
-    }
-
-    /// Where a process may be after one instruction; nowhere: it is at its end, or
-    /// at its beginning.
-    fn step(&self, i: usize, back: bool) -> Vec<Position> {
-        let (positions, now) = (&self.runs[i].positions, self.at[i]);
-        if !back {
-            let next = positions.iter().find(|p| **p > now);
-            return next.copied().into_iter().collect();
-        }
-        let before = positions.partition_point(|p| *p < now);
-        let mut found: Vec<Position> = positions[..before].iter().rev().copied().collect();
-        match now {
-            // The instruction that the event befell, or the one before that, if it
-            // was not executed: both are one back.
-            Position::Event(_) => found.truncate(2),
-            Position::Inside(_) => found.truncate(1),
-        }
-        // Going back, an event has a place of its own, behind the way to it.
-        let event = now
-            .event()
-            .0
-            .checked_sub(1)
-            .map(|e| Position::Event(EventNo(e)));
-        let event = event.filter(|event| *event < now && event.event() >= self.runs[i].first);
-        if let Some(event) = event
-            && found.first().is_none_or(|found| *found <= event)
-        {
-            found = vec![event];
-        }
-        found
-    }
+    Program::new(history, names, Arc::new(replayer))
 }
 
 fn positions(group: &Group) -> Vec<Position> {
@@ -326,59 +57,62 @@ fn recorded(scratch: &Scratch) -> Recorded {
     scratch.record(&[program])
 }
 
-fn naive(recording: &Arc<Recording>) -> Naive {
-    let history = History::open(recording, &|_| {}).unwrap();
-    let opener = Replayer(Arc::new(SharedReplay::new(recording)));
-    let runs: Vec<Walked> = recording
-        .processes()
-        .iter()
-        .zip(0u32..)
-        .map(|(process, place)| {
-            let id = ProcessId::of_first(process.number);
-            walk(&opener, id, history.span(ProcessIx(place)))
-        })
-        .collect();
-    let at = runs.iter().map(|run| Position::Event(run.first)).collect();
-    Naive {
-        history,
-        runs,
-        at,
-        broken: [false; 3],
-    }
+/// What a round of a walk does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Continue,
+    Instruction,
+    Line { into: bool },
 }
 
-/// Breakpoints, both ways, whoever leads, alone and together, over a fork and an
-/// exec: everybody is where the naive walk says, after every motion.
+/// Breakpoints and watched memory, runs and steps by lines and instructions, both ways,
+/// whoever leads, alone and together, causal and consistent, over a fork and an exec:
+/// everybody is where the naive walk says, after every motion.
 #[test]
 fn random_walks_equal_single_steps() {
     let mut seed = seed::seed("random_walks", 0x5eed_0fa1);
     let scratch = Scratch::new("session-walk");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
-    let mut naive = naive(&recording);
+    let mut naive = Naive::new(&recording);
     assert_eq!(naive.runs.len(), 2);
-    let of = |run: &Walked, function: usize| {
+    let of = |run: &Walked, wanted: Kind| {
         let stops = run.stops.iter();
-        stops
-            .filter(|(_, kind)| *kind == Kind::Function(function))
-            .count()
+        stops.filter(|(_, kind)| *kind == wanted).count()
     };
     let counts: Vec<usize> = (0..3)
-        .map(|function| naive.runs.iter().map(|run| of(run, function)).sum())
+        .map(Kind::Function)
+        .chain([0, 1].map(Kind::Changed))
+        .map(|kind| naive.runs.iter().map(|run| of(run, kind)).sum())
         .collect();
-    assert_eq!(counts, [3, 3, 3]);
+    // `again(0)` changes nothing.
+    assert_eq!(counts, [3, 3, 3, 6, 2]);
     let program = program(&recording);
-    let mut group = Group::new(&program).unwrap();
-    let mut numbers: [Option<u32>; 3] = [None; 3];
+    for walk in 0..3 {
+        walk_at_random(&mut seed, walk, &mut naive, &program);
+    }
+}
+
+fn walk_at_random(seed: &mut u64, walk: u32, naive: &mut Naive, program: &Arc<Program>) {
     let never = Cancel::new();
+    let mut group = Group::new(program).unwrap();
+    naive.at = positions(&group);
+    (naive.broken, naive.watched) = ([false; 3], Vec::new());
+    let mut numbers: [Option<u32>; 3] = [None; 3];
+    let mut watches: HashMap<(usize, usize), u32> = HashMap::new();
     let mut said = Vec::new();
+    let mut lines = 0;
     for round in 0..120 {
-        let choice = random(&mut seed) % 10;
-        let lead = (random(&mut seed) % 2) as usize;
+        let choice = random(seed) % 12;
+        let lead = (random(seed) % 2) as usize;
         let process = naive.runs[lead].id;
-        let all = !random(&mut seed).is_multiple_of(3);
-        if choice < 3 || round == 0 {
-            let i = (random(&mut seed) % 3) as usize;
+        let all = !random(seed).is_multiple_of(3);
+        let follow = match random(seed).is_multiple_of(4) {
+            true => Follow::Consistent,
+            false => Follow::Causal,
+        };
+        if choice < 2 || round == 0 {
+            let i = (random(seed) % 3) as usize;
             said.push(format!("toggle {}", FUNCTIONS[i]));
             match numbers[i].take() {
                 Some(number) => {
@@ -392,67 +126,117 @@ fn random_walks_equal_single_steps() {
             naive.broken[i] = !naive.broken[i];
             continue;
         }
+        if choice == 2 {
+            // Of one process, in the program that it executes now.
+            let key = (lead, naive.runs[lead].image(naive.at[lead]));
+            said.push(format!("toggle the watch of {key:?}"));
+            match watches.remove(&key) {
+                Some(number) => {
+                    assert!(group.stops().remove(number));
+                    naive.watched.retain(|known| *known != key);
+                }
+                None => {
+                    let frame = FrameRef {
+                        thread: ThreadRef {
+                            process,
+                            thread: None,
+                        },
+                        level: 0,
+                    };
+                    // At its end it is not there any more.
+                    let Ok(watched) = group.watched(frame, "total") else {
+                        continue;
+                    };
+                    let what = What::Watch(Box::new(watched));
+                    watches.insert(key, group.stops().add(what, |_| {}));
+                    naive.watched.push(key);
+                }
+            }
+            continue;
+        }
         let back = choice.is_multiple_of(2);
-        let is_step = choice >= 8;
-        said.push(format!("{lead} back={back} all={all} step={is_step}"));
+        let has_line = naive.runs[lead].has_line(naive.at[lead]);
+        let way = match choice {
+            3..7 => Way::Continue,
+            7 | 8 => Way::Instruction,
+            _ if has_line => Way::Line {
+                // Back, over functions only: into them is what a later line is.
+                into: !back && random(seed).is_multiple_of(2),
+            },
+            _ => Way::Continue,
+        };
+        lines += u32::from(matches!(way, Way::Line { .. }));
+        said.push(format!("{lead} {way:?} back={back} all={all} {follow:?}"));
         let motion = Move {
-            who: if all && !is_step { Who::All } else { Who::One },
+            who: if all { Who::All } else { Who::One },
             process,
             thread: None,
-            how: if is_step {
-                How::Instructions(0..0)
-            } else {
-                How::Continue
+            how: match way {
+                Way::Continue => How::Continue,
+                Way::Instruction => How::Instructions(0..0),
+                Way::Line { into } => How::Line { into },
             },
             direction: if back {
                 Direction::Backwards
             } else {
                 Direction::Forwards
             },
-            follow: Follow::Causal,
+            follow,
         };
         let before = naive.at.clone();
-        let steps = naive.step(lead, back);
-        let (who, hit) = match (is_step, back) {
-            (true, _) => (lead, !steps.is_empty()),
-            (false, false) => naive.forwards(lead, all),
-            (false, true) => naive.backwards(lead, all),
+        let context = || {
+            format!(
+                "walk {walk}: {} from {before:?}\n{}",
+                said.last().unwrap(),
+                said.join("\n")
+            )
         };
-        let stopped = group.go(&motion, &never).unwrap();
-        let context = format!(
-            "{} from {before:?}\n{}",
-            said.last().unwrap(),
-            said.join("\n")
-        );
-        if is_step && !hit {
-            // Past the end, or before the beginning: it says so.
-            assert!(
-                matches!(stopped.reason, Reason::Start | Reason::End),
-                "{context}\n{stopped:?}"
-            );
-            naive.at = positions(&group);
-            continue;
-        }
-        if is_step {
-            assert!(
-                steps.contains(&stopped.at),
-                "{context}\n{stopped:?} {steps:?}"
-            );
-            naive.at[lead] = stopped.at;
-        }
-        assert_eq!(positions(&group), naive.at, "{context}\n{stopped:?}");
-        assert_eq!(stopped.process, naive.runs[who].id, "{context}");
-        let is_right = match (hit, is_step) {
-            (true, false) => matches!(stopped.reason, Reason::Breakpoint { .. }),
-            // The step that ends the process ends there.
-            (true, true) if stopped.at >= naive.end(lead) => {
-                matches!(stopped.reason, Reason::Step | Reason::End)
+        let goals: Vec<Position> = match way {
+            Way::Continue => Vec::new(),
+            Way::Instruction => naive.step(lead, back),
+            Way::Line { into } => naive.line(lead, into, back).into_iter().collect(),
+        };
+        let stopped = group
+            .go(&motion, &never)
+            .unwrap_or_else(|e| panic!("{e}\n{}", context()));
+        let who = match way {
+            Way::Continue if back => naive.backwards(lead, all),
+            Way::Continue => naive.forwards(lead, all, follow),
+            _ if goals.is_empty() => {
+                // Past the end, or before the beginning: it says so.
+                assert!(
+                    matches!(stopped.reason, Reason::Start | Reason::End),
+                    "{}\n{stopped:?}",
+                    context()
+                );
+                naive.at = positions(&group);
+                continue;
             }
-            (true, true) => matches!(stopped.reason, Reason::Step),
-            (false, _) => matches!(stopped.reason, Reason::Start | Reason::End),
+            _ => {
+                // Of two that are both right, the one that it chose.
+                let chosen = goals.iter().find(|goal| **goal == stopped.at);
+                let goal = *chosen.unwrap_or(&goals[0]);
+                Some(naive.step_to(lead, goal, all, follow, back))
+            }
         };
-        assert!(is_right, "{context}\n{stopped:?}");
+        let context = format!("{}\n{stopped:?} {goals:?}", context());
+        assert_eq!(positions(&group), naive.at, "{context}");
+        let i = who.unwrap_or(lead);
+        assert_eq!(stopped.process, naive.runs[i].id, "{context}");
+        let kinds = naive.kinds(i, stopped.at, back);
+        let is_right = match &stopped.reason {
+            Reason::Breakpoint { .. } => kinds.iter().any(|k| matches!(k, Kind::Function(_))),
+            Reason::Watch { .. } => kinds.iter().any(|k| matches!(k, Kind::Changed(_))),
+            Reason::Step => goals.contains(&stopped.at),
+            // Where a step leads out of a program.
+            Reason::Exec => goals.contains(&stopped.at),
+            Reason::Start => who.is_none() || back,
+            Reason::End => who.is_none() || stopped.at >= naive.end(lead),
+            _ => false,
+        };
+        assert!(is_right, "{context} {kinds:?}");
     }
+    assert!(lines > 5, "{}", said.join("\n"));
 }
 
 /// Where the process is that stopped: its name, and the event that comes next.
@@ -507,6 +291,23 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
     stops
 }
 
+/// gdb on a recording, with breakpoints at all functions.
+fn gdb_on(recorded: &Recorded, gdb: &str) -> Command {
+    let mut command = Command::new(harness::MW);
+    command.args(["gdb", "--gdb", gdb]).arg(&recorded.dir);
+    command.args(["--", "-nx", "-batch", "-iex", "set auto-load off"]);
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    for function in FUNCTIONS {
+        command.args(["-ex", &format!("break {function}")]);
+    }
+    command
+}
+
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
 /// The library, the prompt and gdb come to the same stops, whoever leads.
 #[test]
 fn all_faces_come_to_the_same_stops() {
@@ -536,15 +337,7 @@ fn all_faces_come_to_the_same_stops() {
         .collect();
     assert_eq!(prompt, library, "{text}");
 
-    let mut command = std::process::Command::new(harness::MW);
-    command.args(["gdb", "--gdb", &gdb]).arg(&recorded.dir);
-    command.args(["--", "-nx", "-batch", "-iex", "set auto-load off"]);
-    command
-        .env("LC_ALL", "C.UTF-8")
-        .stdin(std::process::Stdio::null());
-    for function in FUNCTIONS {
-        command.args(["-ex", &format!("break {function}")]);
-    }
+    let mut command = gdb_on(&recorded, &gdb);
     for back in &ways {
         command.args([
             "-ex",
@@ -556,9 +349,7 @@ fn all_faces_come_to_the_same_stops() {
         ]);
         command.args(["-ex", "when"]);
     }
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
+    let text = printed(&mut command);
     let ends: HashMap<String, (u64, u64)> = Group::new(&program)
         .unwrap()
         .members()
@@ -581,6 +372,267 @@ fn all_faces_come_to_the_same_stops() {
         .collect();
     // gdb steps off a breakpoint before it goes on, but not before it goes back.
     assert_eq!(gdb, stops_of(&program, &ways, true), "{text}");
+}
+
+/// What a user does, in every face's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Run {
+        back: bool,
+    },
+    Line {
+        into: bool,
+        back: bool,
+    },
+    Instruction {
+        back: bool,
+    },
+    Watch,
+    /// Another process is at hand.
+    Process(usize),
+    Mode(Follow),
+}
+
+/// Where somebody stopped: the process, the event that comes next, and the
+/// instruction; 0 where it has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stop {
+    name: String,
+    event: u64,
+    pc: u64,
+}
+
+/// Does some acts that are chosen as they come, with breakpoints at all functions;
+/// returns them with where each motion led. As gdb does it, a step that leads out of a
+/// program is forgotten there, and one that leads out of `main` is none.
+fn acts_of(
+    program: &Arc<Program>,
+    seed: &mut u64,
+    as_gdb: bool,
+    choose: impl Fn(u64, bool) -> Option<Act>,
+) -> Vec<(Act, Option<Stop>)> {
+    let never = Cancel::new();
+    let mut group = Group::new(program).unwrap();
+    for function in FUNCTIONS {
+        group.stops().add(What::Break(function.to_string()), |_| {});
+    }
+    let members = group.members();
+    let (mut process, mut follow) = (members[0].id, Follow::Causal);
+    let mut watched = false;
+    let mut done = Vec::new();
+    while done.len() < 60 {
+        let thread = ThreadRef {
+            process,
+            thread: None,
+        };
+        let frames = group.frames(thread, 1).unwrap_or_default();
+        let has_line = frames.first().is_some_and(|frame| frame.line.is_some());
+        let Some(act) = choose(random(seed), has_line) else {
+            continue;
+        };
+        let (how, back) = match act {
+            Act::Watch => {
+                if !has_line || watched {
+                    continue;
+                }
+                let watch = group.watched(FrameRef { thread, level: 0 }, "total");
+                let what = What::Watch(Box::new(watch.unwrap()));
+                group.stops().add(what, |_| {});
+                watched = true;
+                done.push((act, None));
+                continue;
+            }
+            Act::Process(i) => {
+                process = members[i].id;
+                done.push((act, None));
+                continue;
+            }
+            Act::Mode(mode) => {
+                if mode != follow {
+                    group.regroup(process, mode).unwrap();
+                }
+                follow = mode;
+                done.push((act, None));
+                continue;
+            }
+            Act::Run { back } => (How::Continue, back),
+            Act::Line { into, back } => (How::Line { into }, back),
+            Act::Instruction { back } => (How::Instructions(0..0), back),
+        };
+        let motion = Move {
+            who: Who::All,
+            process,
+            thread: None,
+            how,
+            direction: match back {
+                true => Direction::Backwards,
+                false => Direction::Forwards,
+            },
+            follow,
+        };
+        let mut stopped = group.go(&motion, &never).unwrap();
+        if as_gdb && matches!(stopped.reason, Reason::Exec) {
+            let how = How::Continue;
+            stopped = group.go(&Move { how, ..motion }, &never).unwrap();
+        }
+        if as_gdb && matches!(stopped.reason, Reason::End) {
+            // It stops in what called `main`, which has no lines.
+            assert!(done.len() > 20, "{done:#?}");
+            break;
+        }
+        process = stopped.process;
+        let thread = ThreadRef {
+            process,
+            thread: Some(stopped.thread),
+        };
+        let frames = group.frames(thread, 1).unwrap_or_default();
+        let member = group.members().into_iter().find(|m| m.id == process);
+        let stop = Stop {
+            name: member.unwrap().name,
+            event: stopped.at.event().0,
+            pc: frames.first().map_or(0, |frame| frame.pc),
+        };
+        done.push((act, Some(stop)));
+    }
+    done
+}
+
+/// Lines and instructions, both ways, watches, another process at hand and another
+/// mode: the prompt comes to where the library does.
+#[test]
+fn the_prompt_steps_and_watches_as_the_library_does() {
+    let mut seed = seed::seed("prompt_steps", 0x5eed_0fa2);
+    let scratch = Scratch::new("session-prompt");
+    let recorded = recorded(&scratch);
+    let recording = open(&recorded);
+    let done = acts_of(
+        &program(&recording),
+        &mut seed,
+        false,
+        |choice, has_line| {
+            let back = choice.is_multiple_of(3);
+            Some(match choice / 8 % 12 {
+                0..4 => Act::Run { back },
+                4 | 5 => Act::Instruction { back },
+                6 => Act::Process((choice / 128 % 2) as usize),
+                7 => Act::Watch,
+                8 => Act::Mode(match choice / 128 % 2 {
+                    0 => Follow::Causal,
+                    _ => Follow::Consistent,
+                }),
+                _ if has_line => Act::Line {
+                    into: choice / 128 % 2 == 0,
+                    back,
+                },
+                _ => return None,
+            })
+        },
+    );
+    let mut commands: Vec<String> = FUNCTIONS.iter().map(|f| format!("break {f}")).collect();
+    for (act, stop) in &done {
+        commands.push(
+            match act {
+                Act::Run { back: false } => "continue",
+                Act::Run { back: true } => "reverse-continue",
+                Act::Line { into: true, back } if *back => "reverse-step",
+                Act::Line { into: true, .. } => "step",
+                Act::Line { back: true, .. } => "reverse-next",
+                Act::Line { .. } => "next",
+                Act::Instruction { back: false } => "stepi",
+                Act::Instruction { back: true } => "reverse-stepi",
+                Act::Watch => "watch total",
+                Act::Process(0) => "process walks-0",
+                Act::Process(_) => "process walks-1",
+                Act::Mode(Follow::Causal) => "mode causal",
+                Act::Mode(Follow::Consistent) => "mode consistent",
+            }
+            .to_string(),
+        );
+        if let Some(stop) = stop {
+            commands.extend(["echo STOP", "when"].map(str::to_string));
+            // Who has ended has none.
+            commands.extend((stop.pc != 0).then(|| "print $pc".to_string()));
+        }
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let (text, status) = harness::prompt::debug(&recorded, &commands);
+    assert_eq!(status, 0, "{text}");
+    // What `when` says, and the address.
+    let shown: Vec<(String, u64, u64)> = text
+        .split("STOP\n")
+        .skip(1)
+        .map(|rest| {
+            let mut lines = rest.lines();
+            let (name, place) = lines.next().unwrap().split_once(", main-0, ").unwrap();
+            let event = place.rsplit(':').next().unwrap().parse().unwrap();
+            let pc = lines.find_map(|line| line.strip_prefix('$')?.split_once("0x"));
+            let pc = pc.map_or(0, |(_, rest)| {
+                let digits = rest.split(' ').next().unwrap();
+                u64::from_str_radix(digits, 16).unwrap()
+            });
+            (name.to_string(), event, pc)
+        })
+        .collect();
+    let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
+    let expected: Vec<(String, u64, u64)> = stops
+        .map(|stop| (stop.name.clone(), stop.event, stop.pc))
+        .collect();
+    assert_eq!(shown, expected, "{done:#?}\n{text}");
+}
+
+/// Lines, instructions and watches forwards, runs both ways: gdb, which steps by its own
+/// lights, comes to the lines that the library comes to.
+#[test]
+fn gdb_steps_and_watches_as_the_library_does() {
+    let gdb = tool!("gdb");
+    let mut seed = seed::seed("gdb_steps", 0x5eed_0fa3);
+    let scratch = Scratch::new("session-gdb");
+    let recorded = recorded(&scratch);
+    let recording = open(&recorded);
+    // gdb steps off a breakpoint by itself before it goes on, and others may stop then:
+    // what it comes to is the same as long as it goes by lines and instructions. In
+    // another program it knows no step any more.
+    let program = program(&recording);
+    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+        Some(match choice / 8 % 8 {
+            0 if !has_line => Act::Run { back: false },
+            1 => Act::Watch,
+            2 => Act::Instruction { back: false },
+            _ if has_line => Act::Line {
+                into: choice / 128 % 2 == 0,
+                back: false,
+            },
+            _ => return None,
+        })
+    });
+    let mut command = gdb_on(&recorded, &gdb);
+    for (act, stop) in &done {
+        let words = match act {
+            Act::Run { .. } => "continue",
+            Act::Line { into: true, .. } => "step",
+            Act::Line { .. } => "next",
+            Act::Instruction { .. } => "stepi",
+            Act::Watch => "watch total",
+            Act::Process(_) | Act::Mode(_) => continue,
+        };
+        command.args(["-ex", words]);
+        if stop.is_some() {
+            command.args(["-ex", r#"printf "STOP %d %lu\n", $_inferior, $pc"#]);
+        }
+    }
+    let text = printed(&mut command);
+    let shown: Vec<(u64, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let (inferior, pc) = line.strip_prefix("STOP ")?.split_once(' ')?;
+            Some((inferior.parse().ok()?, pc.parse().ok()?))
+        })
+        .collect();
+    let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
+    let expected: Vec<(u64, u64)> = stops
+        .map(|stop| (u64::from(stop.name == "walks-1") + 1, stop.pc))
+        .collect();
+    assert_eq!(shown, expected, "{done:#?}\n{text}");
 }
 
 /// Others go as far as they can, but nobody passes what stops them, and what is shown
@@ -614,7 +666,7 @@ fn going_far_misses_nothing() {
                 let events = positions(&group).into_iter().map(|at| at.event().0 as u32);
                 let cut = causality::Cut::new(events.collect());
                 assert!(
-                    program.history().is_consistent(&cut),
+                    program.history().unwrap().is_consistent(&cut),
                     "{stopped:?} {:?}",
                     positions(&group)
                 );
@@ -638,10 +690,13 @@ fn watched_memory_equals_single_steps() {
     let scratch = Scratch::new("session-watch");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
-    let naive = naive(&recording);
+    let naive = Naive::new(&recording);
     // The one that executes one program only.
     let run = &naive.runs[0];
-    let changes = run.stops.iter().filter(|(_, kind)| *kind == Kind::Changed);
+    let changes = run
+        .stops
+        .iter()
+        .filter(|(_, kind)| matches!(kind, Kind::Changed(_)));
     let changes: Vec<Position> = changes.map(|(at, _)| *at).collect();
     assert_eq!(changes.len(), 3);
     let program = program(&recording);

@@ -7,16 +7,17 @@ mod states;
 
 use crate::engine::linked::{Concurrent, Linked};
 use crate::engine::recognizer::Recognizer;
+use crate::engine::solve::Modality;
 use crate::engine::temporal::{Before, LeadsTo};
 use crate::engine::{Happening, Match, Sym};
-use crate::history::At;
-use crate::rules::{Body, Component, Failed, Origin, Rule, Rules};
+use crate::rules::{Body, Command, Component, Failed, Origin, Rule, Rules};
 use crate::source::{Events, Symbols};
-use crate::states::{States, is_member};
+use crate::states::{Empty, Instance, States, is_member};
 use crate::stream::Mark;
 use crate::syntax::ast::Kind;
+use crate::timeline::{Fired, Timeline, Told, What};
 use crate::truth::Truth;
-use crate::verdict::{Outcome, Verdict, Witness};
+use crate::verdict::{Emitted, Outcome, Verdict, Witness};
 
 /// How much is told.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +31,8 @@ pub struct Options {
 pub struct Report {
     /// Of each rule.
     pub verdicts: Vec<Verdict>,
-    /// Higher events, in causal order: process, where, name, values.
-    pub emitted: Vec<(usize, At, String, Vec<String>)>,
+    /// Higher events, in causal order.
+    pub emitted: Vec<Emitted>,
 }
 
 enum Engine {
@@ -74,6 +75,32 @@ pub fn check<E: Events + ?Sized>(
     truth: &mut dyn Truth,
     options: Options,
 ) -> Result<Report, Failed> {
+    names(rules, events)?;
+    Ok(Run::new(rules, events, options).judge(truth))
+}
+
+/// Everything that rules tell, to be asked from any place of the run. Those that are
+/// switched off (by name) neither find nor emit anything until another switches them on.
+pub fn timeline<E: Events + ?Sized>(
+    rules: &Rules,
+    events: &E,
+    truth: &mut dyn Truth,
+    is_off: &dyn Fn(&str) -> bool,
+) -> Result<Timeline, Failed> {
+    names(rules, events)?;
+    let all = Options {
+        witnesses: usize::MAX,
+    };
+    let mut run = Run::new(rules, events, all);
+    for (part, worker) in rules.parts.iter().zip(&mut run.workers) {
+        let rule = part.rule.and_then(|rule| rules.rules.get(rule));
+        worker.enabled = !rule.is_some_and(|rule| is_off(&rule.name));
+    }
+    Ok(run.tell(truth))
+}
+
+/// Whether everybody is there whom rules name.
+fn names<E: Events + ?Sized>(rules: &Rules, events: &E) -> Result<(), Failed> {
     for letter in &rules.letters {
         if let Origin::Pattern(pattern) = &letter.origin
             && let Err(no) = events.check(pattern)
@@ -100,7 +127,7 @@ pub fn check<E: Events + ?Sized>(
             return Err(error.near(near).into());
         }
     }
-    Run::new(rules, events, options).judge(truth)
+    Ok(())
 }
 
 struct Run<'r, E: ?Sized> {
@@ -113,7 +140,7 @@ struct Run<'r, E: ?Sized> {
     workers: Vec<Worker>,
     /// Components by kind of event.
     subscribed: Vec<Vec<usize>>,
-    emitted: Vec<(usize, At, String, Vec<String>)>,
+    emitted: Vec<Emitted>,
     /// Kinds of events that could not be asked for, and why.
     trouble: Vec<Option<String>>,
 }
@@ -190,13 +217,86 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         }
     }
 
-    fn judge(mut self, truth: &mut dyn Truth) -> Result<Report, Failed> {
+    /// Both passes: what states are over the run, and why nothing is known of some.
+    fn pass(&mut self, truth: &mut dyn Truth) -> (Vec<Vec<Instance>>, Vec<Option<Empty>>) {
         let mut states = States::new(self.rules, self.events);
         self.prepare(truth);
         let lanes = self.read(&mut states, truth);
         self.follow(lanes, &mut states);
         let used = self.used_states();
-        let (instances, empty) = states.finish(self.events, truth, &used);
+        states.finish(self.events, truth, &used)
+    }
+
+    fn tell(mut self, truth: &mut dyn Truth) -> Timeline {
+        let (instances, empty) = self.pass(truth);
+        let mut told = Vec::new();
+        for rule in &self.rules.rules {
+            let what = match &rule.body {
+                Body::Events { part, needs } => self.fired(*part, needs),
+                Body::States {
+                    modality: Modality::Possibly,
+                    condition,
+                    names,
+                } => match self.stretches(condition, names, &instances, &empty) {
+                    Ok(stretches) => What::States(stretches),
+                    Err((_, why)) => What::Nothing(why),
+                },
+                Body::States {
+                    modality,
+                    condition,
+                    names,
+                } => {
+                    let verdict =
+                        self.by_states(rule, *modality, condition, names, &instances, &empty);
+                    What::of_states(verdict)
+                }
+            };
+            told.push(Told {
+                rule: rule.name.clone(),
+                kind: rule.kind,
+                what,
+            });
+        }
+        Timeline {
+            told,
+            emitted: self.emitted,
+        }
+    }
+
+    /// The events at which a rule tells something.
+    fn fired(&mut self, part: usize, needs: &[Vec<u32>]) -> What {
+        if let Some(why) = self.trouble_of(needs) {
+            return What::Nothing(why);
+        }
+        let rules = self.rules;
+        let own = &rules.parts[part];
+        let commands = match &own.component {
+            Component::Sequence { commands, .. } => commands.as_slice(),
+            _ => &[],
+        };
+        let commands = commands.iter().filter_map(|command| match command {
+            Command::Other(text) => Some(text.clone()),
+            Command::Emit(..) | Command::Switch(..) => None,
+        });
+        let commands: Vec<String> = commands.collect();
+        let found = self.found(part);
+        let mut fired: Vec<Fired> = found
+            .matches
+            .iter()
+            .map(|one| Fired {
+                order: one.trail.order,
+                process: one.trail.process,
+                at: one.trail.at,
+                captures: self.captured(one, &own.names),
+                trail: one.trail.clone(),
+            })
+            .collect();
+        fired.sort_by_key(|own| own.order);
+        What::Events(fired, commands)
+    }
+
+    fn judge(mut self, truth: &mut dyn Truth) -> Report {
+        let (instances, empty) = self.pass(truth);
         let mut verdicts = Vec::new();
         for rule in &self.rules.rules {
             let verdict = match &rule.body {
@@ -209,10 +309,10 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             };
             verdicts.push(verdict);
         }
-        Ok(Report {
+        Report {
             verdicts,
             emitted: self.emitted,
-        })
+        }
     }
 
     fn verdict(&self, rule: &Rule, outcome: Outcome) -> Verdict {
@@ -230,12 +330,17 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         }
     }
 
+    /// What names were bound to, in words.
+    fn captured(&self, own: &Match, names: &[String]) -> Vec<(String, String)> {
+        let captures = names.iter().zip(own.binding.iter());
+        captures
+            .filter(|(_, sym)| **sym != Sym::NONE)
+            .map(|(name, sym)| (name.clone(), self.symbols.text(*sym)))
+            .collect()
+    }
+
     fn witness(&self, own: &Match, names: &[String]) -> Witness {
         let events = own.trail.events();
-        let captures = names.iter().zip(own.binding.iter());
-        let captures = captures
-            .filter(|(_, sym)| **sym != Sym::NONE)
-            .map(|(name, sym)| (name.clone(), self.symbols.text(*sym)));
         let mut cut = vec![0; self.events.processes()];
         // All of it has happened; of a chain its end's past has it all.
         for (process, at) in events.iter().rev().take(2) {
@@ -245,14 +350,14 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         }
         Witness {
             cut,
-            captures: captures.collect(),
+            captures: self.captured(own, names),
             events,
             ..Witness::default()
         }
     }
 
-    fn by_events(&mut self, rule: &Rule, part: usize, needs: &[Vec<u32>]) -> Verdict {
-        let names = self.rules.parts[part].names.clone();
+    /// Why kinds of events, or what they are made of, could not be asked for.
+    fn trouble_of(&self, needs: &[Vec<u32>]) -> Option<String> {
         let mut asked: Vec<u32> = needs.concat();
         let mut seen = 0;
         // What is derived has its troubles from what it is made of.
@@ -273,25 +378,22 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
                 }
             }
         }
-        if let Some(why) = asked
+        asked
             .iter()
             .find_map(|letter| self.trouble[*letter as usize].clone())
-        {
-            let mut verdict = self.verdict(rule, Outcome::Unknown);
-            verdict.reason = Some(why);
-            return verdict;
-        }
-        let missing = needs.iter().find(|list| {
-            list.iter()
-                .all(|letter| self.happened[*letter as usize] == 0)
-        });
+    }
+
+    /// What a component found.
+    fn found(&mut self, part: usize) -> Found {
         let last = self.events.last_time();
         let worker = &mut self.workers[part];
-        let mut count = worker.count;
-        let mut found = std::mem::take(&mut worker.found);
-        let commands = std::mem::take(&mut worker.commands);
-        let mut note = None;
-        let mut pending = false;
+        let mut found = Found {
+            count: worker.count,
+            matches: std::mem::take(&mut worker.found),
+            commands: std::mem::take(&mut worker.commands),
+            note: None,
+            pending: false,
+        };
         if let Engine::LeadsTo(engine) = &mut worker.engine {
             let within = match &self.rules.parts[part].component {
                 Component::LeadsTo(_, _, within) => *within,
@@ -305,29 +407,44 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
                     && within
                         .is_some_and(|within| own.found.trail.time.saturating_add(within) > last)
             });
-            count = missed.len() as u64;
-            note = missed.first().map(|own| match own.late {
+            found.count = missed.len() as u64;
+            found.note = missed.first().map(|own| match own.late {
                 true => "the answer came too late".to_string(),
                 false => "no answer came".to_string(),
             });
-            pending = missed.is_empty() && !open.is_empty();
+            found.pending = missed.is_empty() && !open.is_empty();
             let list = if missed.is_empty() { open } else { missed };
-            found = list
+            found.matches = list
                 .into_iter()
                 .take(self.options.witnesses)
                 .map(|own| own.found)
                 .collect();
         }
+        found
+    }
+
+    fn by_events(&mut self, rule: &Rule, part: usize, needs: &[Vec<u32>]) -> Verdict {
+        if let Some(why) = self.trouble_of(needs) {
+            let mut verdict = self.verdict(rule, Outcome::Unknown);
+            verdict.reason = Some(why);
+            return verdict;
+        }
+        let names = &self.rules.parts[part].names;
+        let missing = needs.iter().find(|list| {
+            list.iter()
+                .all(|letter| self.happened[*letter as usize] == 0)
+        });
+        let found = self.found(part);
         let wanted = matches!(rule.kind, Kind::Find | Kind::Recognizer);
-        let outcome = match (count, missing) {
+        let outcome = match (found.count, missing) {
             (0, Some(_)) => Outcome::Vacuous,
-            (0, None) if pending => Outcome::Unknown,
+            (0, None) if found.pending => Outcome::Unknown,
             (0, None) => Outcome::Holds,
             _ if wanted => Outcome::Matched,
             _ => Outcome::Violated,
         };
         let mut verdict = self.verdict(rule, outcome);
-        verdict.count = count;
+        verdict.count = found.count;
         verdict.reason = match outcome {
             Outcome::Vacuous => missing.map(|list| {
                 let names = list.iter().map(|letter| {
@@ -339,10 +456,22 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             Outcome::Unknown => {
                 Some("the recording ends before the time for an answer was over".to_string())
             }
-            _ => note,
+            _ => found.note,
         };
-        verdict.witnesses = found.iter().map(|own| self.witness(own, &names)).collect();
-        verdict.commands = commands;
+        let matches = found.matches.iter();
+        verdict.witnesses = matches.map(|own| self.witness(own, names)).collect();
+        verdict.commands = found.commands;
         verdict
     }
+}
+
+/// What a component found.
+struct Found {
+    count: u64,
+    matches: Vec<Match>,
+    commands: Vec<String>,
+    /// Why, where that is not plain.
+    note: Option<String>,
+    /// It may have gone well after the recording ended.
+    pending: bool,
 }

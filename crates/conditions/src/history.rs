@@ -123,6 +123,12 @@ impl Cursor {
         }
     }
 
+    /// Links at events before this one are behind it.
+    pub fn from(mut self, bound: u32) -> Cursor {
+        self.next = self.next.max(bound);
+        self
+    }
+
     /// The next link to (or from) another process, at an event before `bound`.
     pub fn peek(&mut self, history: &(impl History + ?Sized), bound: u32) -> Option<Arrow> {
         loop {

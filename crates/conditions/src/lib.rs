@@ -30,5 +30,6 @@ pub mod source;
 pub mod states;
 pub mod stream;
 pub mod syntax;
+pub mod timeline;
 pub mod truth;
 pub mod verdict;

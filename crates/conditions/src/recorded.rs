@@ -46,7 +46,7 @@ impl<'h> Recorded<'h> {
             let (first, last) = history.span(ix);
             let empty = history.thread_count(ix) == 0;
             Known {
-                name: process.name.clone(),
+                name: history.set().process_name(ix),
                 program: process.program.clone(),
                 first: clamp(first),
                 end: match empty {
@@ -99,6 +99,11 @@ impl<'h> Recorded<'h> {
         links
             .map(|link| format!("{} -> {}", word(link.cause), word(link.effect)))
             .collect()
+    }
+
+    /// When something was, by the first host's clock.
+    fn time(&self, process: ProcessIx, ticks: u64) -> u64 {
+        u64::try_from(self.history.time_ns(process, ticks)).unwrap_or(0)
     }
 
     fn known(&self, process: usize) -> Option<&Known> {
@@ -204,8 +209,9 @@ impl Events for Recorded<'_> {
         };
         let by_call: Vec<Vec<usize>> = (0..CALLS as u64).map(|nr| may(Some(nr))).collect();
         let (not_calls, unknown) = (may(None), may(Some(u64::MAX)));
-        let mut renderer = Renderer::new(recording, &self.names, Limits::default());
-        let clock = recording.clock();
+        let member = self.history.set().member_of(ix).unwrap_or(0);
+        let names = self.names.member(member);
+        let mut renderer = Renderer::new(recording, &names, Limits::default());
         let mut log = recording.log(known.number);
         let mut captured = Captured::new();
         let mut set: Vec<Happening> = Vec::new();
@@ -239,7 +245,7 @@ impl Events for Recorded<'_> {
             if !set.is_empty() {
                 take(Seen {
                     at: At::after(u32::try_from(event.number).unwrap_or(u32::MAX)),
-                    time: clock.since_start_ns(event.time),
+                    time: self.time(ix, event.time),
                     thread: event.thread,
                     set: &set,
                 });
@@ -249,8 +255,8 @@ impl Events for Recorded<'_> {
     }
 
     fn thread_name(&self, process: usize, thread: u32) -> String {
-        match self.history.process(place(process)) {
-            Some(known) => self.names.thread(known.number, thread),
+        match self.history.id_of(place(process)) {
+            Some(id) => self.names.member(id.member).thread(id.number, thread),
             None => String::new(),
         }
     }
@@ -259,11 +265,20 @@ impl Events for Recorded<'_> {
         let links = self
             .history
             .effects(EventId::new(place(process), EventNo(number.into())));
-        links
-            .into_iter()
-            .filter(|link| link.kind == Kind::Message)
-            .max_by_key(|link| link.effect.number)
+        let messages = links.into_iter().filter(|link| link.kind == Kind::Message);
+        let mut all: Vec<(usize, u32)> = messages
             .map(|link| (link.effect.process.index(), clamp(link.effect.number)))
+            .collect();
+        if all.len() <= 1 {
+            return all.pop();
+        }
+        // Several processes took a part each: it is on its way until the last of them has.
+        let times = self.times(&all);
+        let last = all
+            .into_iter()
+            .zip(times)
+            .max_by_key(|(own, time)| (*time, *own));
+        last.map(|(own, _)| own)
     }
 
     fn times(&self, events: &[(usize, u32)]) -> Vec<u64> {
@@ -272,11 +287,8 @@ impl Events for Recorded<'_> {
         };
         let ids: Vec<EventId> = events.iter().map(id).collect();
         let mut found = std::collections::HashMap::new();
-        let set = self.history.set();
         self.history.look_all(&ids, |id, event| {
-            if let Some((recording, _)) = set.at(id.process) {
-                found.insert(id, recording.clock().since_start_ns(event.time));
-            }
+            found.insert(id, self.time(id.process, event.time));
         });
         ids.iter()
             .map(|id| found.get(id).copied().unwrap_or(0))
@@ -309,8 +321,14 @@ impl Events for Recorded<'_> {
             return Ok(());
         };
         let text = String::from_utf8_lossy(text);
+        let set = self.history.set();
         let named = |known: &Known| known.name == *text || known.program == *text;
-        if text.contains(['*', '?']) || self.processes.iter().any(named) {
+        // Of several hosts, one may be named that is the only one of its name, and
+        // all that have a name.
+        let known = self.processes.iter().any(named)
+            || set.process_named(&text).is_some()
+            || !set.hosts_with(&text).is_empty();
+        if text.contains(['*', '?']) || known {
             return Ok(());
         }
         let names = self.processes.iter().map(|known| known.name.as_str());

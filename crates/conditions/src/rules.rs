@@ -245,6 +245,33 @@ impl Rules {
         Ok(resolver.rules)
     }
 
+    /// Of several texts as one: what one defines the others may use.
+    pub fn of(pieces: &[Piece]) -> Result<Rules, Failed> {
+        let mut resolver = Resolver::default();
+        for piece in pieces {
+            let text = Text::new(piece.name.clone(), &piece.text);
+            let items = match &piece.rule {
+                None => parse(&text)?,
+                Some(name) => {
+                    let mut items = parse_condition(&text)?;
+                    if let Some(Item::Rule(rule)) = items.last_mut() {
+                        rule.name.text.clone_from(name);
+                    }
+                    items
+                }
+            };
+            resolver.add(text, items, piece.dir.as_deref(), &mut Vec::new())?;
+        }
+        resolver.resolve()?;
+        Ok(resolver.rules)
+    }
+
+    /// What is written at a place.
+    pub fn text(&self, place: Place) -> String {
+        let text = self.texts.get(place.text);
+        text.map_or(String::new(), |text| text.slice(place.span))
+    }
+
     /// Of a text. What it includes is looked for in `dir`.
     pub fn parse(name: &str, text: &str, dir: Option<&Path>) -> Result<Rules, Failed> {
         let mut resolver = Resolver::default();
@@ -292,6 +319,49 @@ impl Rules {
         match self.texts.get(place.text) {
             Some(text) => (&text.name, text.place(place.span.from).0),
             None => ("", 0),
+        }
+    }
+}
+
+/// One of several texts: a file of rules, or a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// What it is called where something is wrong with it.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// Of a question: the name of the rule that it becomes.
+    pub rule: Option<String>,
+    /// Where what it includes is looked for.
+    pub dir: Option<std::path::PathBuf>,
+}
+
+impl Piece {
+    /// A file.
+    pub fn read(path: &Path) -> Result<Piece, Failed> {
+        Ok(Piece {
+            name: path.display().to_string(),
+            text: read(path)?,
+            rule: None,
+            dir: path.parent().map(Path::to_path_buf),
+        })
+    }
+
+    /// What was typed: rules and names.
+    pub fn typed(text: &str) -> Piece {
+        Piece {
+            name: QUESTION.to_string(),
+            text: text.to_string(),
+            rule: None,
+            dir: None,
+        }
+    }
+
+    /// A condition, which becomes a rule of this name.
+    pub fn question(text: &str, rule: &str) -> Piece {
+        Piece {
+            rule: Some(rule.to_string()),
+            ..Piece::typed(text)
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Moment {
     pub process: usize,
     /// Its place among the marks of its process.
     pub index: usize,
+    /// Its place in the sequence.
+    pub order: usize,
     /// Where in its process.
     pub at: At,
     /// When it was recorded.
@@ -80,6 +82,7 @@ pub struct Stream<'h, H: ?Sized> {
     /// How far each must come for the last mark to have its clock.
     needed: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    emitted: usize,
     /// Who has to get where before what is below can go on.
     stack: Vec<(usize, At)>,
 }
@@ -111,6 +114,7 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
             lanes: lanes.collect(),
             needed: closure(history, lasts),
             heap,
+            emitted: 0,
             stack: Vec::new(),
         }
     }
@@ -125,9 +129,12 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
         let index = lane.next;
         lane.next += 1;
         let mark = self.marks[process][index];
+        let order = self.emitted;
+        self.emitted += 1;
         Moment {
             process,
             index,
+            order,
             at: mark.at,
             time: mark.time,
             clock: lane.clock.clone(),
@@ -215,9 +222,21 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
 }
 
 /// How far everybody must have come for these bounds to be a consistent cut.
-pub(crate) fn closure(history: &(impl History + ?Sized), mut bounds: Vec<u32>) -> Vec<u32> {
-    let mut cursors: Vec<Cursor> = (0..history.processes())
-        .map(|process| Cursor::incoming(history, process))
+pub(crate) fn closure(history: &(impl History + ?Sized), bounds: Vec<u32>) -> Vec<u32> {
+    let nothing = vec![0; bounds.len()];
+    closure_from(history, &nothing, bounds)
+}
+
+/// The same, where it is known that everybody has come to a consistent cut.
+pub(crate) fn closure_from(
+    history: &(impl History + ?Sized),
+    known: &[u32],
+    mut bounds: Vec<u32>,
+) -> Vec<u32> {
+    let mut cursors: Vec<Cursor> = known
+        .iter()
+        .enumerate()
+        .map(|(process, bound)| Cursor::incoming(history, process).from(*bound))
         .collect();
     let mut work: Vec<usize> = (0..bounds.len()).collect();
     while let Some(process) = work.pop() {

@@ -47,6 +47,35 @@ pub struct Witness {
     pub first: bool,
 }
 
+/// A higher event: what a recognizer or verifier emitted, at the event that made it so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emitted {
+    /// The process.
+    pub process: usize,
+    /// Where.
+    pub at: At,
+    /// Its name.
+    pub name: String,
+    /// What it is about: names and values.
+    pub values: Vec<(String, String)>,
+    /// The events that it is made of, the last being that at which it is.
+    pub of: Vec<(usize, At)>,
+}
+
+impl Emitted {
+    /// As it is written: `session(c=7)`.
+    pub fn words(&self) -> String {
+        let values = self.values.iter();
+        let values: Vec<String> = values
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        match values.is_empty() {
+            true => self.name.clone(),
+            false => format!("{}({})", self.name, values.join(", ")),
+        }
+    }
+}
+
 /// What came of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {

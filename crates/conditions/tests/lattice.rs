@@ -103,6 +103,7 @@ fn the_first_state_of_a_conjunction_is_the_least_of_all() {
         let solver = Solver {
             history: &toy,
             tracks: &tracks,
+            floor: None,
         };
         let lattice = Lattice::new(&toy, &tracks);
         let fitting: Vec<Vec<u32>> = lattice
@@ -156,6 +157,7 @@ fn every_time_a_conjunction_holds_is_a_state_in_which_it_does() {
         let solver = Solver {
             history: &toy,
             tracks: &tracks,
+            floor: None,
         };
         let all = solver.occurrences(&formula, 1000).unwrap();
         let first = solver.ask(&formula, Modality::Possibly);
@@ -204,6 +206,7 @@ fn compare(seed: u64, toy: &Toy, tracks: &[Track], formula: &Formula, counts: &m
     let solver = Solver {
         history: toy,
         tracks,
+        floor: None,
     };
     let lattice = Lattice::new(toy, tracks);
     let somewhere = lattice

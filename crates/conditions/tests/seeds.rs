@@ -225,18 +225,9 @@ fn amoeba_the_file_servers_request_recognizer() {
         story.places(requests),
         "server-0:0 server-0:1 server-0:3 server-0:6 server-0:7"
     );
-    let emitted: Vec<(String, Vec<String>)> = report
-        .emitted
-        .iter()
-        .map(|(_, _, name, values)| (name.clone(), values.clone()))
-        .collect();
-    assert_eq!(
-        emitted,
-        [
-            ("request".to_string(), vec!["7".to_string()]),
-            ("request".to_string(), vec!["8".to_string()])
-        ]
-    );
+    let emitted: Vec<String> = report.emitted.iter().map(|own| own.words()).collect();
+    assert_eq!(emitted, ["request(f=7)", "request(f=8)"]);
+    assert_eq!(report.emitted[0].of.len(), 5);
     // Higher events are events like any other.
     assert_eq!((pairs.outcome, pairs.count), (Outcome::Matched, 1));
 }

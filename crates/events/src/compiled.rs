@@ -4,8 +4,9 @@
 //! looks at the event's own bytes without copying them. [`Compiled::may_fit`]
 //! tells from the number of a call alone which events need not be looked at.
 
+use causality::EventId;
 use memchr::memmem;
-use protocol::id::ProcessIx;
+use protocol::id::{EventNo, ProcessIx};
 use protocol::syscall::Type;
 use recording::render::Renderer;
 use recording::{Event, Phase};
@@ -19,6 +20,8 @@ pub type Captured = Vec<Option<Vec<u8>>>;
 
 /// A pattern for the events of one process.
 pub struct Compiled {
+    /// Whose events.
+    place: ProcessIx,
     node: Node,
     names: Vec<String>,
     /// It asks what only the end of a call knows.
@@ -80,6 +83,7 @@ impl Compiled {
     pub fn new(pattern: &Pattern, matcher: &Matcher<'_>, place: ProcessIx) -> Compiled {
         let names = pattern.captures();
         let mut compiled = Compiled {
+            place,
             node: Node::Const(false),
             needs_end: false,
             has_phase: false,
@@ -229,6 +233,7 @@ impl Compiled {
         captured.resize(self.names.len(), None);
         let looked = Looked {
             matcher,
+            id: EventId::new(self.place, EventNo(event.number)),
             event,
             renderer,
             kind,
@@ -239,6 +244,7 @@ impl Compiled {
 
 struct Looked<'s, 'h> {
     matcher: &'s Matcher<'h>,
+    id: EventId,
     event: &'s Event<'s>,
     renderer: &'s Renderer<'s>,
     kind: Type,
@@ -246,14 +252,12 @@ struct Looked<'s, 'h> {
 
 impl<'s, 'h> Looked<'s, 'h> {
     /// For what is seldom asked.
-    fn subject(&self) -> Option<Subject<'s, 'h>> {
-        self.matcher.subject(self.event, self.renderer)
+    fn subject(&self) -> Subject<'s, 'h> {
+        self.matcher.subject(self.id, self.event, self.renderer)
     }
 
     fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
-        self.subject()
-            .map(|subject| subject.texts(field))
-            .unwrap_or_default()
+        self.subject().texts(field)
     }
 
     fn data(&self) -> Option<&[u8]> {
@@ -305,7 +309,7 @@ impl<'s, 'h> Looked<'s, 'h> {
             {
                 self.slow_groups(node, regex, captured)
             }
-            Node::Slow(condition) => self.subject().is_some_and(|subject| subject.is(condition)),
+            Node::Slow(condition) => self.subject().is(condition),
         }
     }
 

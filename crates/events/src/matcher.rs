@@ -63,20 +63,14 @@ impl<'h> Matcher<'h> {
     /// Whether an event fits. The renderer must have been shown the events
     /// before it (see [`Renderer::before`]).
     pub fn fits(&self, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
-        self.subject(event, renderer)
-            .is_some_and(|subject| subject.fits(&self.pattern))
+        let id = self.history.event_id(event);
+        id.is_some_and(|id| self.fits_as(id, event, renderer))
     }
 
     /// Whether an event of any member fits, as [`Matcher::fits`] says it of one
     /// of the first; the renderer is its member's.
     pub fn fits_as(&self, id: EventId, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
-        let subject = Subject {
-            matcher: self,
-            event,
-            walked: Some(renderer),
-            id,
-        };
-        subject.fits(&self.pattern)
+        self.subject(id, event, renderer).fits(&self.pattern)
     }
 
     /// Whether an event fits, which is read from its log, and nothing before it;
@@ -95,15 +89,16 @@ impl<'h> Matcher<'h> {
 
     pub(crate) fn subject<'s>(
         &'s self,
+        id: EventId,
         event: &'s Event<'s>,
         renderer: &'s Renderer<'s>,
-    ) -> Option<Subject<'s, 'h>> {
-        Some(Subject {
+    ) -> Subject<'s, 'h> {
+        Subject {
             matcher: self,
             event,
             walked: Some(renderer),
-            id: self.history.event_id(event)?,
-        })
+            id,
+        }
     }
 
     /// Where the capture of this name stands among the pattern's.

@@ -144,6 +144,17 @@ impl Client {
         }
     }
 
+    /// Says that a program is ours from now on; `takes_over`: also if it was
+    /// somebody else's.
+    pub fn claim(&self, program: &str, takes_over: bool) -> Result<(), Error> {
+        let mut answers = self.ask(Request::Claim {
+            program: program.to_string(),
+            takes_over,
+        })?;
+        while answers.receive()?.is_some() {}
+        Ok(())
+    }
+
     /// What kind of host it is.
     pub fn facts(&self) -> Result<Facts, Error> {
         match self.one(Request::Facts)? {

@@ -21,6 +21,44 @@ pub enum Error {
         /// The last that ssh said.
         said: String,
     },
+    /// Nobody listens there.
+    #[error("{host} cannot be reached: {said}")]
+    NotThere {
+        /// The host as it was named.
+        host: String,
+        /// What the kernel said.
+        said: String,
+    },
+    /// One of the sides does not believe the other's certificate.
+    #[error("{host} is not to be trusted, or does not trust us: {said}")]
+    Unsafe {
+        /// The host as it was named.
+        host: String,
+        /// What is wrong.
+        said: String,
+    },
+    /// A file that should say who we are.
+    #[error("{} cannot be used as identity: {why}", path.display())]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No certificate could be made.
+    #[error("no certificate can be made: {why}")]
+    Trust {
+        /// Why.
+        why: String,
+    },
+    /// Nothing can be listened to.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
     /// Something is there, but no agent.
     #[error("{host} answers, but no agent of Meanwhile: {said}")]
     NoAgent {
@@ -108,6 +146,13 @@ impl Error {
                     "try `ssh {host} true`: it must print nothing, and the host must be Linux on x86-64"
                 )
             }
+            Error::NotThere { .. } => {
+                "an agent listens there by `mw agent --listen ADDRESS --identity FILE`".to_string()
+            }
+            Error::Unsafe { .. } | Error::Identity { .. } => {
+                "`mw hosts trust HOST...` makes identities, of which each host has its own"
+                    .to_string()
+            }
             Error::Version { .. } => "use the same mw on both sides".to_string(),
             Error::Lost { host, .. } => format!(
                 "what runs there goes on, and so does its recording: `mw pull {host}:` lists recordings, \
@@ -117,7 +162,11 @@ impl Error {
                 format!("fetch it again; if that does not help, look at {host}'s disk")
             }
             Error::Command { .. } => "close the quotation, or write it otherwise".to_string(),
-            Error::Refused { .. } | Error::File { .. } | Error::Plan { .. } => return None,
+            Error::Refused { .. }
+            | Error::File { .. }
+            | Error::Plan { .. }
+            | Error::Trust { .. }
+            | Error::Listen { .. } => return None,
         })
     }
 }

@@ -5,7 +5,11 @@
 //! |---|---|
 //! | [`serve`] | the agent: answers requests ([`wire`]) on a connection |
 //! | [`client`] | the other end: asks, and hands out the answers |
-//! | [`ssh`] | how to reach a host: by the user's own `ssh`, with nothing installed there |
+//! | [`reach`] | how to reach a host |
+//! | [`ssh`] | by the user's own `ssh`, with nothing installed there |
+//! | [`listen`], [`tls`] | or where an agent listens, for who has a certificate |
+//! | [`trust`] | which certificates there are, and what they hold for |
+//! | [`session`] | who speaks with an agent, and which programs are whose |
 //! | [`pull`] | fetches a recording |
 //! | [`plan`] | what is to run where |
 //! | [`drive`] | runs it, from the first start to the last end |
@@ -21,12 +25,17 @@
 pub mod client;
 pub mod drive;
 mod error;
+pub mod listen;
 pub mod plan;
 pub mod pull;
+pub mod reach;
 mod run;
 pub mod serve;
+pub mod session;
 pub mod ssh;
 mod stored;
+pub mod tls;
+pub mod trust;
 
 pub use client::Client;
 pub use error::Error;

@@ -11,8 +11,11 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use wire::{Answer, Request};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::client::Client;
 use crate::{Error, stored};
@@ -26,6 +29,10 @@ pub struct Pull<'a> {
     /// The directory to make.
     pub to: PathBuf,
 }
+
+/// So many files of one host are on their way at once: who waits for the answer
+/// to one has another that comes meanwhile.
+const LANES: usize = 4;
 
 /// How far it is: bytes of this many in all.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
@@ -53,14 +60,13 @@ fn digest_of(file: &wire::File) -> Option<Digest> {
 }
 
 struct Counter<'a> {
-    done: std::sync::atomic::AtomicU64,
+    done: AtomicU64,
     all: u64,
     progress: Progress<'a>,
 }
 
 impl Counter<'_> {
     fn add(&self, bytes: u64) {
-        use std::sync::atomic::Ordering::Relaxed;
         let done = self.done.fetch_add(bytes, Relaxed) + bytes;
         (self.progress)(done.min(self.all), self.all);
     }
@@ -95,10 +101,15 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
         let (Some(pull), Some(Ok(files))) = (pulls.get(*at), listings.get(*at)) else {
             return Ok(());
         };
-        for file in files.iter().filter(|file| own(*at, file)) {
-            fetch(pull, file, &counter)?;
-        }
-        Ok(())
+        let wanted: Vec<&wire::File> = files.iter().filter(|file| own(*at, file)).collect();
+        let next = AtomicUsize::new(0);
+        let lanes = at_once(&[(); LANES], |()| {
+            while let Some(file) = wanted.get(next.fetch_add(1, Relaxed)) {
+                fetch(pull, file, &counter)?;
+            }
+            Ok(())
+        });
+        lanes.into_iter().collect::<Result<(), Error>>()
     });
     for (at, listing) in listings.into_iter().enumerate() {
         let (Some(pull), Some(outcome)) = (pulls.get(at), outcomes.get_mut(at)) else {
@@ -175,16 +186,20 @@ fn fetch(pull: &Pull<'_>, file: &wire::File, counter: &Counter<'_>) -> Result<()
     let path = part_of(&pull.to).join(&file.name);
     let Some(digest) = digest_of(file) else {
         // It is read as it is found, like one that is being recorded.
-        return receive(pull, file, &path, 0, counter);
+        return receive(pull, file, &path, 0, counter).map(drop);
     };
     let have = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     let mut from = have.min(file.length);
     counter.add(from);
     loop {
+        let mut seen = None;
         if from < file.length || file.length == 0 {
-            receive(pull, file, &path, from, counter)?;
+            seen = receive(pull, file, &path, from, counter)?;
         }
-        let found = stored::digest(&path).map_err(failing("read", &path))?;
+        let found = match seen {
+            Some(found) => found,
+            None => stored::digest(&path).map_err(failing("read", &path))?,
+        };
         if found == digest {
             return Ok(());
         }
@@ -201,13 +216,14 @@ fn fetch(pull: &Pull<'_>, file: &wire::File, counter: &Counter<'_>) -> Result<()
     }
 }
 
+/// Fetches a file from a byte on. Its digest, if it was seen whole.
 fn receive(
     pull: &Pull<'_>,
     file: &wire::File,
     path: &Path,
     from: u64,
     counter: &Counter<'_>,
-) -> Result<(), Error> {
+) -> Result<Option<Digest>, Error> {
     let mut target: File = OpenOptions::new()
         .create(true)
         .truncate(from == 0)
@@ -218,6 +234,7 @@ fn receive(
         .seek(std::io::SeekFrom::Start(from))
         .map_err(failing("write", path))?;
     let mut at = from;
+    let mut hash = (from == 0).then(Xxh3::new);
     let mut answers = pull.client.ask(Request::Fetch {
         recording: pull.recording.clone(),
         file: file.name.clone(),
@@ -227,12 +244,16 @@ fn receive(
         let step = match answer {
             Answer::Data(data) => {
                 target.write_all(&data).map_err(failing("write", path))?;
+                if let Some(hash) = &mut hash {
+                    hash.update(&data);
+                }
                 data.len() as u64
             }
             Answer::Zeroes(count) => {
                 let ahead = i64::try_from(count).unwrap_or(i64::MAX);
                 let sought = target.seek_relative(ahead);
                 sought.map_err(failing("write", path))?;
+                hash = None;
                 count
             }
             _ => continue,
@@ -246,7 +267,8 @@ fn receive(
     }
     target
         .set_len(at.min(file.length))
-        .map_err(failing("write", path))
+        .map_err(failing("write", path))?;
+    Ok(hash.map(|hash| (at, stored::halves(hash.digest128()))))
 }
 
 fn finish(pull: &Pull<'_>) -> Result<(), Error> {

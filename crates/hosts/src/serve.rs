@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use wire::{Answer, Facts, FromAgent, Id, Request, ToAgent, frame, opening};
 
 use crate::run::{self, Run};
+use crate::session::Session;
 use crate::stored;
 
 /// So many requests may be under way.
@@ -21,6 +22,7 @@ pub const MOST: usize = 64;
 
 struct Agent<W> {
     home: PathBuf,
+    session: Arc<Session>,
     out: Mutex<W>,
     /// Requests under way, and whether anybody waits for them.
     open: Mutex<HashMap<Id, Arc<AtomicBool>>>,
@@ -33,9 +35,11 @@ pub fn serve<W: Write + Send + 'static>(
     mut input: impl Read,
     output: W,
     home: &Path,
+    session: &Arc<Session>,
 ) -> Result<(), wire::Error> {
     let agent = Arc::new(Agent {
         home: home.to_path_buf(),
+        session: Arc::clone(session),
         out: Mutex::new(output),
         open: Mutex::new(HashMap::new()),
         runs: Mutex::new(HashMap::new()),
@@ -126,6 +130,10 @@ impl<W: Write + Send + 'static> Agent<W> {
         match request {
             Request::Facts => send(Answer::Facts(Box::new(facts(&self.home)))).map_err(said),
             Request::Time => send(Answer::Time(now())).map_err(said),
+            Request::Claim {
+                program,
+                takes_over,
+            } => self.session.claim(&program, takes_over),
             Request::List => {
                 for stored in stored::list(&self.home) {
                     send(Answer::Recording(stored)).map_err(said)?;
@@ -133,6 +141,7 @@ impl<W: Write + Send + 'static> Agent<W> {
                 Ok(())
             }
             Request::Files { recording } => {
+                self.session.note(&format!("fetches {recording}"));
                 let dir = stored::locate(&self.home, &recording)?;
                 stored::files(&dir, is_over, send).map_err(said)
             }
@@ -145,7 +154,11 @@ impl<W: Write + Send + 'static> Agent<W> {
                 stored::fetch(&dir, &file, from, is_over, send).map_err(said)
             }
             Request::Record(job) => {
+                self.session.check()?;
                 let run = Run::start(&self.home, &job)?;
+                let command = job.command.join(" ");
+                self.session
+                    .note(&format!("records {}: {command}", run.name));
                 runs().insert(id, run.pid());
                 let (recording, pid) = (run.name.clone(), run.pid());
                 let followed = send(Answer::Started { recording, pid })
@@ -154,6 +167,8 @@ impl<W: Write + Send + 'static> Agent<W> {
                 followed.map_err(said)
             }
             Request::Signal { run, signal, to } => {
+                self.session.check()?;
+                self.session.note(&format!("sends signal {signal}"));
                 let recorder = runs().get(&run).copied();
                 recorder.map_or(Ok(()), |recorder| run::signal(recorder, signal, to))
             }

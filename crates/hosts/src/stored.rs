@@ -32,6 +32,12 @@ pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, String> {
         None => home.join(name),
     };
     let listed = Listed::read(&dir).map_err(|error| error.to_string())?;
+    if !listed.members.is_empty() {
+        return Err(format!(
+            "{} was joined there, of several hosts; name a member of it by its path",
+            dir.display()
+        ));
+    }
     if listed.state == State::BeingRecorded {
         return Err(format!(
             "{} is still being recorded there",
@@ -43,7 +49,9 @@ pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, String> {
 
 /// All recordings in the home, the latest first.
 pub(crate) fn list(home: &Path) -> Vec<Stored> {
-    let all = listing::list(home).unwrap_or_default();
+    let mut all = listing::list(home).unwrap_or_default();
+    // One that was joined there is of several hosts.
+    all.retain(|listed| listed.members.is_empty());
     let told = all.into_iter().rev().map(|listed| Stored {
         name: listed.name,
         command: listed.manifest.command,
@@ -111,8 +119,12 @@ pub(crate) fn digest(path: &Path) -> io::Result<(u64, (u64, u64))> {
         length += got as u64;
         hash.update(buffer.get(..got).unwrap_or_default());
     }
-    let digest = hash.digest128();
-    Ok((length, ((digest >> 64) as u64, digest as u64)))
+    Ok((length, halves(hash.digest128())))
+}
+
+/// The halves of a digest, the higher first.
+pub(crate) fn halves(digest: u128) -> (u64, u64) {
+    ((digest >> 64) as u64, digest as u64)
 }
 
 /// Sends what a file of a recording holds.

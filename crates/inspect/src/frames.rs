@@ -31,7 +31,7 @@ pub enum FrameKind {
 
 /// A place in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file.
     pub file: SourceFile,
     /// The line.
@@ -52,7 +52,7 @@ pub struct Frame {
     /// The name of its function.
     pub name: Option<String>,
     /// The place in the source.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// Whether `pc` is inside of a line, not at its start.
     pub inside_line: bool,
     /// The registers in it.
@@ -276,7 +276,7 @@ impl Inspector<'_> {
     /// Adds a frame and the functions inlined at its address.
     pub(crate) fn expand(&self, base: Frame, frames: &mut Vec<Frame>) {
         let line = self.line_at(base.lookup);
-        let mut place = line.as_ref().map(|l| Place {
+        let mut place = line.as_ref().map(|l| SourceLocation {
             file: l.file.clone(),
             line: l.line,
         });
@@ -328,7 +328,7 @@ impl Inspector<'_> {
                         ..base.clone()
                     });
                     let table = block.die.unit.lines(block.die.info);
-                    place = table.file(call_file).map(|file| Place {
+                    place = table.file(call_file).map(|file| SourceLocation {
                         file: file.clone(),
                         line: u32::try_from(call_line).unwrap_or(0),
                     });

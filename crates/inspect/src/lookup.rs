@@ -9,7 +9,7 @@ use crate::dwarf::lines::normalized;
 use crate::dwarf::names::{NameKind, base};
 use crate::dwarf::scopes;
 use crate::error::{Error, Result};
-use crate::frames::Place;
+use crate::frames::SourceLocation;
 use crate::inspector::{Inspector, Loaded};
 use crate::target::Registers;
 use crate::types::{Kind, Ty};
@@ -26,7 +26,7 @@ pub struct Location {
     /// The function the code belongs to, inlined ones included.
     pub function: Option<String>,
     /// The place in the source.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// The module.
     pub module: String,
     /// Whether the function is inlined there.
@@ -315,7 +315,7 @@ impl Inspector<'_> {
     }
 
     fn location(&self, address: u64, module: &Loaded) -> Location {
-        let place = self.line_at(address).map(|l| Place {
+        let place = self.line_at(address).map(|l| SourceLocation {
             file: l.file,
             line: l.line,
         });
@@ -468,7 +468,7 @@ impl Inspector<'_> {
 
     /// What a user names as a place: `function`, `file:line`, `line` (of
     /// `current`), `*address`.
-    pub fn resolve(&self, text: &str, current: Option<&Place>) -> Result<Vec<Location>> {
+    pub fn resolve(&self, text: &str, current: Option<&SourceLocation>) -> Result<Vec<Location>> {
         let text = text.trim();
         if let Some(address) = text.strip_prefix('*') {
             let digits = address.trim().trim_start_matches("0x");

@@ -1,11 +1,14 @@
 //! What a debugger must know to step: where a line's code is, where a
 //! function's code is, what the next instruction does.
 
+use std::ops::Range;
+
 use iced_x86::{FlowControl, OpKind, Register};
 
 use crate::disassemble::decode;
 use crate::dwarf::blocks::BlockKind;
-use crate::frames::{Frame, FrameKind, Place, Stack};
+use crate::dwarf::die::Die;
+use crate::frames::{Frame, FrameKind, SourceLocation, Stack};
 use crate::inspector::Inspector;
 use crate::target::read_u64;
 use crate::unwind::FrameRegisters;
@@ -45,12 +48,43 @@ pub struct Instruction {
 #[derive(Debug, Clone)]
 pub struct StepRange {
     /// The place in the source.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The addresses of the line around the program counter: stepping goes on
     /// while it is in one of them and the frame is the same.
     pub ranges: Vec<(u64, u64)>,
     /// The addresses of the frame's function.
     pub function: Vec<(u64, u64)>,
+}
+
+/// The ways out of the code of an inlined function.
+#[derive(Debug, Clone)]
+pub struct Exits {
+    /// Its code.
+    pub ranges: Vec<Range<u64>>,
+    /// Where its instructions lead that is not its code.
+    pub addresses: Vec<u64>,
+    /// Its jumps to where only registers and memory tell.
+    pub jumps: Vec<u64>,
+    /// Where the function that it is inlined into returns to, and the frame
+    /// address that tells this return from one of a recursion.
+    pub returns: Option<(u64, u64)>,
+    /// The frame address of the function that it is inlined into.
+    pub cfa: u64,
+    /// The function that it was called by, which may be inlined as well.
+    pub caller: Die,
+}
+
+impl Exits {
+    /// Whether an address is still inside.
+    pub fn is_inside(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(&address))
+    }
+
+    fn lead_to(&mut self, address: u64) {
+        if !self.is_inside(address) && !self.addresses.contains(&address) {
+            self.addresses.push(address);
+        }
+    }
 }
 
 impl Inspector<'_> {
@@ -135,7 +169,7 @@ impl Inspector<'_> {
             .function_block()
             .map_or(Vec::new(), |b| to_process(&b.ranges));
         Some(StepRange {
-            place: Place {
+            place: SourceLocation {
                 file: table.files.get(here.file)?.clone(),
                 line: here.line,
             },
@@ -208,19 +242,62 @@ impl Inspector<'_> {
     }
 
     /// Where `finish` stops: the address that a frame returns to, and the
-    /// frame address that tells this return from one of a recursion. For an
-    /// inlined frame, the end of its code.
+    /// frame address that tells this return from one of a recursion. Of an
+    /// inlined frame, those of the function that it is inlined into: nothing
+    /// returns from itself, see [`Inspector::exits`].
     pub fn return_place(&self, stack: &Stack, level: usize) -> Option<(u64, u64)> {
         let frame = stack.frames.get(level)?;
-        if frame.kind == FrameKind::Inlined {
-            let block = frame.function_block()?;
-            let module = frame.module?;
-            let at = module.to_link(frame.lookup);
-            let (_, end) = block.ranges.iter().find(|(s, e)| *s <= at && at < *e)?;
-            return Some((module.to_process(*end), frame.cfa?));
-        }
         let caller = stack.frames.iter().find(|f| f.physical > frame.physical)?;
         Some((caller.pc, frame.cfa?))
+    }
+
+    /// The ways out of an inlined frame. `None` of one that was called.
+    pub fn exits(&self, stack: &Stack, level: usize) -> Option<Exits> {
+        let frame = stack.frames.get(level)?;
+        if frame.kind != FrameKind::Inlined {
+            return None;
+        }
+        let (block, module) = (frame.function_block()?, frame.module?);
+        let to_process = |&(start, end): &(u64, u64)| {
+            let (start, end) = (module.to_process(start), module.to_process(end));
+            start..end
+        };
+        let ranges: Vec<Range<u64>> = block.ranges.iter().map(to_process).collect();
+        let caller = stack.frames.get(level + 1)?;
+        let mut exits = Exits {
+            ranges: ranges.clone(),
+            addresses: Vec::new(),
+            jumps: Vec::new(),
+            returns: self.return_place(stack, level),
+            cfa: frame.cfa?,
+            caller: caller.function_block()?.die,
+        };
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                let instruction = self.instruction(at, None)?;
+                let next = at.checked_add(instruction.length)?;
+                let goes_on = match instruction.flow {
+                    Flow::Jump {
+                        target,
+                        conditional,
+                    } => {
+                        match target {
+                            Some(target) => exits.lead_to(target),
+                            None => exits.jumps.push(at),
+                        }
+                        conditional
+                    }
+                    Flow::Return => false,
+                    Flow::Next | Flow::Call(_) | Flow::SystemCall => true,
+                };
+                if goes_on {
+                    exits.lead_to(next);
+                }
+                at = next;
+            }
+        }
+        Some(exits)
     }
 
     /// The functions that begin to be inlined exactly at an address, outermost

@@ -6,7 +6,7 @@ use protocol::record::{answer, kind};
 
 use crate::arch::{self, Regs};
 use crate::state::Thread;
-use crate::{log, mem, replay};
+use crate::{log, mem, mode, replay};
 
 /// The flag that says whether there is a random number, and the one that says
 /// whether a segment's limit could be had.
@@ -89,11 +89,10 @@ pub fn give(thread: &Thread, regs: &mut Regs, form: Form) {
         Instruction::Lsl => [*register(regs, operands.rm) & 0xffff, 0],
         _ => [0; 2],
     };
-    let answered = if replay::is_on() {
-        replay::answer(thread, form.what, asked)
-    } else {
-        record(thread, form.what, asked, operands.size)
-    };
+    let answered = mode::answer(
+        || record(thread, form.what, asked, operands.size),
+        || replay::answer(thread, form.what, asked),
+    );
     let [value, is_there, ..] = answered;
     match form.what {
         Instruction::Cpuid => [regs.rax, regs.rbx, regs.rcx, regs.rdx] = answered,

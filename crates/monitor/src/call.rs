@@ -5,10 +5,12 @@
 
 mod blocking;
 mod guard;
+mod own_death;
 mod plain;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use protocol::halt::stopped_in;
 use protocol::record::{at, tag};
 use protocol::syscall::{How, Syscall};
 use protocol::table;
@@ -16,11 +18,11 @@ use protocol::table;
 use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::recorder;
-use crate::state::{Thread, space, thread};
+use crate::state::{Thread, thread};
 use crate::sys::{self, nr};
 use crate::{
-    counter, filter, int80, log, mem, memory, motion, patcher, process, replay, signal, stretch,
-    turn,
+    counter, filter, halt, int80, live, log, mem, memory, mode, motion, patcher, process, replay,
+    signal, stretch, turn,
 };
 
 use blocking::blocking;
@@ -46,7 +48,7 @@ pub const ANSWERED: u64 = 4;
 pub extern "C" fn dispatch(regs: &mut Regs) {
     let thread = thread();
     thread.busy.store(1, Relaxed);
-    if (regs.slow >= INTERRUPTED || replay::is_on()) && is_no_call(thread, regs) {
+    if (regs.slow >= INTERRUPTED || mode::is_replay()) && is_no_call(thread, regs) {
         return;
     }
     let site = if regs.slow != 0 {
@@ -57,24 +59,17 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
         unsafe { *((regs.rip - 8) as *const u64) }
     };
     thread.call_site.set(site);
-    let waits = thread.pending.load(Acquire) != 0 || replay::is_on();
-    if waits && site != 0 && deliver_before(thread, regs, site) {
+    thread.regs_at.set(core::ptr::from_ref(regs) as u64);
+    let attention = signal::may_come(thread) || thread.asked.load(Relaxed) != 0;
+    if attention && site != 0 && attend_before(thread, regs, site) {
         return leave(thread, regs);
     }
-    if replay::is_on() {
-        replay::offer(thread);
-    } else if space().turns.get() != 0 {
-        if regs.rax == nr::SCHED_YIELD {
-            turn::yield_now(thread);
-        } else {
-            turn::offer(thread);
-        }
-    }
+    turn::at_call(thread, regs.rax == nr::SCHED_YIELD);
     if regs.slow != 0 && mem::read::<[u8; 2]>(site) == Some(INT80) {
         int80::perform(thread, regs, site);
     } else {
         let (number, args) = (regs.rax, regs.args());
-        if (thread.filter.get() != 0 || replay::is_on())
+        if (thread.filter.get() != 0 || mode::is_replay())
             && let Some(answer) = filtered(thread, number, &args, site)
         {
             let count = table::syscall(number).map_or(6, |row| row.args.len());
@@ -115,7 +110,7 @@ fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
         regs.rip = unsafe { *((regs.rip - 8) as *const u64) };
         regs.slow = INTERRUPTED;
     }
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::arrived(thread, regs);
     }
     if regs.slow != INTERRUPTED {
@@ -138,25 +133,36 @@ pub fn leave(thread: &Thread, regs: &mut Regs) {
     loop {
         thread.busy.store(0, Release);
         core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        if thread.pending.load(Acquire) == 0 {
-            if replay::is_on() {
+        let is_asked = thread.asked.load(Relaxed) != 0;
+        if thread.pending.load(Acquire) == 0 && !is_asked {
+            if mode::is_replay() {
                 replay::set_out(thread, regs);
             }
             return;
         }
         thread.busy.store(1, Release);
+        if is_asked {
+            halt::at_edge(thread, regs, stopped_in::EXIT);
+        }
         signal::deliver(thread, regs, at::CALL_EXIT);
     }
 }
 
-/// A signal came before the call was begun: the handler first. True if the
-/// program goes elsewhere.
+/// A signal came before the call was begun: the handler first; or the program was
+/// halted. True if the program goes elsewhere.
 #[cold]
 #[inline(never)]
-fn deliver_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
+fn attend_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
     let resume = regs.rip;
     regs.rip = site;
-    signal::deliver(thread, regs, at::CALL_ENTRY);
+    if thread.asked.load(Relaxed) != 0 {
+        halt::at_edge(thread, regs, stopped_in::ENTRY);
+    }
+    if patcher::to_program(regs.rip) == site {
+        // The site may have been patched since.
+        regs.rip = site;
+        signal::deliver(thread, regs, at::CALL_ENTRY);
+    }
     if regs.rip == site {
         regs.rip = resume;
         return false;
@@ -168,13 +174,10 @@ fn deliver_before(thread: &Thread, regs: &mut Regs, site: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn filtered(thread: &Thread, number: u64, args: &[u64; 6], site: u64) -> Option<u32> {
-    if replay::is_on() {
-        replay::filtered(thread, number)
-    } else if filter::judges(thread, site) {
-        filter::verdict(thread, number, args, site, false)
-    } else {
-        None
-    }
+    mode::answer(
+        || filter::judged(thread, number, args, site, false),
+        || replay::filtered(thread, number),
+    )
 }
 
 /// A call that a filter of the program's own forbids: number, arguments and how
@@ -207,7 +210,7 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [
         return;
     };
     let result = match row.how {
-        _ if !replay::is_on() && names_arena(thread, number, &args) => {
+        _ if !mode::is_replay() && names_arena(thread, number, &args) => {
             let result = -sys::EBADF;
             finish_call(thread, row, &args, result, &Blobs::new());
             result
@@ -249,22 +252,27 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
         nr::CLONE | nr::FORK | nr::VFORK => {
             return process::clone(thread, regs, row, args);
         }
-        nr::EXECVE | nr::EXECVEAT if replay::is_on() => {
+        nr::EXECVE | nr::EXECVEAT if mode::is_replay() => {
             return Some(replay::exec(thread, row, &args));
         }
         nr::EXECVE | nr::EXECVEAT => return Some(process::exec(thread, row, args)),
         nr::EXIT => process::exit(thread, row, args),
         nr::EXIT_GROUP => process::exit_group(thread, row, args),
-        nr::RT_SIGACTION => signal::sigaction(thread, &args),
+        nr::RT_SIGACTION => {
+            let _lock = live::lock(thread);
+            signal::sigaction(thread, &args)
+        }
         nr::RT_SIGPROCMASK => signal::sigprocmask(thread, &args),
-        nr::RT_SIGPENDING if replay::is_on() => return Some(replay::plain(thread, row, &args)),
+        _ if mode::is_replay() && is_logged(number, &args) => {
+            return Some(replay::plain(thread, row, &args));
+        }
         nr::RT_SIGPENDING => signal::sigpending(thread, &args),
         nr::SIGALTSTACK => signal::sigaltstack(thread, &args, regs.rsp),
         nr::RT_SIGSUSPEND => {
             let mask = mem::read::<u64>(args[0]);
             start(thread, row, &args);
             let result = match mask {
-                Some(mask) if args[1] == 8 && replay::is_on() => {
+                Some(mask) if args[1] == 8 && mode::is_replay() => {
                     signal::suspend_masks(thread, mask);
                     return Some(replay::finish(thread, row, &args));
                 }
@@ -304,19 +312,26 @@ fn control(thread: &Thread, regs: &mut Regs, row: &'static Syscall, args: [u64; 
             row if matches!(row.how, How::Block) => return Some(blocking(thread, row, &args)),
             _ => -sys::EOPNOTSUPP,
         },
-        nr::SECCOMP if !replay::is_on() => filter::seccomp(thread, &args),
-        nr::PRCTL if filter::is_prctl(args[0]) && replay::is_on() => {
-            return Some(replay::plain(thread, row, &args));
-        }
+        nr::SECCOMP => filter::seccomp(thread, &args),
         nr::PRCTL if let Some(result) = filter::prctl(thread, &args) => result,
         nr::PRCTL if is_refused_prctl(thread, &args) => -sys::EINVAL,
         nr::PRCTL if let Some(result) = counter::prctl(thread, &args) => result,
-        _ if replay::is_on() => return Some(replay::plain(thread, row, &args)),
+        _ if mode::is_replay() => return Some(replay::plain(thread, row, &args)),
         // SAFETY: the program's own call; the kernel checks its pointers.
         _ => unsafe { arch::syscall(number, &args) },
     };
     finish_call(thread, row, &args, result, &Blobs::new());
     Some(result)
+}
+
+/// Whether replay takes the answer to one of these from the log; of the others
+/// it knows better.
+fn is_logged(number: u64, args: &[u64; 6]) -> bool {
+    match number {
+        nr::RT_SIGPENDING | nr::SECCOMP => true,
+        nr::PRCTL => filter::is_prctl(args[0]),
+        _ => false,
+    }
 }
 
 /// The name by which the kernel leads to what a descriptor is of.

@@ -10,7 +10,8 @@ use protocol::shared::TICK_SHIFT;
 
 use crate::state::{Thread, domain, space, thread};
 use crate::sys::nr;
-use crate::{arch, log, mem, motion, replay, signal, stretch, turn};
+use crate::time::{self, SECOND};
+use crate::{arch, live, log, mem, mode, motion, replay, signal, stretch, turn};
 
 /// What `fast` returns when the call has to go the long way.
 pub const NOT_HERE: i64 = i64::MIN;
@@ -35,6 +36,8 @@ pub struct Running {
     base: Cell<[u64; 2]>,
     /// The last that the program was told, in nanoseconds.
     told: Cell<u64>,
+    /// By how much all of these are behind (see `time`).
+    shift: Cell<u64>,
 }
 
 impl Running {
@@ -51,7 +54,7 @@ impl Running {
     #[inline(always)]
     fn carried_on(&self, counter: u64) -> Option<Time> {
         let since = counter.wrapping_sub(self.counter.get());
-        if since >= Running::GOOD_FOR || self.rate.get() == 0 {
+        if since >= Running::GOOD_FOR || self.rate.get() == 0 || self.shift.get() != time::shift() {
             return None;
         }
         let looked = self.now.get();
@@ -74,9 +77,11 @@ impl Running {
     /// Asks the kernel. None: it takes a system call.
     #[cold]
     #[inline(never)]
-    fn look(&self, id: u64) -> Option<Time> {
+    fn look(&self, thread: &Thread, id: u64) -> Option<Time> {
+        let shift = time::shift_of(thread);
+        self.move_to(shift);
         let before = arch::counter();
-        let now = ask(id)?;
+        let now = ask(id)?.less(shift);
         let after = arch::counter();
         if after.wrapping_sub(before) <= Running::LOOK {
             self.learn(before.midpoint(after), now);
@@ -114,6 +119,16 @@ impl Running {
         }
     }
 
+    /// The program was halted: its clocks are behind by this now.
+    fn move_to(&self, shift: u64) {
+        let by = shift.wrapping_sub(self.shift.replace(shift));
+        if by != 0 {
+            self.now.set(self.now.get().less(by));
+            let [counter, value] = self.base.get();
+            self.base.set([counter, value.wrapping_sub(by)]);
+        }
+    }
+
     /// The clock was set, perhaps.
     pub fn forget(&self) {
         self.rate.set(0);
@@ -142,6 +157,13 @@ impl Time {
             value,
         }
     }
+    /// So much earlier.
+    fn less(self, by: u64) -> Time {
+        match by {
+            0 => self,
+            _ => Time::from_value(self.value.wrapping_sub(by)),
+        }
+    }
     fn from_value(value: u64) -> Time {
         Time {
             seconds: value / SECOND,
@@ -150,8 +172,6 @@ impl Time {
         }
     }
 }
-
-const SECOND: u64 = 1_000_000_000;
 
 /// Asks the kernel for a clock. None: it takes a system call.
 fn ask(id: u64) -> Option<Time> {
@@ -173,8 +193,9 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     let thread = thread();
     thread.busy.store(1, Relaxed);
     let is_long = thread.pending.load(Acquire) != 0
+        || thread.asked.load(Relaxed) != 0
         || (space().turns.get() != 0 && turn::is_wanted(domain()));
-    let result = if replay::is_on() {
+    let result = if mode::is_replay() {
         fast_again(thread, number, first, second, is_long)
     } else if is_long {
         None
@@ -183,7 +204,11 @@ pub extern "C" fn fast(first: u64, second: u64, number: u64) -> i64 {
     };
     thread.busy.store(0, Release);
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-    if result.is_some() && thread.pending.load(Acquire) != 0 {
+    let attention = thread.pending.load(Acquire) | thread.asked.load(Relaxed);
+    if result.is_some() && attention != 0 {
+        if live::is_paused() {
+            live::wait(thread);
+        }
         signal::soon(thread);
     }
     result.unwrap_or(NOT_HERE)
@@ -206,7 +231,7 @@ fn fast_again(thread: &Thread, number: u64, first: u64, second: u64, is_long: bo
 
 /// Reads a clock for the program and logs it. None: it takes a system call.
 pub fn read(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
-    if replay::is_on() {
+    if mode::is_replay() {
         return replay::read_clock(thread, number, first, second);
     }
     tell(thread, number, first, second)
@@ -242,6 +267,46 @@ fn tell(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i64> {
     }
 }
 
+/// The kernel has answered a call about the time: if the program was halted, the
+/// answer is put right. It is what the call returns.
+pub fn put_right(thread: &Thread, number: u64, args: &[u64; 6], result: i64) -> i64 {
+    let shift = time::shift_of(thread);
+    if shift == 0 || result < 0 {
+        return result;
+    }
+    let (seconds, ticks) = (shift / SECOND, shift / (SECOND / 100));
+    match number {
+        nr::CLOCK_GETTIME if time::is_shifted(args[0]) => {
+            less_in_memory(args[1], 1, shift);
+        }
+        nr::GETTIMEOFDAY => less_in_memory(args[0], 1000, shift),
+        nr::TIME => {
+            let now = (result as u64).wrapping_sub(seconds);
+            if args[0] != 0 {
+                mem::write(args[0], &now);
+            }
+            return now as i64;
+        }
+        nr::TIMES => return result.wrapping_sub(ticks as i64),
+        nr::SYSINFO => {
+            if let Some(uptime) = mem::read::<u64>(args[0]) {
+                mem::write(args[0], &uptime.saturating_sub(seconds));
+            }
+        }
+        _ => {}
+    }
+    result
+}
+
+/// A time in the program's memory becomes an earlier one; `unit`: how many
+/// nanoseconds its second word counts.
+fn less_in_memory(at: u64, unit: u64, by: u64) {
+    if let Some([seconds, rest]) = mem::read::<[u64; 2]>(at) {
+        let time = Time::new(seconds, rest * unit).less(by);
+        mem::write(at, &[time.seconds, time.nanoseconds / unit]);
+    }
+}
+
 const REALTIME: u64 = 0;
 const MONOTONIC: u64 = 1;
 const REALTIME_COARSE: u64 = 5;
@@ -253,7 +318,7 @@ fn now(thread: &Thread, id: u64) -> Option<(Time, u64)> {
     let counter = arch::counter();
     let now = match running.carried_on(counter) {
         Some(now) => now,
-        None => running.look(id)?,
+        None => running.look(thread, id)?,
     };
     Some((now, counter >> TICK_SHIFT))
 }
@@ -267,7 +332,7 @@ fn tell_other(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i
             tell(thread, number, u64::from(id), second)
         }
         (nr::CLOCK_GETTIME, id @ (4 | 5 | 6 | 7 | 11)) => {
-            let now = ask(u64::from(id))?;
+            let now = ask(u64::from(id))?.less(time::shift_of(thread));
             if !mem::write_pair(second, now.seconds, now.nanoseconds) {
                 return None;
             }
@@ -276,7 +341,7 @@ fn tell_other(thread: &Thread, number: u64, first: u64, second: u64) -> Option<i
             Some(0)
         }
         (nr::TIME, _) => {
-            let seconds = ask(REALTIME_COARSE)?.seconds;
+            let seconds = ask(REALTIME_COARSE)?.less(time::shift_of(thread)).seconds;
             if first != 0 && !mem::write(first, &seconds) {
                 return None;
             }

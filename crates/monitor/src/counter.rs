@@ -16,7 +16,7 @@ use protocol::shared::ExecSlot;
 use crate::arch::Regs;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{answers, log, mem, patcher, replay, signal, turn};
+use crate::{answers, log, mem, mode, patcher, replay, signal, turn};
 
 const PROT_READ: u64 = 1;
 const PROT_WRITE: u64 = 2;
@@ -220,17 +220,13 @@ pub fn read(thread: &Thread, regs: &mut Regs) {
     let form = patcher::replaced_at(address).or_else(|| replaced_at(address));
     let form = form.unwrap_or(Form::RDTSC);
     thread.call_site.set(address);
-    if thread.pending.load(Acquire) != 0 || replay::is_on() {
+    if signal::may_come(thread) {
         signal::deliver(thread, regs, at::CALL_ENTRY);
         if regs.rip != address {
             return;
         }
     }
-    if replay::is_on() {
-        replay::offer(thread);
-    } else if space().turns.get() != 0 {
-        turn::offer(thread);
-    }
+    turn::at_call(thread, false);
     match form.what {
         Instruction::Counter => read_counter(thread, regs, form == Form::RDTSCP),
         _ => answers::give(thread, regs, form),
@@ -240,11 +236,10 @@ pub fn read(thread: &Thread, regs: &mut Regs) {
 }
 
 fn read_counter(thread: &Thread, regs: &mut Regs, with_auxiliary: bool) {
-    let (value, auxiliary) = if replay::is_on() {
-        replay::read_counter(thread)
-    } else {
-        log::counter(thread, with_auxiliary)
-    };
+    let (value, auxiliary) = mode::answer(
+        || log::counter(thread, with_auxiliary),
+        || replay::read_counter(thread),
+    );
     regs.rax = value & 0xffff_ffff;
     regs.rdx = value >> 32;
     if with_auxiliary {

@@ -52,22 +52,20 @@ const INSTRUCTIONS_MAX: u64 = 4096;
 const PENALTY: u64 = 4;
 const PATH_MAX: u64 = 32768;
 
-/// Whether a call is one that filters must not see: the C library makes it
-/// through the vdso, and natively it is none.
-pub fn judges(thread: &Thread, site: u64) -> bool {
-    thread.filter.get() != 0 && site != 0
-}
-
-/// What the thread's filters say about a call; None: it is made.
+/// What the thread's filters say about a call; None: it is made. They do not see
+/// what the C library does through the vdso: natively that is no call.
 #[cold]
 #[inline(never)]
-pub fn verdict(
+pub fn judged(
     thread: &Thread,
     number: u64,
     args: &[u64; 6],
     site: u64,
     is_32: bool,
 ) -> Option<u32> {
+    if thread.filter.get() == 0 || site == 0 {
+        return None;
+    }
     let mut data = [0u32; 16];
     data[0] = number as u32;
     data[1] = if is_32 { ARCH_I386 } else { ARCH_X86_64 };

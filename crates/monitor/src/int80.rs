@@ -9,7 +9,7 @@ use protocol::syscall::INT80;
 use crate::arch::Regs;
 use crate::recorder::{self, topic};
 use crate::state::Thread;
-use crate::{call, filter, log, replay, sys};
+use crate::{call, filter, log, mode, replay, sys};
 
 /// `(number in the 32-bit table, in ours)`.
 const SAME: &[(u16, u16)] = &[
@@ -83,13 +83,10 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64) {
     let args =
         [regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp].map(|arg| arg & 0xffff_ffff);
     let named = INT80 | number;
-    let answer = if replay::is_on() {
-        replay::filtered(thread, named)
-    } else if filter::judges(thread, site) {
-        filter::verdict(thread, number, &args, site, true)
-    } else {
-        None
-    };
+    let answer = mode::answer(
+        || filter::judged(thread, number, &args, site, true),
+        || replay::filtered(thread, named),
+    );
     let same = SAME.iter().find(|(old, _)| u64::from(*old) == number);
     if let Some(answer) = answer {
         call::do_not_make(thread, regs, (named, &args, 6), answer, site);

@@ -7,6 +7,7 @@
 
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
 
+use crate::maps::{self, Mapping};
 use crate::state::space;
 use crate::sys::{self, nr};
 
@@ -76,66 +77,13 @@ fn range(start: u64, len: u64, on_fault: bool) -> i64 {
 
 /// Locks each mapping that is the program's.
 fn current(on_fault: bool) -> i64 {
-    let path = c"/proc/self/maps".as_ptr() as u64;
-    let fd = sys::call(nr::OPEN, path, 0o2000000, 0, 0, 0, 0); // O_CLOEXEC
-    if fd < 0 {
-        return -sys::ENOMEM;
-    }
-    let mut ranges = Ranges::default();
-    let mut bytes = [0u8; 2048];
     let mut result = 0;
-    while result == 0 {
-        let got = sys::call(
-            nr::READ,
-            fd as u64,
-            bytes.as_mut_ptr() as u64,
-            2048,
-            0,
-            0,
-            0,
-        );
-        if got <= 0 {
-            break;
+    let is_read = maps::each(|Mapping { start, end, .. }| {
+        let ours = start < MONITOR_END && end > MONITOR_BASE;
+        if !ours && end <= USER_END {
+            result = range(start, end - start, on_fault);
         }
-        for byte in bytes.iter().take(got as usize) {
-            let Some((start, end)) = ranges.next(*byte) else {
-                continue;
-            };
-            let ours = start < MONITOR_END && end > MONITOR_BASE;
-            if !ours && end <= USER_END && result == 0 {
-                result = range(start, end - start, on_fault);
-            }
-        }
-    }
-    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
-    result
-}
-
-/// The address ranges at the beginnings of the lines of `/proc/self/maps`, byte
-/// by byte.
-#[derive(Default)]
-struct Ranges {
-    start: u64,
-    number: u64,
-    /// The rest of the line does not matter.
-    done: bool,
-}
-
-impl Ranges {
-    fn next(&mut self, byte: u8) -> Option<(u64, u64)> {
-        match byte {
-            b'\n' => *self = Ranges::default(),
-            _ if self.done => {}
-            b'-' => self.start = core::mem::take(&mut self.number),
-            b' ' => {
-                self.done = true;
-                return Some((self.start, self.number));
-            }
-            _ => {
-                let digit = (byte as char).to_digit(16).unwrap_or(0);
-                self.number = self.number << 4 | u64::from(digit);
-            }
-        }
-        None
-    }
+        result == 0
+    });
+    if is_read { result } else { -sys::ENOMEM }
 }

@@ -6,14 +6,16 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use protocol::instruction::Instruction;
 use protocol::layout::ARENA_BASE;
-use protocol::record::{HEAD_MAX, Head, Memory, Record, kind};
+use protocol::record::{HEAD_MAX, Head, Memory, Record, answer, kind};
 use protocol::shared::{
-    CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, chunk_state, mode,
+    CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, ChunkHead, TICK_SHIFT,
+    chunk_state, mode as state,
 };
 
 use crate::state::{Log, Process, Thread, control, space};
-use crate::{arch, mem, recorder, replay, sys};
+use crate::{arch, mem, mode, recorder, replay, sys, time};
 
 fn address_of(chunk: u32) -> u64 {
     ARENA_BASE + CHUNKS_OFFSET + u64::from(chunk) * CHUNK_SIZE as u64
@@ -235,7 +237,7 @@ fn open(process: &Process, time: u64) -> Option<Entry<'_>> {
     if log.off.get() != 0 {
         return None;
     }
-    if control().mode.load(Relaxed) != mode::RECORD {
+    if control().mode.load(Relaxed) != state::RECORD {
         log.off.set(1);
         log.clear_until.set(0);
         return None;
@@ -270,7 +272,7 @@ fn begin<'a>(thread: &Thread, process: &'a Process, time: u64) -> Option<Making<
     let log = &process.log;
     let is_clear = log.position.get() < log.clear_until.get()
         && log.thread.get() == thread.number.get()
-        && control().mode.load(Relaxed) == mode::RECORD;
+        && control().mode.load(Relaxed) == state::RECORD;
     let fits = is_clear || prepare(thread, process, time)?;
     Some(Making {
         process,
@@ -330,7 +332,7 @@ pub fn call(
     result: i64,
     blobs: u8,
 ) -> Option<Entry<'static>> {
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::expect(thread, kind::CALL, nr, Some(args), Some(result));
         return None;
     }
@@ -348,7 +350,7 @@ pub fn start(
     count: usize,
     blobs: u8,
 ) -> Option<Entry<'static>> {
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::expect(thread, kind::START, nr, Some(args), None);
         return None;
     }
@@ -360,7 +362,7 @@ pub fn start(
 }
 
 pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'static>> {
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::expect(thread, kind::END, nr, None, Some(result));
         return None;
     }
@@ -372,7 +374,7 @@ pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'st
 }
 
 pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Entry<'static>> {
-    if replay::is_on() {
+    if mode::is_replay() {
         // Replay looks for these where they matter.
         return None;
     }
@@ -405,13 +407,33 @@ pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
         true => arch::counter_with_auxiliary(),
         false => (arch::counter(), 0),
     };
+    let shift = time::shift_ticks();
     let Some(mut making) = making else {
-        return (counter, auxiliary);
+        return (counter.wrapping_sub(shift), auxiliary);
     };
+    if shift != 0 {
+        // A record's time is what the counter really was: this is not.
+        let value = counter.wrapping_sub(shift);
+        let values = answer_values(value, auxiliary);
+        let (memory, head) = (process.log.memory(), &mut making.head);
+        memory.other(head, kind::ANSWER, counter >> TICK_SHIFT, &values, 0);
+        making.event().commit();
+        return (value, auxiliary);
+    }
     let (memory, head) = (process.log.memory(), &mut making.head);
     let value = memory.counter(head, counter, with_auxiliary.then_some(auxiliary));
     making.event().commit();
     (value, auxiliary)
+}
+
+/// What a read of the counter answered, as other instructions answer.
+fn answer_values(counter: u64, auxiliary: u32) -> [u64; answer::VALUES] {
+    let mut values = [0; answer::VALUES];
+    values[0] = Instruction::Counter as u64;
+    values[answer::ANSWERED] = counter;
+    values[answer::ANSWERED + 1] = 1;
+    values[answer::ANSWERED + 2] = auxiliary.into();
+    values
 }
 
 /// Ends a record of which nothing but the head is wanted.
@@ -439,5 +461,6 @@ pub fn reset(process: &Process, seq: u32, next_event: u64) {
     log.seq.set(seq);
     log.thread.set(u32::MAX);
     log.next_event.set(next_event);
-    log.off.set(0);
+    // Live, nothing is written.
+    log.off.set(mode::is_live().into());
 }

@@ -2,20 +2,23 @@
 //! monitor's own memory stays, with mapped files captured and shared memory
 //! noticed.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use protocol::record::tag;
 use protocol::shared::SHARED_MAX;
 use protocol::syscall::Syscall;
 
 use crate::capture::Blobs;
+use crate::mode::Mode;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
 use crate::{
-    arch, call, counter, descriptors, inherit, lock, mem, patcher, poke, recorder, replay, turn,
+    arch, call, counter, descriptors, inherit, live, lock, mem, patcher, poke, recorder, replay,
+    turn,
 };
 
 const PROT_WRITE: u64 = 2;
+const PROT_EXEC: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MREMAP_FIXED: u64 = 2;
@@ -23,22 +26,80 @@ const SHM_RDONLY: u64 = 0o10000;
 
 #[inline(never)]
 pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
-    let number = u64::from(row.nr);
-    if replay::is_on() {
-        return replay::memory(thread, row, &args);
+    match space().mode.get() {
+        Mode::Record => make(thread, row, args),
+        Mode::Live => make_live(thread, u64::from(row.nr), &args),
+        Mode::Replay => replay::memory(thread, row, &args),
     }
+}
+
+/// Whether a call is about the monitor's own memory: then this is its answer.
+fn refused(number: u64, args: &[u64; 6]) -> Option<i64> {
+    let is_ours = mem::is_ours;
+    let fixed = args[3] & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    match number {
+        nr::MMAP if fixed && is_ours(args[0], args[1]) => Some(-sys::ENOMEM),
+        nr::MUNMAP if is_ours(args[0], args[1]) => Some(-sys::EINVAL),
+        nr::MREMAP
+            if is_ours(args[0], args[1].max(1))
+                || (args[3] & MREMAP_FIXED != 0 && is_ours(args[4], args[2])) =>
+        {
+            Some(-sys::EFAULT)
+        }
+        nr::MPROTECT | nr::MADVISE if is_ours(args[0], args[1]) => Some(-sys::ENOMEM),
+        nr::SHMAT if is_ours(args[1], 1) => Some(-sys::EINVAL),
+        _ => None,
+    }
+}
+
+/// Live: what matters is where code comes and goes.
+fn make_live(thread: &Thread, number: u64, args: &[u64; 6]) -> i64 {
+    const PROT_EXEC: u64 = 4;
+    if let Some(answer) = refused(number, args) {
+        return answer;
+    }
+    let moves = matches!(number, nr::MUNMAP | nr::MREMAP | nr::MMAP);
+    let is_run = matches!(number, nr::MMAP | nr::MPROTECT) && args[2] & PROT_EXEC != 0;
+    let _lock = (moves || is_run).then(|| live::lock(thread));
+    let result = match number {
+        nr::BRK if lock::is_on() => brk(*args),
+        // SAFETY: the program's own call, and not about the monitor's memory.
+        _ => unsafe { arch::syscall(number, args) },
+    };
+    forget_code(number, args, result);
+    if number == nr::MMAP && result >= 0 && !lock::fresh(result as u64, args[1]) {
+        sys::call(nr::MUNMAP, result as u64, args[1], 0, 0, 0, 0);
+        return -sys::EAGAIN;
+    }
+    if is_run && result >= 0 && space().interprets.get() == 0 {
+        let is_file = args[3] & sys::MAP_ANONYMOUS == 0 && args[3] & 3 == sys::MAP_PRIVATE;
+        if number == nr::MMAP
+            && is_file
+            && let (_, Some(place)) = recorder::capture(thread, args[4] & 0xffff_ffff)
+        {
+            counter::mapped(result as u64, args[1], args[5], place);
+        }
+        let start = if number == nr::MMAP {
+            result as u64
+        } else {
+            args[0]
+        };
+        counter::replace(thread, start, args[1], args[2]);
+    }
+    result
+}
+
+fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
     let mut more = Blobs::new();
     let mut file = None;
     let result = match number {
         nr::MMAP => mmap(thread, args, &mut more, &mut file),
-        nr::MUNMAP if mem::is_ours(args[0], args[1]) => -sys::EINVAL,
-        nr::MREMAP
-            if mem::is_ours(args[0], args[1].max(1))
-                || (args[3] & MREMAP_FIXED != 0 && mem::is_ours(args[4], args[2])) =>
+        nr::MUNMAP | nr::MREMAP | nr::MPROTECT | nr::MADVISE
+            if let Some(answer) = refused(number, &args) =>
         {
-            -sys::EFAULT
+            answer
         }
-        nr::MPROTECT | nr::MADVISE if mem::is_ours(args[0], args[1]) => -sys::ENOMEM,
         // "Free" leaves it to the kernel's mood what is read later; to be free
         // at once is one of the things it allows.
         nr::MADVISE if args[2] == MADV_FREE => {
@@ -160,13 +221,20 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     if !anonymous {
         if let Some(stat) = &stat {
             let key = key_of(stat.device, stat.inode);
+            let is_code = protection & PROT_EXEC != 0;
+            let is_writable = !is_code && flags_of(fd) & O_ACCMODE == O_RDWR;
+            let follows = shared || is_writable || !is_code && is_shared(key);
             // Files that are only read are mapped shared too, by everybody:
             // they make nobody wait for anybody.
             let joins = protection & PROT_WRITE != 0 || is_in_memory(fd) || is_shared(key);
-            if shared && joins {
+            if shared && joins || is_writable {
                 share(thread, key);
+                control().has_shared_files.store(1, Release);
             }
-            if shared || follows(fd, key, protection) {
+            // A private mapping may see its file change, too: by the program, who
+            // can write to it, or by somebody who shares it. (Code is mapped by
+            // everybody, and changed by nobody.)
+            if follows {
                 let is_file = sys::is_regular(stat.mode);
                 more.words(tag::OBJECT, &[key, stat.size][..1 + usize::from(is_file)]);
                 note_mapped(key);
@@ -238,14 +306,6 @@ fn key_of(device: u64, inode: u64) -> u64 {
         | 1
 }
 
-/// Whether a private mapping may see its file change: the program, who can
-/// write to it, or somebody who shares it. (Code is mapped by everybody, and
-/// changed by nobody.)
-fn follows(fd: u64, key: u64, protection: u64) -> bool {
-    const PROT_EXEC: u64 = 4;
-    protection & PROT_EXEC == 0 && (flags_of(fd) & O_ACCMODE == O_RDWR || is_shared(key))
-}
-
 const O_ACCMODE: u64 = 3;
 const O_RDWR: u64 = 2;
 const O_TRUNC: u64 = 0o1000;
@@ -274,6 +334,39 @@ fn is_noted(key: u64) -> bool {
     let count = space().maps_files.get() as usize;
     let keys = &space().mapped_files;
     count > keys.len() || keys.iter().take(count).any(|noted| noted.get() == key)
+}
+
+/// A file is about to be written, or to get another size: if others have it mapped,
+/// this process takes turns with them from now on. They see in theirs what it does.
+#[inline]
+pub fn before_write(thread: &Thread, number: u64, args: &[u64; 6]) {
+    if control().has_shared_files.load(Relaxed) != 0 {
+        join_for_write(thread, number, args);
+    }
+}
+
+#[inline(never)]
+fn join_for_write(thread: &Thread, number: u64, args: &[u64; 6]) {
+    let is_write = matches!(
+        number,
+        nr::WRITE
+            | nr::WRITEV
+            | nr::PWRITE64
+            | nr::PWRITEV
+            | nr::PWRITEV2
+            | nr::FTRUNCATE
+            | nr::FALLOCATE
+    );
+    if !is_write || descriptors::is_no_file(thread.process(), args[0]) {
+        return;
+    }
+    if let Some(stat) = sys::fstat(args[0]).filter(|stat| sys::is_regular(stat.mode)) {
+        let key = key_of(stat.device, stat.inode);
+        if !is_noted(key) && is_shared(key) {
+            share(thread, key);
+            note_mapped(key);
+        }
+    }
 }
 
 /// A file that is mapped was written, or has another size: which, where in it,

@@ -73,6 +73,18 @@ const fn of_number(number: u64) -> u8 {
         | nr::CLOCK_SETTIME
         | nr::ADJTIMEX
         | nr::CLOCK_ADJTIME
+        | nr::TIMES
+        | nr::SYSINFO
+        | nr::TIMER_SETTIME
+        | nr::TIMERFD_SETTIME
+        | nr::SETITIMER
+        | nr::ALARM
+        | nr::KILL
+        | nr::TKILL
+        | nr::TGKILL
+        | nr::RT_SIGQUEUEINFO
+        | nr::RT_TGSIGQUEUEINFO
+        | nr::PIDFD_SEND_SIGNAL
         | nr::PROCESS_VM_WRITEV => CARE,
         nr::SEMCTL
         | nr::ACCEPT

@@ -13,7 +13,7 @@ use protocol::instruction::Form;
 use protocol::record::{kind, tag};
 
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
-use crate::{arch, log, mem, motion, replay, sys};
+use crate::{arch, live, log, mem, mode, motion, replay, sys};
 
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
@@ -113,7 +113,7 @@ pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
         return is_in_place(&entry).then_some(entry.call);
     }
     if entry.traps == TRAPS_FIRST
-        && (!replay::is_on() || replay::patches(thread, site))
+        && (!mode::is_replay() || replay::patches(thread, site))
         && let Some((plan, stub)) = patch(thread, site, what)
     {
         entry.call = stub.call;
@@ -162,15 +162,8 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
     };
     let plan = plan.ok()?;
     let end = plan.patch_start + plan.patch_len as u64;
-    for slot in 0..if replay::is_on() {
-        0
-    } else {
-        space().slots_used.get()
-    } {
-        let at = thread_in_slot(slot).interrupted_at.load(Acquire);
-        if plan.patch_start < at && at < end {
-            return None;
-        }
+    if !mode::is_replay() && is_somebody_in(plan.patch_start, end) {
+        return None;
     }
     let protection = protection_of(plan.patch_start)?;
     let address = room(thread, site)?;
@@ -186,6 +179,10 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
         }
     }?;
     let jump = patch::jump_bytes(&plan, address)?;
+    let _pause = live::pause_others(thread);
+    if mode::is_live() && is_somebody_in(plan.patch_start, end) {
+        return None;
+    }
     let page = plan.patch_start & !4095;
     let len = (end - page + 4095) & !4095;
     if sys::call(sys::nr::MPROTECT, page, len, 7, 0, 0, 0) != 0
@@ -199,7 +196,7 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
     mem::copy(plan.patch_start, jump.as_ptr() as u64, jump.len() as u64);
     sys::call(sys::nr::MPROTECT, page, len, protection, 0, 0, 0);
     use_room(stub.len as u32);
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::patched(thread, address);
     }
     if let Some(entry) = log::other(
@@ -213,6 +210,14 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
             .commit();
     }
     Some((plan, stub))
+}
+
+/// Whether a thread was interrupted in the middle of this code.
+fn is_somebody_in(start: u64, end: u64) -> bool {
+    (0..space().slots_used.get()).any(|slot| {
+        let at = thread_in_slot(slot).interrupted_at.load(Acquire);
+        start < at && at < end
+    })
 }
 
 /// Program text is readable and executable; code that is writable too (made
@@ -250,7 +255,7 @@ fn room(thread: &Thread, site: u64) -> Option<u64> {
     if count == POOLS_MAX {
         return None;
     }
-    if replay::is_on() {
+    if mode::is_replay() {
         let address = replay::stub_pool(thread)?;
         space.pools[count].set(Pool {
             start: address,
@@ -436,7 +441,7 @@ pub fn undo_replaced() {
         entry.traps = TRAPS_FIRST;
         cell.set(entry);
     }
-    if replay::is_on() {
+    if mode::is_replay() {
         motion::code_changed();
     }
 }

@@ -16,7 +16,8 @@ use crate::capture::Blobs;
 use crate::recorder::{self, topic};
 use crate::state::Thread;
 use crate::sys::{self, nr};
-use crate::{arch, call, mem, turn};
+use crate::time::{self, SECOND, Span};
+use crate::{arch, call, halt, mem, turn};
 
 const WAITERS: u32 = 0x8000_0000;
 const TID_MASK: u32 = 0x3fff_ffff;
@@ -158,6 +159,10 @@ fn wait(thread: &Thread, args: &[u64; 6], word: u32) -> i64 {
     wait[1] = WAIT_BITSET | args[1] & PRIVATE | clock;
     wait[2] = u64::from(word);
     wait[5] = u64::from(u32::MAX);
+    let span = Span::begin();
+    // When it is over is said in the program's time.
+    let over = mem::read::<[u64; 2]>(args[3]).map(|at| at[0] * SECOND + at[1]);
+    let mut until;
     let short = [0, LOOK_AGAIN];
     if args[3] == 0 {
         // FUTEX_WAIT, which counts from now.
@@ -165,16 +170,23 @@ fn wait(thread: &Thread, args: &[u64; 6], word: u32) -> i64 {
         wait[3] = short.as_ptr() as u64;
     }
     loop {
+        let shift = time::shift();
+        if let Some(over) = over.filter(|_| shift != 0) {
+            until = [(over + shift) / SECOND, (over + shift) % SECOND];
+            wait[3] = (&raw const until) as u64;
+        }
+        halt::enter(thread, nr::FUTEX, span.counter, u64::MAX);
         // SAFETY: the kernel reads the program's word and a time, and checks
         // both.
         let result = unsafe {
             arch::syscall_interruptible(nr::FUTEX, &raw const wait, thread.pending.as_ptr())
         };
+        halt::back(thread, result);
         let is_interrupted = thread.pending.load(Acquire) != 0;
         match -result {
             sys::EINTR if is_interrupted => return -sys::ERESTARTSYS,
             sys::EINTR => {}
-            sys::ETIMEDOUT if args[3] == 0 => {}
+            sys::ETIMEDOUT if args[3] == 0 || time::shift() != shift => {}
             sys::EAGAIN => return 0,
             _ => return result,
         }

@@ -10,12 +10,13 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use protocol::layout::{ARENA_BASE, IMAGE_BASE, SLOT_SIZE, SLOTS_BASE, SPACE_BASE};
 use protocol::record::{at, begin, kind};
 use protocol::replay::REPLAY_BIT;
-use protocol::shared::{ARENA_SIZE, CONTROL_SIZE, EXEC_SLOTS};
+use protocol::shared::{ARENA_SIZE, CONTROL_SIZE, EXEC_SLOTS, mode as state};
 
 use crate::arch::{self, Regs};
+use crate::mode::Mode;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{counter, log, mem, replay, signal};
+use crate::{call, counter, halt, live, log, mem, mode, replay, signal};
 
 pub use clone::{alone, child_begin, clone, enter_namespaces, forked_child_tid};
 pub use exec::exec;
@@ -41,7 +42,7 @@ pub fn watch_calls() {
         0,
     ) != 0
     {
-        sys::die(b"the kernel has no syscall user dispatch");
+        sys::die_early(b"the kernel has no syscall user dispatch");
     }
 }
 
@@ -53,12 +54,24 @@ fn settle(thread: &Thread) {
     watch_calls();
 }
 
+/// It takes its seat, once it is known whose it is; and looks whether the program
+/// is halted.
+fn be_seated(thread: &Thread) {
+    halt::sit(thread, thread.seat_flags.get());
+    if live::is_paused() {
+        live::wait(thread);
+    }
+    if halt::must_stop(thread) {
+        thread.asked.store(1, Relaxed);
+    }
+}
+
 const NO_ROOM: &[u8] = b"no room for the monitor (is there a limit on address space?)";
 
 /// A fresh image, set up by the injector: becomes ours, then begins.
 pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     if !sys::map_anonymous(SPACE_BASE, core::mem::size_of::<Space>() as u64 + 4096) {
-        sys::die(NO_ROOM);
+        sys::die_early(NO_ROOM);
     }
     // A replay has its logs in the arena, too.
     let mapped = if slot & REPLAY_BIT != 0 {
@@ -67,11 +80,15 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
         sys::map_for_writing(ARENA_BASE, CONTROL_SIZE, arena_fd, 0)
     };
     if !mapped {
-        sys::die(NO_ROOM);
+        sys::die_early(NO_ROOM);
     }
     if slot & REPLAY_BIT != 0 && replay::is_wanted() {
         replay::init(slot & !REPLAY_BIT);
     }
+    mode::choose(match control().mode.load(Relaxed) {
+        state::LIVE => Mode::Live,
+        _ => Mode::Record,
+    });
     let exec = &control().execs[slot as usize & (EXEC_SLOTS - 1)];
     let space = space();
     let (thread, process) = first_thread();
@@ -96,6 +113,9 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     );
     thread.mask.set(exec.sigmask.load(Relaxed));
     thread.filter.set(exec.filter.load(Relaxed));
+    halt::rise_all(process.pid.get(), process.namespace.get());
+    let flags = &control().exec_flags[slot as usize & (EXEC_SLOTS - 1)];
+    thread.seat_flags.set(flags.load(Relaxed));
     settle(thread);
     signal::init(exec.ignored.load(Relaxed));
 
@@ -117,7 +137,10 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     regs.rsp = exec.stack.load(Relaxed);
     exec.taken.store(0, Release);
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
+    thread.regs_at.set((&raw const regs) as u64);
+    be_seated(thread);
     signal::deliver(thread, &mut regs, at::CALL_EXIT);
+    call::leave(thread, &mut regs);
     go(thread, &regs)
 }
 
@@ -160,7 +183,7 @@ pub fn settle_replay(thread: &Thread) {
 pub fn go(thread: &Thread, regs: &Regs) -> ! {
     let place = regs_place(thread.this.get());
     let mut regs = *regs;
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::set_out(thread, &mut regs);
     }
     thread.busy.store(0, Release);
@@ -191,6 +214,11 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.process.set(core::ptr::from_ref(process) as u64);
     thread.busy.store(1, Relaxed);
     thread.pending.store(0, Relaxed);
+    thread.asked.store(0, Relaxed);
+    thread.seat.set(0);
+    thread.paused.store(0, Relaxed);
+    thread.in_lock.store(0, Relaxed);
+    thread.set_tid.set(0);
     thread.held.set(0);
     thread.has_saved_mask.set(0);
     thread.has_timer.set(0);

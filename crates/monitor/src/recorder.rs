@@ -114,7 +114,7 @@ fn post(
     let control = control();
     let process = thread.process();
     loop {
-        if !is_alive() || control.mode.load(Acquire) != mode::RECORD {
+        if !is_alive() || !matches!(control.mode.load(Acquire), mode::RECORD | mode::LIVE) {
             return None;
         }
         for (index, request) in control.requests.iter().enumerate() {

@@ -12,6 +12,7 @@ mod apply;
 mod calls;
 mod code;
 mod compare;
+mod files;
 mod interruption;
 mod memory;
 mod processes;
@@ -22,12 +23,13 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use protocol::layout::{ARENA_BASE, MONITOR_BASE, MONITOR_END};
 use protocol::record::kind;
 use protocol::replay::{REPLAY_OFFSET, Replay, difference};
-use protocol::shared::mode;
+use protocol::shared::mode as state;
 
 use crate::arch::Regs;
+use crate::mode::Mode;
 use crate::state::{control, space};
 use crate::sys::{self, nr};
-use crate::{confine, counter, mem, process, stack};
+use crate::{confine, counter, mem, mode, process, stack};
 
 use compare::diverge_call;
 use stream::{attach, consume, next_for};
@@ -38,22 +40,17 @@ pub use calls::{
 };
 pub use code::{patched, patches, sites_here, stub_pool};
 pub use compare::diverge;
+pub use files::map_file;
 pub use interruption::{
     came_near, fault_to_come, interrupted, interruption, offer, set_out, signal_follows,
     signal_here,
 };
-pub use memory::{map_anonymous, map_file, memory};
+pub use memory::{map_anonymous, memory};
 pub use processes::{
     begin_beside, begin_thread, clone_result, exec, fork, is_watched, run_beside, thread_began,
     vfork_child_began,
 };
-pub use stream::{end_of_log, leave_thread};
-
-/// Whether this process replays.
-#[inline]
-pub fn is_on() -> bool {
-    space().replays.get() != 0
-}
+pub use stream::{end_of_log, leave_thread, stream_of};
 
 pub fn header() -> &'static Replay {
     // SAFETY: the replayer's file has it at this offset; made of atomics.
@@ -63,7 +60,7 @@ pub fn header() -> &'static Replay {
 /// Begins the replay of an image: the memory it had, then its first record.
 pub fn init(image_len: u64) -> ! {
     let header = header();
-    space().replays.set(1);
+    mode::choose(Mode::Replay);
     space()
         .image_end
         .set(protocol::layout::IMAGE_BASE + image_len);
@@ -142,5 +139,5 @@ pub fn is_shared(domain: u64) -> bool {
 
 /// Whether the replayer, not the recorder, made this process.
 pub fn is_wanted() -> bool {
-    control().mode.load(Relaxed) == mode::REPLAY
+    control().mode.load(Relaxed) == state::REPLAY
 }

@@ -24,9 +24,9 @@ use crate::{mem, sys};
 pub use calls::{
     restarts, sigaction, sigaltstack, sigpending, sigprocmask, suspend, suspend_masks,
 };
-pub use deliver::deliver;
+pub use deliver::{deliver, may_come};
 pub use fault::{end_by, force_here};
-pub use frame::sigreturn;
+pub use frame::{general_of, put_general, sigreturn};
 pub use handler::{on_signal, soon};
 
 pub const SIG_DFL: u64 = 0;
@@ -61,6 +61,11 @@ const UNCATCHABLE: u64 = bit(9) | bit(19);
 
 pub fn kernel_mask(mask: u64) -> u64 {
     mask & !NEVER_BLOCKED
+}
+
+/// Everything, the signal by which threads are told something too.
+pub fn with_ours() -> u64 {
+    kernel_mask(u64::MAX) | bit(PREEMPT_SIGNAL)
 }
 
 #[repr(C)]

@@ -16,6 +16,9 @@ use protocol::record::{HEAD_MAX, Memory, Record};
 use protocol::shared::{Control, Domain};
 
 use crate::arch;
+use crate::mode::Mode;
+use crate::time::Span;
+use crate::timers::{TIMERS_MAX, Timer};
 
 pub const SIGNALS: usize = 65;
 
@@ -49,6 +52,11 @@ pub struct Process {
     /// The process is about to end or to exec: its other threads stay where
     /// they are.
     pub frozen: AtomicU32,
+    /// Timers that the program has set; in which halt they were stopped (0 = none),
+    /// and how long they have been.
+    pub timers: [Cell<Timer>; TIMERS_MAX],
+    pub timers_stopped: AtomicU32,
+    pub timers_span: Cell<Span>,
     /// What is known of descriptors (see `descriptors`).
     pub descriptors: [Cell<u8>; DESCRIPTORS],
     /// Of which state of all descriptors that is (`Control::modes_changed`).
@@ -149,6 +157,9 @@ pub struct Space {
     pub turns: Cell<u32>,
     /// Memory is shared with other processes.
     pub shared: Cell<u32>,
+    /// Locks of a process that was killed, on their way into the log (see
+    /// `deaths`).
+    pub marked: [Cell<u64>; 256],
     /// What is mapped from now on is locked (see `lock`).
     pub locks: Cell<u32>,
     pub domain: AtomicU32,
@@ -166,8 +177,7 @@ pub struct Space {
     /// A table of descriptors may be changed by others than the threads of one
     /// process, or not be that of all of them (see `descriptors`).
     pub odd_tables: Cell<u32>,
-    /// This is a replay.
-    pub replays: Cell<u32>,
+    pub mode: Cell<Mode>,
     /// In replay: the heap's end.
     pub brk: Cell<u64>,
     pub breakpoint: Cell<i32>,
@@ -212,7 +222,13 @@ pub struct Space {
     pub pool_count: Cell<u32>,
     pub pool_current: Cell<u32>,
     pub slots_used: Cell<u32>,
-    pub slot_lock: AtomicU32,
+    /// Live: what turns protect in a recording (see `live`); code is about to be
+    /// changed (the number of the pause, a futex); who stands still by now; and how
+    /// many pauses there were.
+    pub lock: AtomicU32,
+    pub pause: AtomicU32,
+    pub pause_arrivals: AtomicU32,
+    pub pauses: Cell<u32>,
     pub pools: [Cell<Pool>; POOLS_MAX],
     pub patches: [Cell<Patched>; PATCHES_MAX],
     pub initial_xstate: XstateImage,
@@ -255,7 +271,18 @@ pub struct Thread {
     /// Signal that waits to reach the program; all others are blocked in the
     /// kernel meanwhile. `info` belongs to it.
     pub pending: AtomicU32,
+    /// It was told that the program is halted, where it could not stop.
+    pub asked: AtomicU32,
     pub slot: Cell<u32>,
+    /// Its seat in the arena, one more than the place; 0 = none; and what is
+    /// special about it when it takes one.
+    pub seat: Cell<u32>,
+    pub seat_flags: Cell<u32>,
+    /// Live: the last pause that it stands still in; it waits for the lock.
+    pub paused: AtomicU32,
+    pub in_lock: AtomicU32,
+    /// Live: where it writes its id when it begins.
+    pub set_tid: Cell<u64>,
     pub info: [Cell<u64>; 16],
     /// Signals that the kernel cannot hold back for us (it must never block
     /// them), sent while the program has them blocked; and the first words
@@ -297,6 +324,8 @@ pub struct Thread {
     /// The kernel's CLOCK_REALTIME and CLOCK_MONOTONIC, as this thread knows
     /// them.
     pub clocks: [crate::clock::Running; 2],
+    /// By how much they are behind for this thread (see `time::shift_of`).
+    pub shift: Cell<u64>,
     /// The thread trapped because it is to read the time-stamp counter.
     pub reads_counter: Cell<u32>,
     /// The program asked that reading it be a fault.
@@ -315,9 +344,9 @@ pub struct Thread {
     pub leaving_rax: Cell<u64>,
     /// What rcx held where the thread trapped, or was interrupted in replay.
     pub saved_rcx: Cell<u64>,
-    /// In replay: where the registers are that the thread came into the
-    /// monitor with, and the call it is in: number + 1, and whether that has
-    /// begun and not returned.
+    /// Where the registers are that the thread came into the monitor with; and,
+    /// in replay, the call it is in: number + 1, and whether that has begun and
+    /// not returned.
     pub regs_at: Cell<u64>,
     pub call: Cell<u64>,
     pub waits: Cell<u64>,

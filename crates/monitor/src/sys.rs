@@ -1,6 +1,7 @@
 //! The system calls the monitor makes for itself.
 
 use crate::arch;
+use crate::state::thread;
 
 pub const EINTR: i64 = 4;
 pub const EAGAIN: i64 = 11;
@@ -15,6 +16,7 @@ pub const ENOTTY: i64 = 25;
 pub const EDEADLK: i64 = 35;
 pub const ENOSYS: i64 = 38;
 pub const ETIMEDOUT: i64 = 110;
+pub const EINPROGRESS: i64 = 115;
 pub const ENOPROTOOPT: i64 = 92;
 pub const EOPNOTSUPP: i64 = 95;
 /// What a call that is to be made again returns (never seen by the program).
@@ -40,6 +42,7 @@ pub mod nr {
     pub const WRITEV: u64 = 20;
     pub const MREMAP: u64 = 25;
     pub const SCHED_YIELD: u64 = 24;
+    pub const MINCORE: u64 = 27;
     pub const MADVISE: u64 = 28;
     pub const SHMAT: u64 = 30;
     pub const GETPID: u64 = 39;
@@ -47,6 +50,7 @@ pub mod nr {
     pub const ACCEPT: u64 = 43;
     pub const SHMCTL: u64 = 31;
     pub const SENDTO: u64 = 44;
+    pub const WAIT4: u64 = 61;
     pub const FSTATFS: u64 = 138;
     pub const SENDMSG: u64 = 46;
     pub const BIND: u64 = 49;
@@ -88,13 +92,35 @@ pub mod nr {
     pub const PRLIMIT64: u64 = 302;
     pub const SET_TID_ADDRESS: u64 = 218;
     pub const RESTART_SYSCALL: u64 = 219;
+    pub const READV: u64 = 19;
+    pub const SELECT: u64 = 23;
+    pub const NANOSLEEP: u64 = 35;
+    pub const ALARM: u64 = 37;
+    pub const SETITIMER: u64 = 38;
+    pub const RECVFROM: u64 = 45;
+    pub const RECVMSG: u64 = 47;
+    pub const SYSINFO: u64 = 99;
+    pub const TIMES: u64 = 100;
+    pub const RT_SIGTIMEDWAIT: u64 = 128;
+    pub const SEMTIMEDOP: u64 = 220;
+    pub const CLOCK_NANOSLEEP: u64 = 230;
+    pub const MQ_TIMEDSEND: u64 = 242;
+    pub const TIMERFD_SETTIME: u64 = 286;
+    pub const RECVMMSG: u64 = 299;
+    pub const FUTEX_WAITV: u64 = 449;
+    pub const FUTEX_WAIT: u64 = 455;
     pub const TIMER_CREATE: u64 = 222;
     pub const TIMER_SETTIME: u64 = 223;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
     pub const MQ_TIMEDRECEIVE: u64 = 243;
     pub const EPOLL_WAIT: u64 = 232;
+    pub const WAITID: u64 = 247;
+    pub const KILL: u64 = 62;
+    pub const TKILL: u64 = 200;
     pub const TGKILL: u64 = 234;
+    pub const RT_SIGQUEUEINFO: u64 = 129;
+    pub const PIDFD_SEND_SIGNAL: u64 = 424;
     pub const PSELECT6: u64 = 270;
     pub const UNSHARE: u64 = 272;
     pub const SET_ROBUST_LIST: u64 = 273;
@@ -266,10 +292,38 @@ pub fn has_ended(pid: u32) -> bool {
     poll[1] >> 16 != 0
 }
 
-/// Last words: something that must never happen did.
+/// Last words: something that must never happen did, and to whom.
 pub fn die(text: &[u8]) -> ! {
     say(b"mw: internal error in the monitor: ");
+    say(text);
+    let thread = thread();
+    let process = thread.process();
+    let whose: [(&[u8], u64); 3] = [
+        (b" (process ", process.number.get().into()),
+        (b", thread ", thread.number.get().into()),
+        (b", event ", process.log.next_event.get()),
+    ];
+    for (what, number) in whose {
+        say(what);
+        say_number(number);
+    }
+    end_with(b")")
+}
+
+/// Last words of an image that has not begun: there is no thread yet.
+pub fn die_early(text: &[u8]) -> ! {
+    say(b"mw: internal error in the monitor: ");
     end_with(text)
+}
+
+fn say_number(number: u64) {
+    let mut digits = [0u8; 20];
+    crate::call::write_decimal(&mut digits, number);
+    let zeroes = digits[..19]
+        .iter()
+        .take_while(|digit| **digit == b'0')
+        .count();
+    say(&digits[zeroes..]);
 }
 
 pub fn die_number(text: &[u8], number: u64) -> ! {

@@ -8,17 +8,21 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::halt::state;
 use protocol::layout::PREEMPT_SIGNAL;
 use protocol::record::kind;
 use protocol::shared::Domain;
 
 use crate::state::{Thread, control, domain, space};
-use crate::{arch, log, sys};
+use crate::{arch, halt, log, mode, replay, sys};
 
 /// How long a thread may keep the turn while others wait (ns).
 pub const SLICE: u64 = 3_000_000;
 /// [`SLICE`] in ticks, roughly (the counter runs at 1 to 5 GHz).
 const SLICE_TICKS: u64 = (SLICE * 2) >> protocol::shared::TICK_SHIFT;
+
+/// How long one has the turn at least that only yields: about 5 us.
+const YIELD_TICKS: u64 = (5_000 * 2) >> protocol::shared::TICK_SHIFT;
 
 /// In [`Domain::last_process`]: none has had the turn.
 const NOBODY: u32 = u32::MAX;
@@ -72,7 +76,7 @@ pub fn take(thread: &Thread) {
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
             .is_err()
         {
-            wait(thread, domain);
+            halt::away(thread, state::TURN, || wait(thread, domain));
         }
         // It may have been merged into another while we waited.
         if domain.forward.load(Acquire) != 0 {
@@ -86,13 +90,12 @@ pub fn take(thread: &Thread) {
             // The process is ending, or another thread of it execs: this one
             // has nothing more to say, and the log may be the next image's.
             release(domain);
-            while thread.process().frozen.load(Acquire) != 0 {
-                sys::futex_wait(
-                    &thread.process().frozen,
-                    thread.process().frozen.load(Acquire),
-                    50_000_000,
-                );
-            }
+            let frozen = &thread.process().frozen;
+            halt::away(thread, state::TURN, || {
+                while frozen.load(Acquire) != 0 {
+                    sys::futex_wait(frozen, frozen.load(Acquire), 50_000_000);
+                }
+            });
             continue;
         }
         took(thread, domain);
@@ -112,7 +115,7 @@ fn wait(thread: &Thread, domain: &Domain) {
             return;
         }
         let now = domain.takes.load(Acquire);
-        if now == seen && timed_out {
+        if now == seen && timed_out && !halt::must_stop(thread) {
             hurry(thread, domain);
         }
         seen = now;
@@ -181,9 +184,24 @@ pub fn is_wanted(domain: &Domain) -> bool {
     domain.word.load(Relaxed) == WANTED
 }
 
+/// The thread is at a call: others get a chance, if the log says so, or if they
+/// wait and the slice is used up; `yields`: if they wait.
+#[inline(always)]
+pub fn at_call(thread: &Thread, yields: bool) {
+    if mode::is_replay() {
+        replay::offer(thread);
+    } else if space().turns.get() != 0 {
+        if yields {
+            yield_now(thread);
+        } else {
+            offer(thread);
+        }
+    }
+}
+
 /// Gives others a chance, if any wait and the slice is used up.
 #[inline]
-pub fn offer(thread: &Thread) {
+fn offer(thread: &Thread) {
     let wanted = {
         let domain = domain();
         is_wanted(domain)
@@ -195,9 +213,13 @@ pub fn offer(thread: &Thread) {
     }
 }
 
-/// Gives others the turn, if any wait.
-pub fn yield_now(thread: &Thread) {
-    if is_wanted(domain()) {
+/// Gives others the turn, if any wait, and this thread has had it for longer than it
+/// takes to give it away. (Threads that do nothing but yield would else wake each
+/// other for each time.)
+fn yield_now(thread: &Thread) {
+    let domain = domain();
+    let had = arch::ticks().wrapping_sub(domain.since.load(Relaxed));
+    if is_wanted(domain) && (had > YIELD_TICKS || thread.wants_preempt.load(Relaxed) != 0) {
         pass_before_call(thread);
     }
 }
@@ -226,7 +248,7 @@ pub fn pass(thread: &Thread) {
 
 /// From now on turns matter in this address space; the caller has the turn.
 pub fn begin(thread: &Thread) {
-    if space().turns.get() != 0 || space().replays.get() != 0 {
+    if space().turns.get() != 0 || mode::is_replay() || mode::is_live() {
         return;
     }
     if space().domain.load(Acquire) == 0 {

@@ -14,7 +14,7 @@ use protocol::record::{Record, tag};
 use crate::capture::Blobs;
 use crate::state::{Thread, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{mem, replay};
+use crate::{mem, mode};
 
 /// The thread ends: its word is cleared, if there is anybody left to see it.
 pub fn clear(thread: &Thread) {
@@ -27,7 +27,7 @@ pub fn clear(thread: &Thread) {
 
 fn clear_at(word: u64) {
     const WAKE: u64 = 1;
-    if mem::write(word, &0u32) && !replay::is_on() {
+    if mem::write(word, &0u32) && !mode::is_replay() {
         sys::call(nr::FUTEX, word, WAKE, 1, 0, 0, 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Plans how a `syscall` instruction in live machine code becomes a jump to a stub.
-//! The same for an instruction that the monitor has replaced by one that traps.
+//! Plans how a `syscall` instruction in live machine code becomes a jump to a stub, and
+//! how an instruction does that the monitor has replaced by one that traps.
 //!
 //! A `syscall` is two bytes (`0f 05`), a jump to anywhere useful is five. So the jump also
 //! takes the room of a neighbouring instruction, which is moved into the stub and runs there.

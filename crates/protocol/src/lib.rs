@@ -5,16 +5,18 @@
 //! must read alike is here and only here: the addresses the monitor lives at
 //! ([`layout`]), the memory they share ([`shared`]), the encoding of the log
 //! ([`record`]), the system calls ([`syscall`], [`table`]), the instructions
-//! that are replaced ([`instruction`]), the language of
-//! conditions ([`condition`]), and the numbers that name processes, threads and
-//! events ([`id`]).
+//! that are replaced ([`instruction`]), the names of captured files
+//! ([`captured`]), the language of conditions ([`condition`]), and the
+//! numbers that name processes, threads and events ([`id`]).
 //!
 //! [`FORMAT_VERSION`] is raised whenever an old reader would misread a new
 //! recording: a change of the record encoding, of a `#[repr(C)]` layout in
 //! `shared`, or of the meaning of a table row that decides what is captured.
 #![cfg_attr(not(test), no_std)]
 
+pub mod captured;
 pub mod condition;
+pub mod halt;
 pub mod id;
 pub mod instruction;
 pub mod layout;

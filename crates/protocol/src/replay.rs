@@ -339,6 +339,9 @@ pub struct Stream {
     pub pid: AtomicU32,
     /// The last signal that reached the program, and the event that was.
     pub signal: AtomicU32,
+    /// It waits for the end of another's turn, having read the journal up to one
+    /// less than this; 0 = it does not.
+    pub waits_at: AtomicU64,
     pub signal_event: AtomicU64,
     /// [`EXITED`] and the status it ended itself with, or [`EXECUTED`].
     pub exit: AtomicU64,
@@ -397,9 +400,9 @@ pub struct Journal {
     pub is_complete: AtomicU32,
     /// There was no room for an entry.
     pub is_full: AtomicU32,
-    /// How many wait for another's turn to end, and whether it never will.
-    pub waiting: AtomicU32,
+    /// All wait for another's turn to end, and none ever will.
     pub is_hopeless: AtomicU32,
+    pub hopeless_pad: AtomicU32,
     pub len: AtomicU64,
     pub capacity: AtomicU64,
     pub offset: AtomicU64,

@@ -12,6 +12,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::halt::{Halt, SEATS, Seat};
+
 pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_574d; // "MWARENA1"
 
 pub const CHUNK_SIZE: usize = 256 * 1024;
@@ -233,7 +235,7 @@ pub struct SharedObject {
 
 pub const SHARED_MAX: usize = 4096;
 
-/// Recording on, or over.
+/// What the monitors do: record, or something else.
 pub mod mode {
     pub const RECORD: u32 = 0;
     /// The recording has ended (disk full, recorder gone): monitors pass
@@ -243,6 +245,8 @@ pub mod mode {
     pub const STOP: u32 = 2;
     /// Not a recording: the program is replayed from a log.
     pub const REPLAY: u32 = 3;
+    /// Not a recording: the program runs, and a debugger may halt it.
+    pub const LIVE: u32 = 4;
 }
 
 #[repr(C)]
@@ -268,6 +272,9 @@ pub struct Control {
     pub chunk_wanted: AtomicU32,
     /// Where the search for a free chunk starts.
     pub chunk_hint: AtomicU32,
+    /// Not 0: files are mapped such that others see what is written to them.
+    pub has_shared_files: AtomicU32,
+    pub shared_pad: AtomicU32,
     /// Bit per syscall number: already warned about.
     pub warned: [AtomicU64; 8],
     pub requests: [Request; REQUESTS],
@@ -290,6 +297,14 @@ pub struct Control {
     /// How often a descriptor was made one on which calls wait: those who have
     /// it from elsewhere must not believe that it never does.
     pub modes_changed: AtomicU64,
+    /// Halting: see there.
+    pub halt: Halt,
+    /// For each of `execs`: what is special about the thread.
+    pub exec_flags: [AtomicU32; EXEC_SLOTS],
+    /// Threads of the program; none has a place beyond this many.
+    pub seats_used: AtomicU32,
+    pub seats_pad: AtomicU32,
+    pub seats: [Seat; SEATS],
 }
 
 pub const FILTERS_MAX: usize = 131_072;

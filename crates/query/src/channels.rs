@@ -140,5 +140,5 @@ pub fn list(history: &History) -> Vec<Channel> {
 
 /// The processes that these names choose; all, if there are none.
 pub fn parties(history: &History, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
-    find::places(history, wanted)
+    find::places(history.set(), wanted)
 }

@@ -22,6 +22,14 @@ pub enum Error {
         /// The names there are.
         known: Vec<String>,
     },
+    /// Processes on several hosts are called that.
+    #[error("`{name}` can be a process of any of {} hosts", .hosts.len())]
+    SeveralHosts {
+        /// What was asked for.
+        name: String,
+        /// The hosts.
+        hosts: Vec<String>,
+    },
     /// No process has a thread that is called that.
     #[error("no process has a thread `{name}`")]
     NoThread {
@@ -123,18 +131,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// There is no process of that name in a recording.
-    pub fn no_process(recording: &recording::Recording, name: &str) -> Error {
-        let all = recording.processes().iter();
-        Error::NoProcess {
-            name: name.to_string(),
-            known: all.map(|process| process.name.clone()).collect(),
+    /// There is no one process of that name in a set.
+    pub fn no_process(set: &recording::Set, name: &str) -> Error {
+        let hosts = set.hosts_with(name);
+        if hosts.len() > 1 {
+            return Error::SeveralHosts {
+                name: name.to_string(),
+                hosts: hosts.into_iter().map(str::to_string).collect(),
+            };
         }
-    }
-
-    /// There is no process of that name in any member of a history.
-    pub fn no_process_in(history: &causality::History, name: &str) -> Error {
-        let set = history.set();
         Error::NoProcess {
             name: name.to_string(),
             known: set.places().map(|place| set.process_name(place)).collect(),
@@ -146,6 +151,10 @@ impl Error {
         let meant = |near: &str| format!("did you mean `{near}`?");
         Some(match self {
             Error::NoHost { known, .. } => format!("it is of {}", known.join(", ")),
+            Error::SeveralHosts { name, hosts } => {
+                let all: Vec<String> = hosts.iter().map(|h| format!("`{name}@{h}`")).collect();
+                format!("write {}", all.join(" or "))
+            }
             Error::NoProcess { name, known } => {
                 const LISTED: usize = 8;
                 match nearest(name, known.iter().map(String::as_str)) {

@@ -2,13 +2,15 @@
 
 use causality::{EventId, History, Kind};
 use events::{Matcher, Pattern, nearest};
+use protocol::id::{EventNo, ProcessId, ProcessIx};
 use protocol::syscall::Type;
 use recording::process::thread_number;
 use recording::render::{Details, Limits, Renderer};
-use recording::{Event, Phase, Process, Recording, Timeline};
+use recording::{Event, Phase, Recording, Set};
 use serde::Serialize;
 
 use crate::link::Link;
+use crate::walk::{Step, Walk};
 use crate::{Error, Names, find, names};
 
 /// An event with all that is known of it.
@@ -127,11 +129,13 @@ pub enum LineKind {
     Signal,
     /// A process or thread begins.
     Begin,
+    /// A higher event, which rules make of others.
+    Emitted,
 }
 
 impl Line {
-    /// An event in one line. The renderer must have been shown the events
-    /// before it.
+    /// An event in one line, with the times of its member's clock. The renderer
+    /// must have been shown the events before it; `names` are its member's.
     pub fn new(
         recording: &Recording,
         names: &Names,
@@ -159,14 +163,13 @@ impl Line {
 }
 
 /// The events of a process up to this one, the last so many.
-pub fn lines_before(
-    recording: &Recording,
-    names: &Names,
-    process: &Process,
-    event: u64,
-    count: usize,
-) -> Vec<Line> {
-    let mut renderer = Renderer::new(recording, names, Limits::default());
+pub fn lines_before(set: &Set, process: ProcessId, event: u64, count: usize) -> Vec<Line> {
+    let Some(recording) = set.member(process.member) else {
+        return Vec::new();
+    };
+    let names = Names::given(recording);
+    let mut renderer =
+        Renderer::new(recording, &names, Limits::default()).among(set, process.member);
     let mut lines = std::collections::VecDeque::new();
     let mut log = recording.log(process.number);
     while log.advance() {
@@ -174,7 +177,7 @@ pub fn lines_before(
             break;
         };
         renderer.before(&now);
-        lines.push_back(Line::new(recording, names, &renderer, &now));
+        lines.push_back(Line::new(recording, &names, &renderer, &now));
         if lines.len() > count {
             lines.pop_front();
         }
@@ -203,16 +206,16 @@ pub struct Filter {
 /// Where a list begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// A time, in ticks.
+    /// A time, since the recording began.
     Time(u64),
     /// An event.
     Event {
-        /// Number of its process.
-        process: u32,
+        /// Its process.
+        process: ProcessId,
         /// Its number there.
         number: u64,
-        /// When it was, in ticks.
-        time: u64,
+        /// When it was, since the recording began.
+        time_ns: u64,
     },
 }
 
@@ -221,8 +224,8 @@ impl Moment {
     /// since the start. `option` is what it is given for, for who is told that
     /// it is wrong.
     pub fn read(
-        recording: &Recording,
-        processes: &[&Process],
+        source: Source<'_>,
+        places: &[ProcessIx],
         text: &str,
         option: &'static str,
     ) -> Result<Moment, Error> {
@@ -232,41 +235,43 @@ impl Moment {
         };
         if let Some((name, number)) = text.rsplit_once(':') {
             let number = number.parse().map_err(|_| malformed())?;
-            return Moment::event(recording, find::process(recording, name)?, number);
+            return Moment::event(source, find::process(source.set, name)?, number);
         }
         if let Ok(number) = text.parse::<u64>() {
-            let [process] = processes else {
+            let only = match places {
+                [place] => source.set.id(*place),
+                _ => None,
+            };
+            let Some(process) = only else {
                 return Err(Error::WhoseEvent {
                     option,
                     text: text.to_string(),
                 });
             };
-            return Moment::event(recording, process, number);
+            return Moment::event(source, process, number);
         }
-        let ns = duration(text).ok_or_else(malformed)?;
-        let clock = recording.clock();
-        let ticks = u128::from(ns) * u128::from(clock.ticks_per_second) / 1_000_000_000;
-        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
-        Ok(Moment::Time(clock.ticks.saturating_add(ticks)))
+        duration(text).map(Moment::Time).ok_or_else(malformed)
     }
 
-    fn event(recording: &Recording, process: &Process, number: u64) -> Result<Moment, Error> {
-        let log = recording.log_at(process.number, number);
+    fn event(source: Source<'_>, process: ProcessId, number: u64) -> Result<Moment, Error> {
+        let place = source.set.place(process);
+        let log = place.and_then(|place| source.set.log_at(place, number));
         match log.as_ref().and_then(|log| log.event()) {
             Some(event) => Ok(Moment::Event {
-                process: process.number,
+                process,
                 number,
-                time: event.time,
+                time_ns: source.time_ns(process, &event),
             }),
             None => {
-                let count = recording.life(process).events;
-                let first = process.first_event;
+                let found = place.and_then(|place| source.set.at(place));
+                let span = found.and_then(|(recording, own)| {
+                    let more = recording.life(own).events.checked_sub(1)?;
+                    Some((own.first_event, own.first_event.saturating_add(more)))
+                });
                 Err(Error::NoEvent {
-                    process: process.name.clone(),
+                    process: place.map_or(String::new(), |p| source.set.process_name(p)),
                     number,
-                    span: count
-                        .checked_sub(1)
-                        .map(|more| (first, first.saturating_add(more))),
+                    span,
                 })
             }
         }
@@ -294,19 +299,19 @@ pub fn check_threads(names: &Names, wanted: &[String]) -> Result<(), Error> {
 }
 
 impl Filter {
-    fn takes(&self, names: &Names, event: &Event<'_>, renderer: &Renderer<'_>) -> bool {
+    fn takes(&self, names: &Names, at: &At, step: &Step<'_>) -> bool {
+        let event = step.event;
         let after = match self.from {
             None => true,
-            Some(Moment::Time(time)) => event.time >= time,
             Some(Moment::Event {
                 process, number, ..
-            }) if process == event.process => event.number >= number,
-            Some(Moment::Event { time, .. }) => event.time >= time,
+            }) if process == at.process => event.number >= number,
+            Some(Moment::Time(time_ns) | Moment::Event { time_ns, .. }) => at.time_ns >= time_ns,
         };
         let before = match self.to {
             Some(Moment::Event {
                 process, number, ..
-            }) if process == event.process => event.number <= number,
+            }) if process == at.process => event.number <= number,
             _ => true,
         };
         let is_thread =
@@ -314,23 +319,31 @@ impl Filter {
         after
             && before
             && (self.threads.is_empty() || self.threads.iter().any(is_thread))
-            && (self.types.is_empty() || self.types.contains(&renderer.type_of(event)))
+            && (self.types.is_empty() || self.types.contains(&step.renderer.type_of(event)))
     }
 
     /// Whether this and all later events are behind the end.
-    fn is_over(&self, event: &Event<'_>) -> bool {
+    fn is_over(&self, at: &At) -> bool {
         match self.to {
             None => false,
-            Some(Moment::Time(time) | Moment::Event { time, .. }) => event.time > time,
+            Some(Moment::Time(time_ns) | Moment::Event { time_ns, .. }) => at.time_ns > time_ns,
         }
     }
 }
 
+/// Whose event it is, and when it was.
+struct At {
+    process: ProcessId,
+    time_ns: u64,
+}
+
 /// An event of a list, where the list has come to it.
 pub struct Listed<'l> {
+    source: Source<'l>,
     recording: &'l Recording,
+    /// Of its member.
     names: &'l Names,
-    history: Option<&'l History>,
+    process: ProcessId,
     /// The event as it was logged.
     pub event: &'l Event<'l>,
     /// What shows it.
@@ -340,23 +353,48 @@ pub struct Listed<'l> {
 impl Listed<'_> {
     /// In one line.
     pub fn line(&self) -> Line {
-        Line {
-            links: self.links(),
-            ..Line::new(self.recording, self.names, self.renderer, self.event)
+        let own = Line::new(self.recording, self.names, self.renderer, self.event);
+        let place = self.source.set.place(self.process);
+        match (self.source.history, place) {
+            (Some(history), Some(place)) if self.source.set.is_joined() => Line {
+                links: self.links(),
+                // Colours go by it.
+                process: place.0,
+                time_ns: history.shown_ns(place, self.event.time),
+                realtime_ns: history.shown_date_ns(place, self.event.time),
+                ..own
+            },
+            _ => Line {
+                links: self.links(),
+                ..own
+            },
         }
     }
 
     /// With all that is known of it, and so many bytes of data.
     pub fn full(&self, limit: usize) -> Full {
+        let mut details = self.renderer.details(self.event, limit);
+        let place = self.source.set.place(self.process);
+        if let (Some(history), Some(place)) = (self.source.history, place)
+            && self.source.set.is_joined()
+        {
+            details.time_ns = history.shown_ns(place, self.event.time);
+        }
         Full {
-            details: self.renderer.details(self.event, limit),
+            details,
             links: self.links(),
         }
     }
 
+    /// Which event it is.
+    pub fn id(&self) -> Option<EventId> {
+        let place = self.source.set.place(self.process)?;
+        Some(EventId::new(place, EventNo(self.event.number)))
+    }
+
     fn links(&self) -> Option<Links> {
-        let history = self.history?;
-        let id = history.event_id(self.event)?;
+        let history = self.source.history.filter(|_| self.source.links)?;
+        let id = self.id()?;
         Some(Links::of(history, id, self.event))
     }
 }
@@ -364,14 +402,29 @@ impl Listed<'_> {
 /// What a list is made from.
 #[derive(Clone, Copy)]
 pub struct Source<'l> {
-    /// The recording.
-    pub recording: &'l Recording,
-    /// What its threads are called.
+    /// The recordings.
+    pub set: &'l Set,
+    /// What their threads are called.
     pub names: &'l Names,
-    /// Its causes, which patterns need.
+    /// Their causes, which patterns need, and several members.
     pub history: Option<&'l History>,
     /// Whether links are wanted.
     pub links: bool,
+}
+
+impl Source<'_> {
+    /// When an event was, since the recording began.
+    fn time_ns(&self, process: ProcessId, event: &Event<'_>) -> u64 {
+        match (self.history, self.set.place(process)) {
+            (Some(history), Some(place)) if self.set.is_joined() => {
+                u64::try_from(history.time_ns(place, event.time)).unwrap_or(0)
+            }
+            _ => {
+                let own = self.set.member(process.member);
+                own.map_or(0, |own| own.clock().since_start_ns(event.time))
+            }
+        }
+    }
 }
 
 /// Calls `found` with each event that is listed, in order of time, until it
@@ -383,39 +436,58 @@ pub fn each<E: From<Error>>(
     mut found: impl FnMut(&Listed<'_>) -> Result<bool, E>,
 ) -> Result<(), E> {
     let Source {
-        recording,
+        set,
         names,
         history,
-        links,
+        ..
     } = source;
-    let processes = find::processes(recording, &filter.processes)?;
+    let places = find::places(set, &filter.processes)?;
     let matcher = match (&filter.pattern, history) {
         (Some(pattern), Some(history)) => Some(Matcher::new(pattern.clone(), history, names)),
         _ => None,
     };
-    let mut renderer = Renderer::new(recording, names, limits);
-    let mut timeline = Timeline::new(recording, processes.iter().map(|p| p.number));
-    while timeline.advance() {
-        let Some(event) = timeline.event().filter(|event| !filter.is_over(event)) else {
-            break;
+    let own: Vec<Names> = (0u16..)
+        .take(set.members().len())
+        .map(|member| names.member(member))
+        .collect();
+    let walk = Walk::new(set, history, names, &places, limits);
+    walk.each(|step| {
+        let (member, event) = (step.member, step.event);
+        let number = event.process;
+        let process = ProcessId { member, number };
+        let at = At {
+            process,
+            time_ns: match (filter.from, filter.to) {
+                // Nobody asks.
+                (None, None) => 0,
+                _ => source.time_ns(process, event),
+            },
         };
-        renderer.before(&event);
-        let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event, &renderer));
-        if filter.takes(names, &event, &renderer) && fits() {
-            let listed = Listed {
-                recording,
-                names,
-                history: history.filter(|_| links),
-                event: &event,
-                renderer: &renderer,
-            };
-            if !found(&listed)? {
-                break;
-            }
+        if filter.is_over(&at) {
+            return Ok(false);
         }
-        renderer.after(&event);
-    }
-    Ok(())
+        let (Some(recording), Some(names)) = (set.member(member), own.get(usize::from(member)))
+        else {
+            return Ok(true);
+        };
+        let fits = || {
+            matcher.as_ref().is_none_or(|matcher| {
+                let id = history.and_then(|history| history.event_of(member, event));
+                id.is_some_and(|id| matcher.fits_as(id, event, step.renderer))
+            })
+        };
+        if !filter.takes(names, &at, step) || !fits() {
+            return Ok(true);
+        }
+        found(&Listed {
+            source,
+            recording,
+            names,
+            process,
+            event,
+            renderer: step.renderer,
+        })
+    })
 }
 
 /// `1.5s`, `20ms`, `30us`, `7ns`, `2m`, in nanoseconds.

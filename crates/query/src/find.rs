@@ -1,13 +1,16 @@
 //! Finding what a person means: events, processes, threads.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use causality::{EventId, History};
 use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
 use protocol::id::{EventNo, ProcessId, ProcessIx};
-use recording::{Event, Process, Recording, Timeline};
+use recording::render::Limits;
+use recording::{Event, Set};
 
-use crate::{Error, Names, shown};
+use crate::walk::Walk;
+use crate::{Error, Names};
 
 /// Reads a pattern.
 pub fn pattern(text: &str) -> Result<Pattern, Error> {
@@ -42,7 +45,7 @@ pub fn check(history: &History, names: &Names, pattern: &Pattern) -> Result<(), 
                     .processes()
                     .any(|(_, process)| process.program == text || process.name == text);
             if !known {
-                return Err(Error::no_process_in(history, &text));
+                return Err(Error::no_process(set, &text));
             }
         }
         Field::Host if literal && set.named(&text).is_none() => {
@@ -95,7 +98,7 @@ pub fn event(history: &History, names: &Names, text: &str) -> Result<EventId, Er
         && !name.contains(['=', '~', '"', '/'])
     {
         let place = set.process_named(name);
-        let place = place.ok_or_else(|| Error::no_process_in(history, name))?;
+        let place = place.ok_or_else(|| Error::no_process(set, name))?;
         let number: u64 = number.parse().map_err(|_| Error::NotANumber {
             text: text.to_string(),
             number: number.to_string(),
@@ -123,18 +126,6 @@ pub fn event(history: &History, names: &Names, text: &str) -> Result<EventId, Er
     })
 }
 
-/// Event `number` of a process, if there is one.
-pub fn event_of(history: &History, process: &Process, number: EventNo) -> Result<EventId, Error> {
-    match history.index_of(ProcessId::of_first(process.number)) {
-        Some(place) => event_at(history, place, number),
-        None => Err(Error::NoEvent {
-            process: process.name.clone(),
-            number: number.0,
-            span: None,
-        }),
-    }
-}
-
 /// Event `number` of the process at a place, if there is one.
 fn event_at(history: &History, place: ProcessIx, number: EventNo) -> Result<EventId, Error> {
     let span = (history.thread_count(place) > 0).then(|| history.span(place));
@@ -154,47 +145,29 @@ fn looks_like_a_name(text: &str) -> bool {
 }
 
 /// The process of this name.
-pub fn process<'r>(recording: &'r Recording, name: &str) -> Result<&'r Process, Error> {
-    recording
-        .process_named(name)
-        .ok_or_else(|| Error::no_process(recording, name))
-}
-
-/// The processes of these names, or that run programs of these names; all, if
-/// there are no names.
-pub fn processes<'r>(
-    recording: &'r Recording,
-    wanted: &[String],
-) -> Result<Vec<&'r Process>, Error> {
-    let all = recording.processes();
-    let is = |process: &Process, name: &String| process.name == *name || process.program == *name;
-    for name in wanted {
-        if !all.iter().any(|process| is(process, name)) {
-            return Err(Error::no_process(recording, name));
-        }
-    }
-    let chosen = all
-        .iter()
-        .filter(|process| wanted.is_empty() || wanted.iter().any(|name| is(process, name)));
-    Ok(chosen.collect())
+pub fn process(set: &Set, name: &str) -> Result<ProcessId, Error> {
+    let place = set.process_named(name);
+    let id = place.and_then(|place| set.id(place));
+    id.ok_or_else(|| Error::no_process(set, name))
 }
 
 /// The places of the processes of these names, or that run programs of these
 /// names; all, if there are no names.
-pub fn places(history: &History, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
-    let set = history.set();
-    let is = |(place, process): &(ProcessIx, &Process), name: &String| {
-        process.name == *name || process.program == *name || set.process_named(name) == Some(*place)
+pub fn places(set: &Set, wanted: &[String]) -> Result<Vec<ProcessIx>, Error> {
+    let is = |place: ProcessIx, name: &String| {
+        let process = set.process(place);
+        process.is_some_and(|process| process.name == *name || process.program == *name)
+            || set.process_named(name) == Some(place)
     };
     for name in wanted {
-        if !history.processes().any(|found| is(&found, name)) {
-            return Err(Error::no_process_in(history, name));
+        if !set.places().any(|place| is(place, name)) {
+            return Err(Error::no_process(set, name));
         }
     }
-    let chosen = history
-        .processes()
-        .filter(|found| wanted.is_empty() || wanted.iter().any(|name| is(found, name)));
-    Ok(chosen.map(|(place, _)| place).collect())
+    let chosen = set
+        .places()
+        .filter(|place| wanted.is_empty() || wanted.iter().any(|name| is(*place, name)));
+    Ok(chosen.collect())
 }
 
 /// The last event that fits a pattern.
@@ -216,48 +189,19 @@ pub fn each_match(
     mut found: impl FnMut(EventId, &Event<'_>) -> bool,
 ) {
     let matcher = Matcher::new(pattern, history, names);
-    let mut renderers = shown::renderers(history, names);
-    // Each member's events are in order of its own clock; of several, the one
-    // is next that is the earliest by the clocks that were fitted.
     let set = history.set();
-    let mut timelines: Vec<Timeline<'_>> = set.members().map(|own| begun(own)).collect();
-    loop {
-        let member = match timelines.as_slice() {
-            [_] => 0,
-            all => {
-                let standing = all.iter().zip(0u16..).filter_map(|(timeline, member)| {
-                    let event = timeline.event()?;
-                    let id = history.event_of(member, &event)?;
-                    Some((history.time_ns(id.process, event.time), member))
-                });
-                match standing.min() {
-                    Some((_, member)) => member,
-                    None => break,
-                }
-            }
-        };
-        let at = usize::from(member);
-        let (Some(timeline), Some(renderer)) = (timelines.get_mut(at), renderers.get_mut(at))
-        else {
-            break;
-        };
-        let Some(event) = timeline.event() else { break };
-        renderer.before(&event);
-        if let Some(id) = history.event_of(member, &event)
-            && matcher.fits_as(id, &event, renderer)
-            && !found(id, &event)
-        {
-            break;
-        }
-        renderer.after(&event);
-        timeline.advance();
+    let places: Vec<ProcessIx> = set.places().collect();
+    let walk = Walk::new(set, Some(history), names, &places, Limits::default());
+    let walked = walk.each(|step| {
+        let id = history.event_of(step.member, step.event);
+        let fits = |id: &EventId| matcher.fits_as(*id, step.event, step.renderer);
+        Ok::<bool, Infallible>(match id.filter(fits) {
+            Some(id) => found(id, step.event),
+            None => true,
+        })
+    });
+    match walked {
+        Ok(()) => {}
+        Err(never) => match never {},
     }
-}
-
-/// The events of a member, at the first.
-fn begun(recording: &Recording) -> Timeline<'_> {
-    let all = recording.processes().iter().map(|process| process.number);
-    let mut timeline = Timeline::new(recording, all);
-    timeline.advance();
-    timeline
 }

@@ -51,6 +51,7 @@ pub mod source;
 pub mod syscalls;
 pub mod unseen;
 pub mod verify;
+pub mod walk;
 pub mod why;
 
 pub use error::Error;

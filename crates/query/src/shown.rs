@@ -134,16 +134,16 @@ impl<'h> Shows<'h> {
 
 /// A renderer for the events of each member.
 pub(crate) fn renderers<'h>(history: &'h History, names: &Names) -> Vec<Renderer<'h>> {
-    let members = history.set().members().zip(0u16..);
-    let made = members.map(|(recording, number)| {
-        Renderer::new(recording, &names.member(number), Limits::default())
-    });
-    made.collect()
+    let set = history.set();
+    let members = (0u16..).take(set.members().len());
+    members
+        .filter_map(|member| Renderer::of_member(set, member, names, Limits::default()))
+        .collect()
 }
 
-/// When an event was, since the first recording began and by its clock.
+/// When an event was, as it is to be shown.
 pub(crate) fn time_ns(history: &History, id: EventId, event: &Event<'_>) -> u64 {
-    u64::try_from(history.time_ns(id.process, event.time)).unwrap_or(0)
+    history.shown_ns(id.process, event.time)
 }
 
 /// Shows one event.

@@ -3,59 +3,18 @@
 //! Replaying is done elsewhere; here is what its verdicts, one for each image
 //! of each process, say of the processes.
 
+use std::collections::HashMap;
+
 use protocol::id::ProcessId;
 use protocol::record::{begin, kind, tag};
 use recording::calls::nr;
 use recording::process::Exit;
-use recording::{Event, Process, Recording};
+use recording::{Event, Process, Recording, Set};
 use serde::Serialize;
 
-pub use target::Difference;
+pub use target::{Difference, Ending, Outcome, Verdict};
 
 use crate::unseen;
-
-/// What came of one image of one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Which process.
-    pub process: ProcessId,
-    /// Events that were replayed.
-    pub events: u64,
-    /// Bytes that it wrote and sent; each was compared.
-    pub output: u64,
-    /// How it ended, if this image was its last.
-    pub ending: Option<Ending>,
-    /// What came of it.
-    pub outcome: Outcome,
-}
-
-/// How a process ended itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// With this status.
-    Exited(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It became a program that was not recorded.
-    Executed,
-}
-
-/// What came of replaying something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As recorded, to the end.
-    Equal,
-    /// It came to something else.
-    Diverged(Difference),
-    /// The replay itself came to an end, for this reason.
-    Failed(String),
-    /// It needs what replay cannot do yet.
-    Unsupported(String),
-    /// Another process that it had to wait for did not get there.
-    HeldUp(String),
-    /// It was not reached: what it begins from did not get there.
-    NotReached,
-}
 
 /// What came of a process: of all its images.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,9 +62,9 @@ pub struct Replayed {
     /// Why it was not replayed to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Number of the process.
+    /// Which process.
     #[serde(skip)]
-    pub number: u32,
+    pub id: ProcessId,
     /// What came of it.
     #[serde(skip)]
     pub outcome: Outcome,
@@ -119,27 +78,30 @@ pub struct Replayed {
 
 /// What came of each process, from the verdicts on its images.
 pub fn report(
-    recording: &Recording,
+    set: &Set,
     verdicts: Vec<Verdict>,
     only: Option<ProcessId>,
     round: u32,
 ) -> Vec<Replayed> {
-    let processes = recording.processes().iter();
-    let chosen = processes.filter(|p| only.is_none_or(|only| only.number == p.number));
-    let mut sums: Vec<Sum<'_>> = chosen.map(|process| Sum::new(recording, process)).collect();
+    let ids = set.places().filter_map(|place| set.id(place));
+    let chosen = ids.filter(|id| only.is_none_or(|only| only == *id));
+    let mut sums: Vec<Sum<'_>> = chosen.filter_map(|id| Sum::new(set, id)).collect();
+    let at: HashMap<ProcessId, usize> = sums.iter().map(|sum| sum.id).zip(0..).collect();
     for verdict in verdicts {
-        let number = verdict.process.number;
-        if let Some(sum) = sums.iter_mut().find(|sum| sum.process.number == number) {
+        let sum = at.get(&verdict.process).and_then(|at| sums.get_mut(*at));
+        if let Some(sum) = sum {
             sum.add(verdict);
         }
     }
-    let sums = sums.into_iter();
-    sums.map(|sum| sum.finish(recording, round)).collect()
+    sums.into_iter().map(|sum| sum.finish(round)).collect()
 }
 
 /// What came of a process so far.
 struct Sum<'r> {
+    recording: &'r Recording,
     process: &'r Process,
+    id: ProcessId,
+    name: String,
     recorded: u64,
     exit: Exit,
     events: u64,
@@ -149,10 +111,15 @@ struct Sum<'r> {
 }
 
 impl<'r> Sum<'r> {
-    fn new(recording: &Recording, process: &'r Process) -> Sum<'r> {
+    fn new(set: &'r Set, id: ProcessId) -> Option<Sum<'r>> {
+        let place = set.place(id)?;
+        let (recording, process) = set.at(place)?;
         let life = recording.life(process);
-        Sum {
+        Some(Sum {
+            recording,
             process,
+            id,
+            name: set.process_name(place),
             recorded: life.events,
             exit: life.exit,
             events: 0,
@@ -163,7 +130,7 @@ impl<'r> Sum<'r> {
                 _ => Outcome::NotReached,
             },
             ending: None,
-        }
+        })
     }
 
     fn add(&mut self, verdict: Verdict) {
@@ -177,8 +144,8 @@ impl<'r> Sum<'r> {
         }
     }
 
-    fn finish(self, recording: &Recording, round: u32) -> Replayed {
-        let name = &self.process.name;
+    fn finish(self, round: u32) -> Replayed {
+        let (recording, name) = (self.recording, &self.name);
         let exit_is_equal = exit_is_equal(self.ending, self.exit, self.recorded);
         let mut replayed = Replayed {
             process: name.clone(),
@@ -206,7 +173,7 @@ impl<'r> Sum<'r> {
             file: None,
             unseen: Vec::new(),
             why: None,
-            number: self.process.number,
+            id: self.id,
             recorded_exit: self.exit,
             ending: self.ending,
             outcome: self.outcome,
@@ -214,12 +181,12 @@ impl<'r> Sum<'r> {
         match &replayed.outcome {
             Outcome::Diverged(difference) => {
                 replayed.event = Some(format!("{name}:{}", difference.event));
-                replayed.thread = Some(recording::thread_name(difference.thread));
+                replayed.thread = Some(recording::thread_name(difference.thread.0));
                 replayed.expected = Some(difference.expected.clone());
                 replayed.found = Some(difference.found.clone());
                 replayed.address = Some(format!("{:#x}", difference.address));
                 replayed.file = mapped_at(recording, self.process, difference);
-                replayed.unseen = unseen::before(recording, self.process, difference.event);
+                replayed.unseen = unseen::before(recording, self.process, difference.event.0);
             }
             Outcome::Failed(why) => {
                 let next = self.process.first_event + self.events;
@@ -291,7 +258,7 @@ pub fn mapped_at(
     };
     let mut log = recording.log(process.number);
     while log.advance() {
-        let Some(event) = log.event().filter(|now| now.number <= difference.event) else {
+        let Some(event) = log.event().filter(|now| now.number <= difference.event.0) else {
             break;
         };
         if event.kind == kind::BEGIN && !is_fork(&event) {
@@ -301,7 +268,7 @@ pub fn mapped_at(
             && let Some(start) = event.result.and_then(|start| u64::try_from(start).ok())
             && (start..start.saturating_add(event.args[1])).contains(&address)
         {
-            let file = event.number_in(tag::FILE);
+            let file = event.number_in(tag::FILE).map(protocol::captured::id);
             found = file.map(|file| (file, address - start + event.args[5]));
         }
     }
@@ -340,8 +307,12 @@ pub enum Unread {
 }
 
 impl Unread {
-    /// What of a recording cannot be read.
-    pub fn of(recording: &Recording) -> Option<Unread> {
+    /// What of any member cannot be read.
+    pub fn of(set: &Set) -> Option<Unread> {
+        set.members().find_map(|member| Unread::of_member(member))
+    }
+
+    fn of_member(recording: &Recording) -> Option<Unread> {
         if let Some(damage) = recording.damage().first() {
             return Some(Unread::Journal {
                 from: damage.at,

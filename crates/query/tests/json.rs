@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use causality::{EventId, Kind, Order, WaitFor, Waiter};
-use protocol::id::{EventNo, ProcessIx, ThreadNo};
+use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use query::link::Link;
 use query::shown::Shown;
 use query::source::{Call, Line};
@@ -134,7 +134,7 @@ fn replayed(outcome: verify::Outcome) -> verify::Replayed {
         file: None,
         unseen: Vec::new(),
         why: None,
-        number: 0,
+        id: ProcessId::of_first(0),
         outcome,
         recorded_exit: Exit::Exited(0),
         ending: None,

@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::OpenError;
+use crate::join::{JOINED, Joined, MemberEntry};
 use crate::journal::Journal;
 use crate::model::{Manifest, Summary};
 use crate::recording::{read_manifest, refined};
@@ -48,6 +49,18 @@ pub enum State {
     CutShort,
 }
 
+impl State {
+    /// How much is wanting to a whole recording, to compare.
+    fn lacks(self) -> u8 {
+        match self {
+            State::Complete => 0,
+            State::EndedEarly => 1,
+            State::CutShort => 2,
+            State::BeingRecorded => 3,
+        }
+    }
+}
+
 /// A recording, as it is listed.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -55,8 +68,11 @@ pub struct Listed {
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// What was run, where and when.
+    /// What was run, where and when; of a joined one, what its first member
+    /// says, and when the earliest began.
     pub manifest: Manifest,
+    /// The members of a joined one: what each is called, and what was run there.
+    pub members: Vec<(String, Manifest)>,
     /// How it ended, if it says so.
     pub end: Option<Summary>,
     /// How far it has come.
@@ -71,8 +87,68 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Looks at the recording in `dir`.
+    /// Looks at the recording in `dir`, of one host or of several.
     pub fn read(dir: &Path) -> Result<Listed, OpenError> {
+        match Joined::read(dir)? {
+            Some(joined) => Listed::read_joined(dir, &joined),
+            None => Listed::read_one(dir),
+        }
+    }
+
+    fn read_joined(dir: &Path, joined: &Joined) -> Result<Listed, OpenError> {
+        let mut members = Vec::new();
+        for entry in &joined.members {
+            members.push((&entry.name, Listed::read_one(&dir.join(&entry.directory))?));
+        }
+        let own = members.iter().map(|(_, listed)| listed);
+        let first = own.clone().min_by_key(|listed| listed.manifest.started_ns);
+        let Some(first) = first else {
+            return Err(OpenError::Missing {
+                path: dir.to_path_buf(),
+                missing: "its members",
+            });
+        };
+        let mut files: Vec<(u64, u64, u64)> = own
+            .clone()
+            .flat_map(|listed| listed.files.clone())
+            .collect();
+        for entry in entries(dir).filter_map(|entry| entry.metadata().ok()) {
+            if entry.is_file() {
+                files.push((entry.dev(), entry.ino(), taken(&entry)));
+            }
+        }
+        let name = dir.file_name().unwrap_or(dir.as_os_str());
+        let mut listed = Listed {
+            name: name.to_string_lossy().into_owned(),
+            path: dir.to_path_buf(),
+            state: own
+                .clone()
+                .map(|listed| listed.state)
+                .max_by_key(|s| s.lacks())
+                .unwrap_or(State::Complete),
+            // As `mw record --on` has it: that of one that failed, if any did.
+            end: own
+                .clone()
+                .filter_map(|listed| listed.end.clone())
+                .max_by_key(|end| end.exit_status != 0),
+            duration_ns: own
+                .clone()
+                .map(|listed| listed.duration_ns)
+                .max()
+                .unwrap_or(0),
+            manifest: first.manifest.clone(),
+            members: members
+                .iter()
+                .map(|(name, listed)| (name.to_string(), listed.manifest.clone()))
+                .collect(),
+            size: 0,
+            files,
+        };
+        listed.size = size_together([&listed]);
+        Ok(listed)
+    }
+
+    fn read_one(dir: &Path) -> Result<Listed, OpenError> {
         let manifest = read_manifest(dir)?;
         let path = dir.join(crate::JOURNAL);
         let journal = match Journal::open(&path) {
@@ -111,6 +187,7 @@ impl Listed {
             name: name.to_string_lossy().into_owned(),
             path: dir.to_path_buf(),
             manifest,
+            members: Vec::new(),
             end,
             state,
             size,
@@ -148,14 +225,14 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Directories, not links to some, that have a manifest.
+/// Directories, not links to some, that have a manifest or a list of members.
 fn candidates(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let is_directory = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let found = std::fs::read_dir(dir)?
         .flatten()
         .filter(is_directory)
         .map(|entry| entry.path())
-        .filter(|path| path.join(crate::MANIFEST).is_file())
+        .filter(|path| path.join(crate::MANIFEST).is_file() || path.join(JOINED).is_file())
         .collect();
     Ok(found)
 }
@@ -226,10 +303,57 @@ impl RemoveError {
 /// what is left if this does not come to its end is still a recording, and can
 /// be removed again.
 pub fn remove(dir: &Path) -> Result<(), RemoveError> {
-    let failed = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| RemoveError::Io { path, source }
+    let Some(joined) = Joined::read(dir)? else {
+        check(dir)?;
+        return remove_checked(dir);
     };
+    // Nothing goes before all of it may go.
+    let member = |entry: &MemberEntry| dir.join(&entry.directory);
+    let dirs: Vec<PathBuf> = joined.members.iter().map(member).collect();
+    let there = |dir: &&PathBuf| dir.exists();
+    for dir in dirs.iter().filter(there) {
+        check(dir)?;
+    }
+    for entry in entries(dir) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let name = name.strip_prefix('.').unwrap_or(&name);
+        let ours = dirs.contains(&entry.path())
+            || [JOINED]
+                .iter()
+                .chain(&PARTS)
+                .any(|part| is_part(name, part));
+        if !ours {
+            return Err(RemoveError::Foreign {
+                dir: dir.to_path_buf(),
+                part: entry.path(),
+            });
+        }
+    }
+    for dir in dirs.iter().filter(there) {
+        remove_checked(dir)?;
+    }
+    let list = dir.join(JOINED);
+    for entry in entries(dir).map(|entry| entry.path()) {
+        if entry != list {
+            std::fs::remove_file(&entry)
+                .or_else(gone)
+                .map_err(failed(&entry))?;
+        }
+    }
+    std::fs::remove_file(&list)
+        .or_else(gone)
+        .map_err(failed(&list))?;
+    std::fs::remove_dir(dir).or_else(gone).map_err(failed(dir))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> RemoveError + use<> {
+    let path = path.to_path_buf();
+    move |source| RemoveError::Io { path, source }
+}
+
+/// Whether what is in `dir` is a recording of one host that may be removed.
+fn check(dir: &Path) -> Result<(), RemoveError> {
     // One of a later format is a recording all the same.
     match read_manifest(dir) {
         Ok(_) | Err(OpenError::Newer { .. }) => {}
@@ -246,7 +370,10 @@ pub fn remove(dir: &Path) -> Result<(), RemoveError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(RemoveError::Io { path, source }),
     }
-    check_parts(dir)?;
+    check_parts(dir)
+}
+
+fn remove_checked(dir: &Path) -> Result<(), RemoveError> {
     let manifest = dir.join(crate::MANIFEST);
     let files = dir.join(crate::FILES);
     for part in parts(dir) {

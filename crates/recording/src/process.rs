@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use protocol::names::signal_name;
-use protocol::record::{begin, kind};
+use protocol::record::{begin, kind, tag};
 
 use crate::calls::nr;
 use crate::catalog::Beginning;
@@ -367,7 +367,9 @@ fn own_exit(event: &Event<'_>) -> Option<Exit> {
 /// What a `wait` in another process says of the end of process `pid`.
 fn waited_for(event: &Event<'_>, pid: u32) -> Option<Exit> {
     if event.is_done(nr::WAIT4) && event.result == Some(i64::from(pid)) {
-        let status = i32::from_le_bytes(field(event.argument(1)?.bytes, 0)?);
+        let told = event.argument(1).map(|data| data.bytes);
+        let status = told.or_else(|| event.blob(tag::ENDED).map(|blob| blob.bytes))?;
+        let status = i32::from_le_bytes(field(status, 0)?);
         // Stopped or continued is not ended.
         if status & 0xff != 0x7f && status != 0xffff {
             return Some(Exit::from_wait_status(status));

@@ -9,6 +9,7 @@
 //! all processes, in which those of a member stand together, in order of birth
 //! ([`ProcessIx`]).
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Set {
     dir: PathBuf,
     members: Vec<Member>,
     missing: Vec<Missing>,
+    /// What each process is called among all.
+    names: Vec<String>,
 }
 
 struct Member {
@@ -64,9 +67,11 @@ impl Set {
                 places,
             }
         });
+        let members: Vec<Member> = members.collect();
         Set {
             dir,
-            members: members.collect(),
+            names: names_among(&members),
+            members,
             missing,
         }
     }
@@ -125,24 +130,15 @@ impl Set {
     /// What the process at a place is called among all: with its member's name
     /// behind `@` where another member has one of the same name.
     pub fn process_name(&self, place: ProcessIx) -> String {
-        let Some((_, own)) = self.member_at(place) else {
-            return String::new();
-        };
-        let name = self
-            .process(place)
-            .map_or("", |process| process.name.as_str());
-        let others = self
-            .members
-            .iter()
-            .filter(|member| !std::ptr::eq(*member, own));
-        let shared = others
-            .into_iter()
-            .any(|o| o.recording.process_named(name).is_some());
-        if shared {
-            format!("{name}@{}", own.name)
-        } else {
-            name.to_string()
-        }
+        let name = self.names.get(place.index());
+        name.cloned().unwrap_or_default()
+    }
+
+    /// The members that have a process of this name, by their names.
+    pub fn hosts_with(&self, process: &str) -> Vec<&str> {
+        let members = self.members.iter();
+        let with = members.filter(|member| member.recording.process_named(process).is_some());
+        with.map(|member| member.name.as_str()).collect()
     }
 
     /// The process that is called so: `name@member`, or `name` where only one
@@ -241,4 +237,24 @@ impl Set {
         let (recording, process) = self.at(place)?;
         recording.log_at(process.number, number)
     }
+}
+
+/// What the processes of all members are called: with the member's name behind
+/// `@` where another has one of the same name.
+fn names_among(members: &[Member]) -> Vec<String> {
+    let mut holders: HashMap<&str, HashSet<usize>> = HashMap::new();
+    for (number, member) in members.iter().enumerate() {
+        for process in member.recording.processes() {
+            holders.entry(&process.name).or_default().insert(number);
+        }
+    }
+    let all = members.iter().flat_map(|member| {
+        let processes = member.recording.processes().iter();
+        processes.map(|process| (process.name.as_str(), member.name.as_str()))
+    });
+    all.map(|(name, member)| match holders.get(name) {
+        Some(holders) if holders.len() > 1 => format!("{name}@{member}"),
+        _ => name.to_string(),
+    })
+    .collect()
 }

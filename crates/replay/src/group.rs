@@ -45,6 +45,8 @@ pub struct Shared {
 /// processes that share memory.
 pub struct SharedReplay {
     recording: Arc<Recording>,
+    /// Which member of a set that recording is.
+    member: u16,
     pool: Arc<Pool>,
     code: CodeFiles,
     shared: Mutex<Option<Option<Arc<Shared>>>>,
@@ -52,9 +54,15 @@ pub struct SharedReplay {
 
 impl SharedReplay {
     pub fn new(recording: &Arc<Recording>) -> SharedReplay {
+        SharedReplay::of_member(recording, 0, Arc::default())
+    }
+
+    /// Of a member of a set; what checkpoints may take is shared with others.
+    pub fn of_member(recording: &Arc<Recording>, member: u16, pool: Arc<Pool>) -> SharedReplay {
         SharedReplay {
             recording: Arc::clone(recording),
-            pool: Arc::default(),
+            member,
+            pool,
             code: CodeFiles::default(),
             shared: Mutex::default(),
         }
@@ -62,6 +70,11 @@ impl SharedReplay {
 
     pub fn recording(&self) -> &Arc<Recording> {
         &self.recording
+    }
+
+    /// Which member of a set the recording is.
+    pub fn member(&self) -> u16 {
+        self.member
     }
 
     /// Captured files that code was read from.

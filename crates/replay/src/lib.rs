@@ -20,14 +20,14 @@ mod watch;
 
 pub use group::SharedReplay;
 pub use interrupt::Interrupts;
+pub use protocol::id::{EventNo, ThreadNo};
 pub use run::{Course, Settings, check, verify};
 pub use session::{Budget, Pool, Replayer, Session, Wanted};
 pub use stopped::Stopped;
 pub use target::{
-    Arrival, Back, CheckpointId, CheckpointInfo, Condition, Difference, Handler, Inside, Position,
-    Region, Stops, ThreadState, Watch,
+    Arrival, Back, CheckpointId, CheckpointInfo, Condition, Difference, Ending, Handler, Inside,
+    Outcome, Position, Region, Stops, ThreadState, Verdict, Watch,
 };
-pub use verdict::{Ending, Outcome, Verdict};
 
 /// Why nothing could be replayed.
 #[derive(Debug, thiserror::Error)]

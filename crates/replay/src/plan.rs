@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use protocol::id::ImageNo;
 use protocol::record::begin;
 use recording::{ImageStart, Recording};
 
@@ -46,6 +47,11 @@ impl Outline {
             len: stream.bytes.len() as u64,
             domains: domains_of(stream),
         }
+    }
+
+    /// Which of the process's images it is.
+    pub fn number(&self) -> ImageNo {
+        ImageNo(self.image)
     }
 
     fn is_start(&self) -> bool {

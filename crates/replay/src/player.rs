@@ -16,7 +16,7 @@ use inject::{Image, Injection};
 use protocol::id::{EventNo, ThreadNo};
 use protocol::layout::ARENA_FD;
 use protocol::replay::{
-    CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Place, REPLAY_BIT, ThreadView,
+    CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Slot, REPLAY_BIT, ThreadView,
     VIEWS_BASE, WATCHES, command, reason, state,
 };
 
@@ -72,9 +72,9 @@ pub struct Motion {
 /// some ten microseconds.
 const SPINS: u32 = 500;
 
-/// A process at a place in a [`ReplayFile`].
+/// A process with a slot in a [`ReplayFile`].
 pub struct Player {
-    pub place: usize,
+    pub slot: usize,
     pid: i32,
     /// It ended by itself, and was waited for: its id is somebody else's now.
     gone: Cell<bool>,
@@ -134,16 +134,16 @@ impl Player {
     pub fn start(
         file: &ReplayFile,
         image: &Image,
-        place: usize,
+        slot: usize,
         words: Stdio,
     ) -> Result<Player, Error> {
-        let at = place_in(file, place);
+        let at = slot_in(file, slot);
         at.until.store(0, Relaxed);
         at.command.store(command::NONE, Relaxed);
         at.state.store(state::RUNNING, Release);
         let pid = start(file, image, 0, words)?;
         let player = Player {
-            place,
+            slot,
             pid,
             gone: Cell::new(false),
             memory: open_memory(pid)?,
@@ -157,8 +157,8 @@ impl Player {
         self.pid
     }
 
-    fn at<'f>(&self, file: &'f ReplayFile) -> &'f Place {
-        place_in(file, self.place)
+    fn at<'f>(&self, file: &'f ReplayFile) -> &'f Slot {
+        slot_in(file, self.slot)
     }
 
     /// The event it is about to do.
@@ -187,21 +187,21 @@ impl Player {
 
     /// Lets it run; it will stop before `event`.
     pub fn run(&self, file: &ReplayFile, event: u64) -> Result<(), Error> {
-        let place = self.at(file);
-        place.until.store(event, Relaxed);
-        place.state.store(state::RUNNING, Release);
-        place.command.store(command::RUN, Release);
-        futex_wake(&place.command);
+        let slot = self.at(file);
+        slot.until.store(event, Relaxed);
+        slot.state.store(state::RUNNING, Release);
+        slot.command.store(command::RUN, Release);
+        futex_wake(&slot.command);
         Ok(())
     }
 
     /// The place it stands at.
     pub fn inside(&self, file: &ReplayFile) -> Inside {
-        let place = self.at(file);
+        let slot = self.at(file);
         Inside {
-            event: EventNo(place.event.load(Relaxed)),
-            transfers: place.transfers.load(Relaxed),
-            address: place.rip.load(Relaxed),
+            event: EventNo(slot.event.load(Relaxed)),
+            transfers: slot.transfers.load(Relaxed),
+            address: slot.rip.load(Relaxed),
         }
     }
 
@@ -243,9 +243,9 @@ impl Player {
     /// Has it stop as soon as it can: between events, if it was told how to
     /// move there.
     pub fn interrupt(&self, file: &ReplayFile) {
-        let place = self.at(file);
-        place.halt.store(1, Relaxed);
-        place.until.store(0, Relaxed);
+        let slot = self.at(file);
+        slot.halt.store(1, Relaxed);
+        slot.until.store(0, Relaxed);
     }
 
     /// Has it stop at the next event it comes to.
@@ -255,8 +255,8 @@ impl Player {
 
     /// Waits until it stands still, or the time is over: true if it does.
     pub fn wait(&self, file: &ReplayFile, limit: Option<Instant>) -> Result<bool, Error> {
-        let place = self.at(file);
-        self.wait_while(&place.state, state::RUNNING, limit)
+        let slot = self.at(file);
+        self.wait_while(&slot.state, state::RUNNING, limit)
     }
 
     fn wait_while(
@@ -305,30 +305,30 @@ impl Player {
     }
 
     fn order(&self, file: &ReplayFile, what: u32) -> Result<(), Error> {
-        let place = self.at(file);
-        place.command.store(what, Release);
-        futex_wake(&place.command);
-        self.wait_while(&place.command, what, None)?;
+        let slot = self.at(file);
+        slot.command.store(what, Release);
+        futex_wake(&slot.command);
+        self.wait_while(&slot.command, what, None)?;
         Ok(())
     }
 
     /// A copy of it that stands at the same place.
     pub fn fork(&self, file: &ReplayFile, to: usize) -> Result<Player, Error> {
-        let place = place_in(file, to);
-        place.command.store(command::NONE, Relaxed);
-        place.until.store(0, Relaxed);
-        set_motion(place, &Motion::default());
-        place.state.store(state::RUNNING, Release);
+        let slot = slot_in(file, to);
+        slot.command.store(command::NONE, Relaxed);
+        slot.until.store(0, Relaxed);
+        set_motion(slot, &Motion::default());
+        slot.state.store(state::RUNNING, Release);
         self.at(file).fork_to.store(to as u32, Relaxed);
         self.order(file, command::FORK)?;
-        self.wait_while(&place.state, state::RUNNING, None)?;
-        let pid = place.pid.load(Relaxed) as i32;
-        if place.state.load(Acquire) == state::FREE {
+        self.wait_while(&slot.state, state::RUNNING, None)?;
+        let pid = slot.pid.load(Relaxed) as i32;
+        if slot.state.load(Acquire) == state::FREE {
             let source = std::io::Error::from_raw_os_error(pid.wrapping_neg());
             return Err(Error::NoCopy(source));
         }
         Ok(Player {
-            place: to,
+            slot: to,
             pid,
             gone: Cell::new(false),
             memory: open_memory(pid)?,
@@ -393,62 +393,61 @@ impl Drop for Player {
     }
 }
 
-fn set_motion(place: &Place, motion: &Motion) {
+fn set_motion(slot: &Slot, motion: &Motion) {
     /// So that no two lists of breakpoints are taken for the same.
     static VERSION: AtomicU32 = AtomicU32::new(0);
     let watches = motion.watches.iter().take(WATCHES);
-    let same_watches = place
+    let same_watches = slot
         .all_watches()
         .map(|piece| (piece.address.load(Relaxed), piece.length.load(Relaxed)))
         .eq(watches
             .clone()
             .map(|(w, _)| (w.address, u32::from(w.length))));
-    for (to, (watch, value)) in place.watches.iter().zip(watches.clone()) {
+    for (to, (watch, value)) in slot.watches.iter().zip(watches.clone()) {
         to.address.store(watch.address, Relaxed);
         to.length.store(u32::from(watch.length), Relaxed);
         to.value.store(value.unwrap_or(0), Relaxed);
         to.is_known.store(u32::from(value.is_some()), Relaxed);
     }
-    place.watch_count.store(watches.len() as u32, Relaxed);
-    place.skip.store(motion.skip, Relaxed);
-    place.halt.store(0, Relaxed);
-    place.stop_mapped.store(u32::from(motion.mapped), Relaxed);
-    place.hits.store(0, Relaxed);
-    let same_breakpoints = place
+    slot.watch_count.store(watches.len() as u32, Relaxed);
+    slot.skip.store(motion.skip, Relaxed);
+    slot.halt.store(0, Relaxed);
+    slot.stop_mapped.store(u32::from(motion.mapped), Relaxed);
+    slot.hits.store(0, Relaxed);
+    let same_breakpoints = slot
         .all_breakpoints()
         .eq(motion.breakpoints.iter().copied());
     if !same_breakpoints || !same_watches {
-        for (to, address) in place.breakpoints.iter().zip(&motion.breakpoints) {
+        for (to, address) in slot.breakpoints.iter().zip(&motion.breakpoints) {
             to.store(*address, Relaxed);
         }
-        let count = motion.breakpoints.len().min(place.breakpoints.len());
-        place.breakpoint_count.store(count as u32, Relaxed);
-        place
-            .version
+        let count = motion.breakpoints.len().min(slot.breakpoints.len());
+        slot.breakpoint_count.store(count as u32, Relaxed);
+        slot.version
             .store(VERSION.fetch_add(1, Relaxed) + 1, Release);
     }
-    set_conditions(place, &motion.conditions);
+    set_conditions(slot, &motion.conditions);
     let nowhere = Inside {
         event: EventNo::MAX,
         transfers: u64::MAX,
         address: u64::MAX,
     };
     let goal = motion.goal.unwrap_or(nowhere);
-    place.goal_event.store(goal.event.0, Relaxed);
-    place.goal_transfers.store(goal.transfers, Relaxed);
-    place.goal_rip.store(goal.address, Relaxed);
+    slot.goal_event.store(goal.event.0, Relaxed);
+    slot.goal_transfers.store(goal.transfers, Relaxed);
+    slot.goal_rip.store(goal.address, Relaxed);
     let range = motion.step.clone().unwrap_or(0..0);
-    place.range[0].store(range.start, Relaxed);
-    place.range[1].store(range.end, Relaxed);
+    slot.range[0].store(range.start, Relaxed);
+    slot.range[1].store(range.end, Relaxed);
     let steps = motion.step.is_some();
-    place.step.store(u32::from(steps), Relaxed);
+    slot.step.store(u32::from(steps), Relaxed);
     let moves = *motion != Motion::default();
-    place.motion.store(u32::from(moves), Release);
+    slot.motion.store(u32::from(moves), Release);
 }
 
 /// Those of a breakpoint that do not fit are not looked at on the way: it is
 /// stopped at then.
-fn set_conditions(place: &Place, conditions: &[Condition]) {
+fn set_conditions(slot: &Slot, conditions: &[Condition]) {
     let mut sorted: Vec<&Condition> = conditions.iter().collect();
     sorted.sort_by_key(|condition| condition.address);
     let (mut count, mut used) = (0, 0);
@@ -457,11 +456,11 @@ fn set_conditions(place: &Place, conditions: &[Condition]) {
         if count + of_one.len() > CONDITIONS || used + length > CONDITION_BYTES {
             continue;
         }
-        for (to, condition) in place.conditions.iter().skip(count).zip(of_one) {
+        for (to, condition) in slot.conditions.iter().skip(count).zip(of_one) {
             to.address.store(condition.address, Relaxed);
             to.from.store(used as u32, Relaxed);
             to.len.store(condition.code.len() as u32, Relaxed);
-            let room = place.condition_code.iter().skip(used);
+            let room = slot.condition_code.iter().skip(used);
             for (to, byte) in room.zip(condition.code.iter()) {
                 to.store(*byte, Relaxed);
             }
@@ -469,12 +468,12 @@ fn set_conditions(place: &Place, conditions: &[Condition]) {
         }
         count += of_one.len();
     }
-    place.condition_count.store(count as u32, Relaxed);
+    slot.condition_count.store(count as u32, Relaxed);
 }
 
-fn place_in(file: &ReplayFile, place: usize) -> &Place {
-    let places = &file.header().players;
-    &places[place % places.len()]
+fn slot_in(file: &ReplayFile, slot: usize) -> &Slot {
+    let slots = &file.header().players;
+    &slots[slot % slots.len()]
 }
 
 fn open_memory(pid: i32) -> Result<File, Error> {

@@ -7,21 +7,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use ::target::{Outcome, Verdict};
 use inject::Image;
-use recording::Recording;
+use protocol::id::ProcessId;
+use recording::{Recording, Set};
 
 use crate::Error;
 use crate::file::ReplayFile;
 use crate::group;
 use crate::plan::{Plan, Unit};
-use crate::verdict::{Outcome, Verdict, judge};
+use crate::verdict::judge;
 use crate::watch::{self, Limits};
 
 /// How a recording is to be verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Only this process (and what has to run before it can begin).
-    pub process: Option<u32>,
+    pub process: Option<ProcessId>,
     /// How many are replayed at the same time; 0 = one for each processor.
     pub workers: usize,
     /// How long one may go on without coming to an event. (More if it did so
@@ -72,24 +74,38 @@ pub fn check(recording: &Recording) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replays every process of a recording, or one. The verdicts are in the order
-/// of the processes' births.
-pub fn verify(
-    recording: &Recording,
-    settings: Settings,
-    course: &Course,
-) -> Result<Vec<Verdict>, Error> {
-    check(recording)?;
+/// Replays every process of a set, or one. The verdicts are in the order of the
+/// members, and of the processes' births.
+pub fn verify(set: &Set, settings: Settings, course: &Course) -> Result<Vec<Verdict>, Error> {
+    let only = settings.process;
+    let mut parts = Vec::new();
+    for (recording, member) in set.members().zip(0u16..) {
+        if only.is_some_and(|only| only.member != member) {
+            continue;
+        }
+        check(recording)?;
+        parts.push(Part {
+            recording,
+            member,
+            plan: Plan::new(recording, only.map(|only| only.number)),
+        });
+    }
+    let of = |(part, own): (usize, &Part<'_>)| {
+        let units = 0..own.plan.units.len();
+        units.map(move |unit| (part, unit)).collect::<Vec<_>>()
+    };
+    let mut jobs: Vec<(usize, usize)> = parts.iter().enumerate().flat_map(of).collect();
+    // The longest of each first: they are what the end has to wait for.
+    jobs.sort_by_key(|(_, unit)| *unit);
     let image = Image::embedded();
-    let plan = Plan::new(recording, settings.process);
     let limits = Limits {
         patience: settings.patience,
         ..Limits::default()
     };
     let work = Work {
-        recording,
+        parts: &parts,
+        jobs: &jobs,
         image: &image,
-        plan: &plan,
         limits,
         course,
         next: AtomicUsize::new(0),
@@ -98,8 +114,8 @@ pub fn verify(
     };
     tracing::debug!(
         target: "replay",
-        images = plan.outlines.len(),
-        together = plan.units.len(),
+        images = parts.iter().map(|part| part.plan.outlines.len()).sum::<usize>(),
+        together = jobs.len(),
         "what is to be replayed"
     );
     let workers = match settings.workers {
@@ -109,7 +125,7 @@ pub fn verify(
     // A replaying process ends with the thread that started it: each worker
     // waits for all of its own.
     std::thread::scope(|scope| {
-        for _ in 1..workers.min(plan.units.len()) {
+        for _ in 1..workers.min(jobs.len()) {
             // Where no thread can be had, there is less help.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || work.go_on());
         }
@@ -119,16 +135,31 @@ pub fn verify(
         return Err(error);
     }
     let mut found = into_inner(work.found);
-    let wanted = |process: u32| settings.process.is_none_or(|only| only == process);
-    let verdicts = plan.outlines.iter().enumerate();
-    Ok(verdicts
-        .filter(|(_, outline)| wanted(outline.process))
-        .map(|(i, outline)| {
-            found
-                .remove(&i)
-                .unwrap_or(Verdict::none(outline.process, outline.image))
-        })
-        .collect())
+    let mut verdicts = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        for (i, outline) in part.plan.outlines.iter().enumerate() {
+            let process = part.id(outline.process);
+            if only.is_none_or(|only| only == process) {
+                let verdict = found.remove(&(at, i));
+                verdicts.push(verdict.unwrap_or(Verdict::none(process, outline.number())));
+            }
+        }
+    }
+    Ok(verdicts)
+}
+
+/// What is to be replayed of a member.
+struct Part<'w> {
+    recording: &'w Recording,
+    member: u16,
+    plan: Plan,
+}
+
+impl Part<'_> {
+    fn id(&self, number: u32) -> ProcessId {
+        let member = self.member;
+        ProcessId { member, number }
+    }
 }
 
 fn into_inner<T>(mutex: Mutex<T>) -> T {
@@ -139,24 +170,28 @@ fn into_inner<T>(mutex: Mutex<T>) -> T {
 
 /// What the workers share.
 struct Work<'w> {
-    recording: &'w Recording,
+    parts: &'w [Part<'w>],
+    /// Which part, and which of its units.
+    jobs: &'w [(usize, usize)],
     image: &'w Image,
-    plan: &'w Plan,
     limits: Limits,
     course: &'w Course,
     next: AtomicUsize,
-    /// By place in the plan's outlines.
-    found: Mutex<BTreeMap<usize, Verdict>>,
+    /// By part, and place in its plan's outlines.
+    found: Mutex<BTreeMap<(usize, usize), Verdict>>,
     error: Mutex<Option<Error>>,
 }
 
 impl Work<'_> {
     /// Takes one unit after the other.
     fn go_on(&self) {
-        while let Some(unit) = self.plan.units.get(self.next.fetch_add(1, Relaxed)) {
-            let result = match self.course.stop.load(Relaxed) {
-                true => Err(Error::Interrupted),
-                false => self.replay(unit),
+        while let Some((at, unit)) = self.jobs.get(self.next.fetch_add(1, Relaxed)) {
+            let part = self.parts.get(*at);
+            let unit = part.and_then(|part| Some((part, part.plan.units.get(*unit)?)));
+            let result = match unit {
+                _ if self.course.stop.load(Relaxed) => Err(Error::Interrupted),
+                Some((part, unit)) => self.replay(*at, part, unit),
+                None => Ok(()),
             };
             if let Err(error) = result {
                 // One error is enough: the others stop.
@@ -171,14 +206,14 @@ impl Work<'_> {
         }
     }
 
-    fn replay(&self, unit: &Unit) -> Result<(), Error> {
+    fn replay(&self, at: usize, part: &Part<'_>, unit: &Unit) -> Result<(), Error> {
         let begun = Instant::now();
-        let verdicts = self.verdicts(unit)?;
+        let verdicts = self.verdicts(part, unit)?;
         for verdict in &verdicts {
             tracing::debug!(
                 target: "replay",
-                process = verdict.process,
-                image = verdict.image,
+                process = ?verdict.process,
+                image = verdict.image.0,
                 events = verdict.events,
                 outcome = ?verdict.outcome,
                 took = ?begun.elapsed(),
@@ -187,20 +222,20 @@ impl Work<'_> {
         }
         self.course.done.fetch_add(verdicts.len(), Relaxed);
         let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
-        found.extend(unit.members.iter().copied().zip(verdicts));
+        let places = unit.members.iter().map(|place| (at, *place));
+        found.extend(places.zip(verdicts));
         Ok(())
     }
 
-    fn verdicts(&self, unit: &Unit) -> Result<Vec<Verdict>, Error> {
+    fn verdicts(&self, part: &Part<'_>, unit: &Unit) -> Result<Vec<Verdict>, Error> {
         let outlines = || {
-            unit.members
-                .iter()
-                .filter_map(|i| self.plan.outlines.get(*i))
+            let members = unit.members.iter();
+            members.filter_map(|i| part.plan.outlines.get(*i))
         };
         let none = |outcome: Outcome| {
             let verdicts = outlines().map(|outline| Verdict {
                 outcome: outcome.clone(),
-                ..Verdict::none(outline.process, outline.image)
+                ..Verdict::none(part.id(outline.process), outline.number())
             });
             Ok(verdicts.collect())
         };
@@ -208,14 +243,14 @@ impl Work<'_> {
             let why = "it forked more processes than can be replayed at once";
             return none(Outcome::Unsupported(why.to_string()));
         }
-        let starts = match unit.starts(self.recording, self.plan) {
+        let starts = match unit.starts(part.recording, &part.plan) {
             Err(Error::NoImage { .. }) => {
                 let why = "the recording does not say what it started from";
                 return none(Outcome::Failed(why.to_string()));
             }
             other => other?,
         };
-        let mut file = group::prepare(self.recording, self.image, self.plan, unit)?;
+        let mut file = group::prepare(part.recording, self.image, &part.plan, unit)?;
         let processes: Vec<u32> = outlines().map(|outline| outline.process).collect();
         let mut counted = 0;
         let ends = watch::run(
@@ -224,7 +259,7 @@ impl Work<'_> {
             &starts,
             self.limits,
             &|| self.course.stop.load(Relaxed),
-            |index, event| self.stretch(processes.get(index).copied(), event),
+            |index, event| stretch(part.recording, processes.get(index).copied(), event),
             |file| {
                 let events = events_of(file);
                 self.course.events.fetch_add(events - counted, Relaxed);
@@ -237,33 +272,30 @@ impl Work<'_> {
         Ok(outlines()
             .enumerate()
             .map(|(place, outline)| {
-                judge(&file, place, (outline.process, outline.image), |pid| {
-                    ends.explain(pid)
-                })
+                let which = (part.id(outline.process), outline.number());
+                judge(&file, place, which, |pid| ends.explain(pid))
             })
             .collect())
     }
+}
 
-    /// How long it took, when it was recorded, from the event before `event`
-    /// to that one. No longer than the whole run: a recording may say anything
-    /// about its clock, and nobody waits for that.
-    fn stretch(&self, process: Option<u32>, event: u64) -> Duration {
-        let clock = self.recording.clock();
-        let time = |number: u64| {
-            let log = self.recording.log_at(process?, number)?;
-            Some(clock.since_start_ns(log.event()?.time))
-        };
-        let after = time(event);
-        let before = event.checked_sub(1).and_then(time);
-        let started = self.recording.manifest().clock.realtime_ns;
-        let ended = self.recording.summary().map(|summary| summary.realtime_ns);
-        let most = ended.map_or(u64::MAX, |ended| ended.saturating_sub(started));
-        match (before, after) {
-            (Some(before), Some(after)) => {
-                Duration::from_nanos(after.saturating_sub(before).min(most))
-            }
-            _ => Duration::ZERO,
-        }
+/// How long it took, when it was recorded, from the event before `event`
+/// to that one. No longer than the whole run: a recording may say anything
+/// about its clock, and nobody waits for that.
+fn stretch(recording: &Recording, process: Option<u32>, event: u64) -> Duration {
+    let clock = recording.clock();
+    let time = |number: u64| {
+        let log = recording.log_at(process?, number)?;
+        Some(clock.since_start_ns(log.event()?.time))
+    };
+    let after = time(event);
+    let before = event.checked_sub(1).and_then(time);
+    let started = recording.manifest().clock.realtime_ns;
+    let ended = recording.summary().map(|summary| summary.realtime_ns);
+    let most = ended.map_or(u64::MAX, |ended| ended.saturating_sub(started));
+    match (before, after) {
+        (Some(before), Some(after)) => Duration::from_nanos(after.saturating_sub(before).min(most)),
+        _ => Duration::ZERO,
     }
 }
 

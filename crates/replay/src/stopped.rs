@@ -72,7 +72,7 @@ impl<'s> Stopped<'s> {
         self.threads.get_or_init(|| {
             let mut threads = self.session.threads();
             let running = self.session.thread();
-            threads.sort_by_key(|t| (t.number.0 != running, t.number));
+            threads.sort_by_key(|t| (t.number != running, t.number));
             threads
         })
     }

@@ -1,4 +1,4 @@
-//! What came of a replay.
+//! What came of a replay, read from the memory that it is led by.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -6,70 +6,17 @@ use protocol::instruction::Instruction;
 use protocol::record::kind;
 use protocol::replay::{EXECUTED, EXITED, difference, likeness, outcome};
 
-use ::target::Difference;
+use ::target::{Difference, Ending, Outcome, Verdict};
+use protocol::id::{EventNo, ImageNo, ProcessId, ThreadNo};
 
 use crate::file::ReplayFile;
-
-/// What came of one image of one process.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    pub process: u32,
-    pub image: u32,
-    /// Events of this image that were replayed.
-    pub events: u64,
-    /// Bytes it wrote and sent; each was compared.
-    pub output: u64,
-    /// How it ended, if this image was its last.
-    pub ending: Option<Ending>,
-    pub outcome: Outcome,
-}
-
-impl Verdict {
-    /// Of an image that was not reached.
-    pub fn none(process: u32, image: u32) -> Verdict {
-        Verdict {
-            process,
-            image,
-            events: 0,
-            output: 0,
-            ending: None,
-            outcome: Outcome::NotReached,
-        }
-    }
-}
-
-/// How a process ended itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    Exited(i32),
-    Signal(i32),
-    /// It executed another program; if that is not in the recording, nobody
-    /// knows more.
-    Executed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As recorded, to the end.
-    Equal,
-    Diverged(Difference),
-    /// The replay itself came to an end: it died, or was ended because it got
-    /// nowhere.
-    Failed(String),
-    /// Needs what replay cannot do yet.
-    Unsupported(String),
-    /// Another process that it had to wait for did not get there.
-    HeldUp(String),
-    /// It was not reached: what it begins from did not get there.
-    NotReached,
-}
 
 /// What became of the stream at place `index` of a file's table. `ended` says
 /// how the process with this id ended, where it did not end as it should.
 pub fn judge(
     file: &ReplayFile,
     index: usize,
-    (process, image): (u32, u32),
+    (process, image): (ProcessId, ImageNo),
     ended: impl Fn(u32) -> String,
 ) -> Verdict {
     let mut verdict = Verdict::none(process, image);
@@ -112,8 +59,8 @@ pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
     let entry = &table[index % table.len()];
     let (expected, found) = describe(entry);
     Difference {
-        event: entry.event.load(Relaxed),
-        thread: entry.thread.load(Relaxed),
+        event: EventNo(entry.event.load(Relaxed)),
+        thread: ThreadNo(entry.thread.load(Relaxed)),
         expected,
         found,
         address: entry.rip.load(Relaxed),

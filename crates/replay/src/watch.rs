@@ -156,13 +156,13 @@ pub fn run(
             return Err(Error::Interrupted);
         }
         let running = running(file);
-        // If all wait for another's turn, they wait for ever.
-        let journal = &file.header().journal;
-        let waiting = journal.waiting.load(Acquire) as usize;
-        let all_wait = waiting > 0 && waiting >= running.len();
-        all_waited = if all_wait { all_waited + 1 } else { 0 };
-        if all_waited > 20 {
-            journal.is_hopeless.store(1, Release);
+        all_waited = if all_wait(file, &running) {
+            all_waited + 1
+        } else {
+            0
+        };
+        if all_waited > 1 {
+            file.header().journal.is_hopeless.store(1, Release);
         }
         if let Some(end) = headway.is_hopeless(sum_of_events(file), &running, limits, &longest) {
             ends.end = Some(end);
@@ -174,6 +174,22 @@ pub fn run(
     file.header().journal.is_complete.store(1, Release);
     look(file);
     Ok(ends)
+}
+
+/// Whether all wait for the end of another's turn, and each has read all that is in
+/// the journal: then they wait for ever. (How long they have waited says nothing: one
+/// that is woken may not have a processor for seconds.)
+fn all_wait(file: &ReplayFile, running: &[Running]) -> bool {
+    let header = file.header();
+    let end = header.journal.len.load(Acquire);
+    let streams = header.streams.load(Relaxed) as usize;
+    let table = header.table.iter().take(streams);
+    let waiting: HashSet<u32> = table
+        .filter(|stream| stream.waits_at.load(Acquire) == end + 1)
+        .map(|stream| stream.pid.load(Acquire))
+        .collect();
+    let all = !running.is_empty() && running.iter().all(|r| waiting.contains(&r.pid));
+    all && header.journal.len.load(Acquire) == end
 }
 
 /// Waits a moment for words, or for the end.
@@ -307,6 +323,7 @@ fn sum_of_events(file: &ReplayFile) -> u64 {
 
 /// A process that replays, as the kernel sees it.
 struct Running {
+    pid: u32,
     /// Its stream.
     index: usize,
     event: u64,
@@ -343,6 +360,7 @@ fn look_at(pid: u32, index: usize, event: u64) -> Option<Running> {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (user, system, resident) = (number(11)?, number(12)?, number(21)?);
     Some(Running {
+        pid,
         index,
         event,
         // The kernel's unit here is always a hundredth of a second.

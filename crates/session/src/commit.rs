@@ -86,7 +86,7 @@ impl Group {
         others: &[usize],
         cancel: &Cancel,
     ) -> Result<()> {
-        let cut = self.program.latest(self.member(i)?.ix, at.event());
+        let cut = self.program.latest(self.member(i)?.ix, at.event())?;
         let mut bounds = Vec::new();
         let mut halted = Vec::new();
         for j in others {
@@ -111,7 +111,7 @@ impl Group {
             bounds.push((*j, ix, bound));
         }
         for event in halted {
-            let saw = self.program.history().future(event);
+            let saw = self.program.history()?.future(event);
             for (_, ix, bound) in &mut bounds {
                 if *ix != event.process
                     && let Some(saw) = saw.get(ix.index()).copied().flatten()
@@ -178,7 +178,7 @@ impl Group {
             let undone = match event <= member.last {
                 true => {
                     let event = EventId::new(member.ix, event);
-                    self.program.history().future(event)
+                    self.program.history()?.future(event)
                 }
                 false => Vec::new(),
             };

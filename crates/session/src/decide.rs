@@ -19,6 +19,7 @@ impl Group {
         traced: &mut Vec<Traced>,
     ) -> Result<Option<Reason>> {
         let mut point = None;
+        let mut left = None;
         self.enter(i, None)?;
         match found.came {
             Came::Watch {
@@ -63,7 +64,26 @@ impl Group {
                     source,
                 });
             }
+            Came::Happened(what, numbers) => {
+                let mut caught = None;
+                let is_caught = !numbers.is_empty();
+                for number in numbers {
+                    if self.counts(i, number, traced)? {
+                        caught = caught.or(Some(number));
+                    }
+                }
+                return Ok(
+                    (caught.is_some() || !is_caught).then_some(Reason::Happened {
+                        what,
+                        number: caught,
+                    }),
+                );
+            }
             Came::Step => point = Some(Reason::Step),
+            Came::Left(caller) => {
+                point = Some(Reason::Step);
+                left = Some(caller);
+            }
             Came::Points => {}
             Came::Exec => return Ok(Some(Reason::Exec)),
             Came::Arrived => return Ok(Some(Reason::Arrived)),
@@ -72,7 +92,7 @@ impl Group {
             Came::Diverged(difference) => return Ok(Some(Reason::Diverged(difference))),
         }
         let mut hit = None;
-        let mut entered = None;
+        let mut entered = left;
         for number in found.points {
             let function = self.inlined_function(i, number)?;
             // What a trace shows is that function's frame as well.

@@ -12,6 +12,11 @@ pub enum Error {
     NoProcesses,
     #[error("there is no process {} here", .0.number)]
     NoProcess(ProcessId),
+    #[error("this is no consistent cut: another has seen {name}:{event}, which is behind it")]
+    NoCut {
+        name: String,
+        event: protocol::id::EventNo,
+    },
     #[error("there is no frame here")]
     NoFrame,
     #[error("there is no breakpoint {0}")]
@@ -38,13 +43,23 @@ pub enum Error {
     NoSyscall { name: String, near: Option<String> },
     #[error("`{0}` cannot be caught")]
     NotCaught(String),
+    #[error("memory at {0:#x} cannot be written")]
+    NotWritten(u64),
+    #[error("there is no register `{0}` that can be set here")]
+    NoRegister(String),
+    #[error("`{0}` cannot be called")]
+    NoCall(String),
+    #[error("the function did not return: {0}")]
+    CallFailed(String),
+    #[error("`{0}` cannot be caught in a program that is alive")]
+    NotCaughtAlive(String),
     #[error("{error}")]
     Pattern {
         error: events::PatternError,
         text: String,
     },
     #[error("{0}")]
-    Place(String),
+    Location(String),
     #[error("{0}")]
     Inspect(#[from] inspect::Error),
     #[error("{0}")]
@@ -58,6 +73,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let words = |text: &str| Some(text.to_string());
         match self {
+            Error::NoCut { .. } => words("leave that process out: it comes to where it must be"),
             Error::NoPoint(_) => words("`info breakpoints` lists them"),
             Error::Condition {
                 number, condition, ..
@@ -79,6 +95,15 @@ impl Error {
             Error::NotCaught(_) => {
                 words("`break __cxa_throw` stops where C++ throws; `catch send` at events")
             }
+            Error::NoRegister(_) => words("the general ones, rip and eflags can, in frame 0"),
+            Error::NoCall(_) => words(
+                "a function by its name with up to six numbers or pointers: `call f(1, p)`; it \
+                 needs debug information",
+            ),
+            Error::CallFailed(_) => words("the thread stands where it stood before the call"),
+            Error::NotCaughtAlive(_) => words(
+                "what the kernel tells can: `catch syscall NAME`, fork, exec, signal NAME, crash",
+            ),
             Error::Pattern { error, text } => Some(match &error.near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the pattern was: {text}"),

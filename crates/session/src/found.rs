@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use target::{Difference, Position};
+use inspect::lookup::Location;
+use target::{Difference, Happening, Position};
 
 use crate::conditions::Trouble;
 use crate::member::Context;
@@ -27,12 +28,16 @@ pub(crate) enum Came {
     Exec,
     /// Where a step ends.
     Step,
+    /// Where a step out of an inlined function ends: in the frame of this one.
+    Left(Location),
     /// Where it was to go.
     Arrived,
     /// Where its run begins, and where it ends.
     Start,
     End,
     Diverged(Difference),
+    /// What happened to a process that is alive, and the points that catch that.
+    Happened(Happening, Vec<u32>),
     /// A condition that cannot be tested.
     Trouble(Arc<Trouble>),
 }
@@ -89,13 +94,14 @@ impl Passed {
     pub fn takes(&self, context: Context<'_>, found: &Found) -> bool {
         matches!(
             found.came,
-            Came::Points | Came::Caught(_) | Came::Watch { .. }
-        ) && found.numbers().iter().all(|number| {
-            let before = self.found.iter().flat_map(Found::numbers);
-            let before = before.filter(|n| n == number).count() as u64;
-            let point = context.stops.get(*number);
-            point.is_some_and(|p| p.ignore > before || p.traces)
-        })
+            Came::Points | Came::Caught(_) | Came::Watch { .. } | Came::Happened(..)
+        ) && !found.numbers().is_empty()
+            && found.numbers().iter().all(|number| {
+                let before = self.found.iter().flat_map(Found::numbers);
+                let before = before.filter(|n| n == number).count() as u64;
+                let point = context.stops.get(*number);
+                point.is_some_and(|p| p.ignore > before || p.traces)
+            })
     }
 }
 
@@ -104,7 +110,7 @@ impl Found {
     pub fn numbers(&self) -> Vec<u32> {
         let mut all = match &self.came {
             Came::Watch { number, .. } => vec![*number],
-            Came::Caught(numbers) => numbers.clone(),
+            Came::Caught(numbers) | Came::Happened(_, numbers) => numbers.clone(),
             _ => Vec::new(),
         };
         all.extend(&self.points);

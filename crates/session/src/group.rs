@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use causality::History;
 use protocol::id::{EventNo, ProcessId, ProcessIx};
-use recording::Recording;
+use recording::{Recording, Set};
 use target::{Cancel, ImageSpan, Position};
 
 use crate::member::Member;
@@ -32,6 +32,8 @@ pub struct MemberInfo {
     pub id: ProcessId,
     pub ix: ProcessIx,
     pub name: String,
+    /// The program that it executes, or did at first.
+    pub program: String,
     /// Its first event, and its last.
     pub first: EventNo,
     pub last: EventNo,
@@ -46,13 +48,19 @@ pub struct MemberInfo {
 pub struct Positions(Vec<Position>);
 
 impl Group {
-    /// All processes of a program, at their beginnings.
+    /// All processes of a program: at their beginnings if it was recorded, where
+    /// they stand if it is alive.
     pub fn new(program: &Arc<Program>) -> Result<Group> {
-        let history = program.history();
-        let members: Vec<Member> = history
-            .processes()
-            .filter_map(|(ix, _)| Some(Member::new(program, history.id_of(ix)?, ix)))
-            .collect();
+        let members: Vec<Member> = match program.history() {
+            Ok(history) => history
+                .processes()
+                .filter_map(|(ix, _)| Some(Member::new(history, history.id_of(ix)?, ix)))
+                .collect(),
+            Err(_) => {
+                let living = program.opener().living().unwrap_or_default();
+                living.into_iter().zip(0..).map(Member::alive).collect()
+            }
+        };
         if members.is_empty() {
             return Err(Error::NoProcesses);
         }
@@ -74,11 +82,18 @@ impl Group {
         &self.program
     }
 
-    pub fn recording(&self) -> &Arc<Recording> {
-        self.program.recording()
+    /// What was recorded, on one host or on several, if it was.
+    pub fn set(&self) -> Result<&Arc<Set>> {
+        self.program.set()
     }
 
-    pub fn history(&self) -> &History {
+    /// The recording that holds a process.
+    pub fn recording_of(&self, process: ProcessId) -> Option<&Arc<Recording>> {
+        self.program.recording_of(process)
+    }
+
+    /// What happened before what, if the program was recorded.
+    pub fn history(&self) -> Result<&History> {
         self.program.history()
     }
 
@@ -117,6 +132,7 @@ impl Group {
                 id: member.id,
                 ix: member.ix,
                 name: member.name.clone(),
+                program: member.program.clone(),
                 first: member.first,
                 last: member.last,
                 at: member.at,

@@ -20,6 +20,9 @@
 //! | the next stop of one process, and the last | `search`, `search_back`, `found` |
 //! | steps: lines, instructions, out of functions, and their reverse | `stepping`, `stepping_back` |
 //! | motion of the whole: search, then commit | `motion`, `commit`, `decide` |
+//! | motion of a program that is alive, and what only that can | `alive` |
+//! | variables that are set, functions that are called | `change` |
+//! | everybody to places of their own | `cut` |
 //! | questions | `view` |
 //! | what was true over the run of a process | `truth` |
 //! | a group on a thread of its own | `handle` |
@@ -27,10 +30,13 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
+mod alive;
 mod bytecode;
 mod caught;
+mod change;
 mod commit;
 mod conditions;
+mod cut;
 mod decide;
 mod error;
 mod found;
@@ -51,12 +57,13 @@ mod view;
 mod watched;
 
 pub use caught::Caught;
+pub use change::Called;
 pub use error::{Error, Result};
 pub use group::{Group, MemberInfo, Positions};
 pub use handle::{Answer, Handle};
 pub use motion::{Direction, Follow, How, Move, Who};
 pub use program::Program;
 pub use reason::{Change, Reason, Seen, Stopped, Traced};
-pub use stops::{Place, Point, StopTable, What, Whom, address_in, places};
+pub use stops::{CodeLocation, Point, StopTable, What, Whom, address_in, locations};
 pub use view::{FrameInfo, FrameRef, ThreadRef, Variable, Variables, View};
 pub use watched::{FrameKey, Watched};

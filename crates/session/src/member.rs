@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use causality::History;
 use inspect::inspector::Layout;
 use inspect::lookup::Location;
 use inspect::{Inspector, Library};
 use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
-use target::{Arrival, Cancel, ImageSpan, MapsVersion, Position, Recorded, Target};
+use target::{Alive, Arrival, Cancel, ImageSpan, Living, MapsVersion, Position, Recorded, Target};
 
 use crate::conditions::{Conditions, Judge};
 use crate::found::Known;
@@ -28,6 +29,17 @@ pub(crate) struct Context<'c> {
     /// A process stops when it begins another program.
     pub execs: bool,
     pub cancel: &'c Cancel,
+    /// Those that run along, of a program that is alive.
+    pub company: Option<&'c dyn Company>,
+}
+
+/// Processes that run along while one is led, of a program that is alive.
+pub(crate) trait Company {
+    /// Says in each what stops it.
+    fn arm(&self) -> Result<()>;
+
+    /// One of them came to something: whether that stops everybody.
+    fn came(&self, process: ProcessId, arrival: Arrival) -> Result<bool>;
 }
 
 /// See the module.
@@ -36,6 +48,8 @@ pub(crate) struct Member {
     pub ix: ProcessIx,
     pub name: String,
     pub program: String,
+    /// What it is called on its host, and with its host.
+    called: (String, String),
     pub first: EventNo,
     pub last: EventNo,
     /// Where it is said to be.
@@ -60,23 +74,42 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub fn new(program: &Program, id: ProcessId, ix: ProcessIx) -> Member {
-        let process = program.recording().process(id.number);
-        let (name, runs) = process.map_or_else(Default::default, |process| {
-            (process.name.clone(), process.program.clone())
-        });
-        let (first, last) = program.history().span(ix);
+    /// A process that was recorded, at its beginning.
+    pub fn new(history: &History, id: ProcessId, ix: ProcessIx) -> Member {
+        let set = history.set();
+        let process = set.process(ix);
+        let runs = process.map_or_else(Default::default, |process| process.program.clone());
+        let own = process.map_or_else(Default::default, |process| process.name.clone());
+        let host = set.name(id.member).map(|host| format!("{own}@{host}"));
+        let (first, last) = history.span(ix);
         Member {
-            id,
-            ix,
-            name,
-            program: runs,
+            called: (own.clone(), host.unwrap_or(own)),
             first,
             last,
             at: Position::Event(first),
+            is_empty: history.thread_count(ix) == 0,
+            ..Member::bare(id, ix, set.process_name(ix), runs)
+        }
+    }
+
+    /// A process that is alive, and where it stands among all.
+    pub fn alive((living, ix): (Living, u32)) -> Member {
+        Member::bare(living.id, ProcessIx(ix), living.name, living.program)
+    }
+
+    fn bare(id: ProcessId, ix: ProcessIx, name: String, program: String) -> Member {
+        Member {
+            id,
+            ix,
+            called: (name.clone(), name.clone()),
+            name,
+            program,
+            first: EventNo(0),
+            last: EventNo::MAX.previous(),
+            at: Position::START,
             entered: None,
             is_let_go: false,
-            is_empty: program.history().thread_count(ix) == 0,
+            is_empty: false,
             target: None,
             probe: None,
             images: None,
@@ -89,9 +122,23 @@ impl Member {
         }
     }
 
+    /// Whether a name can mean it: of the process, with its host or without, or
+    /// of the program that it executes.
+    pub fn is_called(&self, name: &str) -> bool {
+        let (own, with_host) = &self.called;
+        [&self.name, &self.program, own, with_host]
+            .iter()
+            .any(|n| *n == name)
+    }
+
     /// Whether it did nothing that was recorded.
     pub fn is_empty(&self) -> bool {
         self.is_empty
+    }
+
+    /// It is alive no more.
+    pub fn end_of_life(&mut self) {
+        self.is_empty = true;
     }
 
     pub fn beginning(&self) -> Position {
@@ -154,14 +201,22 @@ impl Member {
         target.history().ok_or(Error::Target(target::Error::NoPast))
     }
 
+    /// What it can because it is alive.
+    pub fn living(&mut self) -> Result<&mut dyn Alive> {
+        let target = self.target_mut()?;
+        Ok(target.alive().ok_or(target::Error::NotAlive)?)
+    }
+
     /// The process, brought to where it is said to be: it gets there, whoever
     /// wants to stop what it is asked for. If it cannot get there, it is where
-    /// it got.
+    /// it got. One that is alive is where it stands.
     pub fn here(&mut self, program: &Program) -> Result<&mut dyn Target> {
         let at = self.at;
         let never = Cancel::new();
         let now = self.open(program, &never)?.position();
-        if now != at {
+        if program.is_alive() {
+            self.put(now);
+        } else if now != at {
             self.recorded()?.seek(at, &never)?;
             let got = self.target()?.position();
             self.put(got);
@@ -246,6 +301,16 @@ impl Member {
         at: Position,
         cancel: &Cancel,
     ) -> Result<&dyn Target> {
+        Ok(self.probe_mut(program, at, cancel)?)
+    }
+
+    /// The same, to be led on from there.
+    pub fn probe_mut(
+        &mut self,
+        program: &Program,
+        at: Position,
+        cancel: &Cancel,
+    ) -> Result<&mut (dyn Target + 'static)> {
         if self.probe.is_none() {
             self.probe = Some(program.opener().open(self.id, cancel)?);
         }
@@ -258,15 +323,18 @@ impl Member {
                 return Err(target::Error::Cancelled.into());
             }
         }
-        Ok(&**probe)
+        Ok(&mut **probe)
     }
 
     /// Runs of events by one thread.
     fn turns(&mut self, program: &Program) -> &[(EventNo, ThreadNo)] {
-        let number = self.id.number;
+        let id = self.id;
         self.turns.get_or_insert_with(|| {
             let mut runs: Vec<(EventNo, ThreadNo)> = Vec::new();
-            let mut log = program.recording().log(number);
+            let Some(recording) = program.recording_of(id) else {
+                return runs;
+            };
+            let mut log = recording.log(id.number);
             while log.advance() {
                 let Some(event) = log.event() else { break };
                 let thread = ThreadNo(event.thread);

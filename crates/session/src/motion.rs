@@ -67,6 +67,8 @@ pub enum How {
     Until(Vec<u64>),
     /// To a position, whatever is on the way.
     To(Position),
+    /// Each of these to a place of its own, unless something stops somebody on the way.
+    ToCut(Vec<(ProcessId, Position)>),
     /// All that may move to where their runs begin.
     ToStart,
     /// All that may move to where their runs end.
@@ -96,9 +98,15 @@ impl Group {
             follow: motion.follow,
         };
         let mut traced = Vec::new();
+        if self.program.is_alive() {
+            return self.go_alive(motion, &crew, cancel);
+        }
         let back = motion.direction == Direction::Backwards;
         let (i, reason) = match &motion.how {
             How::To(at) => self.travel(&crew, *at, cancel)?,
+            How::ToCut(goals) => {
+                self.lead_to_cut(&crew, goals, motion.direction, &mut traced, cancel)?
+            }
             How::ToStart => self.all_to(&crew, false, cancel)?,
             How::ToEnd => self.all_to(&crew, true, cancel)?,
             How::Continue if back => self.backwards(&crew, None, &mut traced, cancel)?,
@@ -131,6 +139,7 @@ impl Group {
             stops: &self.stops,
             execs: self.execs,
             cancel,
+            company: None,
         };
         let member = self.members.get_mut(i);
         member
@@ -338,7 +347,7 @@ impl Group {
         let lead = self.member(crew.lead)?.ix;
         let cut = match crew.follow {
             Follow::Causal => self.program.past(lead, at.event()),
-            Follow::Consistent => Some(self.program.latest(lead, at.event())),
+            Follow::Consistent => Some(self.program.latest(lead, at.event())?),
         };
         for i in crew.others(crew.lead) {
             let member = self.member(i)?;
@@ -382,9 +391,12 @@ impl Group {
             How::Finish { level } => member.finish(context, motion.thread, *level, &mut passed)?,
             How::Until(addresses) => member.until(context, addresses, &mut passed)?,
             // These are no steps.
-            How::Continue | How::RunTo(_) | How::To(_) | How::ToStart | How::ToEnd => {
-                Search::Nothing
-            }
+            How::Continue
+            | How::RunTo(_)
+            | How::To(_)
+            | How::ToCut(_)
+            | How::ToStart
+            | How::ToEnd => Search::Nothing,
         };
         let last = match search {
             Search::Found(found) => found,
@@ -439,9 +451,12 @@ impl Group {
             How::Finish { level } => member.finish_back(context, motion.thread, *level)?,
             How::Until(addresses) => member.until_back(context, addresses)?,
             // These are no steps.
-            How::Continue | How::RunTo(_) | How::To(_) | How::ToStart | How::ToEnd => {
-                Search::Nothing
-            }
+            How::Continue
+            | How::RunTo(_)
+            | How::To(_)
+            | How::ToCut(_)
+            | How::ToStart
+            | How::ToEnd => Search::Nothing,
         };
         let goal = match search {
             Search::Found(found) => found,

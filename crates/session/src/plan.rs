@@ -7,7 +7,7 @@ use inspect::lookup::Location;
 use target::{Condition, Watch};
 
 use crate::member::{Context, Member};
-use crate::stops::{What, address_in, places};
+use crate::stops::{What, address_in, locations};
 use crate::watched::FrameKey;
 use crate::{Error, Result};
 
@@ -23,6 +23,9 @@ pub(crate) struct Plan {
     pub watched: Vec<u32>,
     /// Breakpoints may be in code that is mapped later.
     pub mapped: bool,
+    /// Where the loader comes by when it has mapped something, in a process that is
+    /// alive.
+    pub loader: Vec<u64>,
     /// The frames of watched variables, with their points.
     pub frames: Vec<(u32, FrameKey)>,
 }
@@ -38,7 +41,9 @@ impl Plan {
     /// What a process stops at on its way, and `others`, in order.
     pub fn breakpoints(&self, others: &[u64]) -> Result<Vec<u64>> {
         let own = self.addresses.iter().map(|(address, _)| *address);
-        let mut all: Vec<u64> = own.chain(others.iter().copied()).collect();
+        let mut all: Vec<u64> = own
+            .chain(others.iter().chain(&self.loader).copied())
+            .collect();
         all.sort_unstable();
         all.dedup();
         if all.len() > protocol::replay::BREAKPOINTS {
@@ -88,13 +93,17 @@ impl Member {
         }
         if !names.is_empty() {
             plan.mapped = true;
-            let found = self.look(context.program.library(), |inspector, _| {
+            let is_alive = context.program.is_alive();
+            let (found, loader) = self.look(context.program.library(), |inspector, _| {
+                let loader = is_alive.then(|| inspector.find_functions("_dl_debug_state"));
+                let loader = loader.and_then(|found| found.ok()).unwrap_or_default();
                 let found = names.iter().flat_map(|(number, text)| {
-                    let found = places(inspector, text).unwrap_or_default();
+                    let found = locations(inspector, text).unwrap_or_default();
                     found.into_iter().map(|place| (*number, place))
                 });
-                found.collect::<Vec<_>>()
+                (found.collect::<Vec<_>>(), loader)
             })?;
+            plan.loader = loader.iter().map(|place| place.address).collect();
             for (number, place) in found {
                 plan.addresses.push((place.address, number));
                 let inlined = place.inlined.map(|location| (number, location));

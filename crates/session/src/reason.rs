@@ -2,7 +2,7 @@
 
 use inspect::value::Value;
 use protocol::id::{ProcessId, ThreadNo};
-use target::{Difference, Position};
+use target::{Difference, Happening, Position};
 
 /// A value at some time, and how it is shown by default. Its text was made then:
 /// what a value points to may be gone since.
@@ -48,6 +48,11 @@ pub enum Reason {
     Interrupted,
     /// It came to something else than the recording.
     Diverged(Difference),
+    /// What happened to a process that is alive, and the point that catches that.
+    Happened {
+        what: Happening,
+        number: Option<u32>,
+    },
 }
 
 /// The values of a watched variable before a change and after it.

@@ -86,24 +86,33 @@ impl Member {
             let next = match now {
                 Position::Event(event) => event.next(),
                 Position::Inside(inside) => inside.event,
+                Position::Halted(_) => now.event(),
             };
             let caught = self.next_caught(context, next);
             let caught = caught.map(Position::Event).filter(|at| *at <= limit);
-            // The program ends there that addresses are of.
-            let border = self.next_image(now.event()).filter(|_| context.execs);
+            // The program ends there that addresses are of. Points are looked up in
+            // the next one; what a step goes to is not.
+            let stops_there = context.execs || !extra.is_empty();
+            let is_border = stops_there || !plan.watches.is_empty() || !plan.frames.is_empty();
+            let border = self.next_image(now.event()).filter(|_| is_border);
             let border = border.map(Position::Event).filter(|at| *at <= limit);
             let to = [Some(limit), caught, border].into_iter().flatten().min();
             let to = to.unwrap_or(limit);
             let conditions = self.passable(context, &plan, &others)?;
+            let catches = self.catches(context);
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
                 // Other code may be there then, with other variables.
                 mapped: plan.mapped || !conditions.is_empty(),
                 conditions: &conditions,
+                catches: catches.as_ref(),
             };
             let is_free = breakpoints.is_empty() && plan.watches.is_empty() && !plan.mapped;
-            let arrival = if is_free && matches!(to, Position::Event(_)) {
+            let arrival = if let Some(company) = context.company {
+                company.arm()?;
+                self.target_mut()?.run(&stops, to, context.cancel)?
+            } else if is_free && matches!(to, Position::Event(_)) {
                 self.recorded()?.seek(to, context.cancel)?
             } else {
                 self.target_mut()?.run(&stops, to, context.cancel)?
@@ -114,7 +123,10 @@ impl Member {
                 Arrival::There | Arrival::End if border.is_some_and(|border| at >= border) => {
                     // From here on it is another program.
                     self.seek(border.unwrap_or(at), &Cancel::new())?;
-                    return Ok(Leg::Found(self.found(Came::Exec)?));
+                    if stops_there {
+                        return Ok(Leg::Found(self.found(Came::Exec)?));
+                    }
+                    None
                 }
                 Arrival::There if caught.is_some_and(|caught| at >= caught) => {
                     let numbers = self.catching(context, at.event());
@@ -125,6 +137,14 @@ impl Member {
                 Arrival::There => return Ok(Leg::There),
                 Arrival::End => return Ok(Leg::End),
                 Arrival::Interrupted => return Ok(Leg::Interrupted(at)),
+                Arrival::Elsewhere(process, arrival) => {
+                    let company = context.company;
+                    match company.map_or(Ok(true), |all| all.came(process, *arrival))? {
+                        true => return Ok(Leg::Interrupted(at)),
+                        false => None,
+                    }
+                }
+                Arrival::Happened(happening) => self.happened(context, happening)?,
                 Arrival::Diverged(difference) => {
                     return Ok(Leg::Found(self.found(Came::Diverged(difference))?));
                 }

@@ -80,8 +80,8 @@ impl Member {
             let stops = Stops {
                 breakpoints: &breakpoints,
                 watches: &plan.watches,
-                mapped: false,
                 conditions: &conditions,
+                ..Stops::default()
             };
             let is_free = breakpoints.is_empty() && plan.watches.is_empty();
             let back = if is_free || from <= within {

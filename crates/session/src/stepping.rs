@@ -7,10 +7,13 @@
 use std::ops::Range;
 
 use inspect::frames::{Frame, Stack};
+use inspect::lookup::Location;
+use inspect::stepping::Exits;
 use inspect::{Inspector, ThreadId};
-use protocol::id::ThreadNo;
+use protocol::id::{EventNo, ThreadNo};
 use target::{Arrival, Position, Stops, Target};
 
+use crate::conditions::INLINED_MAX;
 use crate::found::{Came, Found, Leg, Passed, Search};
 use crate::member::{Context, Member};
 use crate::view::stack_at;
@@ -40,6 +43,11 @@ impl Member {
     /// The innermost frame of the thread that runs.
     pub fn top(&mut self, context: Context<'_>) -> Result<Option<Frame>> {
         self.look_at_stack(context, 1, |_, stack| stack.frames.first().cloned())
+    }
+
+    /// Whether the process has come to an event.
+    fn at_or_past(&self, event: EventNo) -> bool {
+        self.position().is_ok_and(|at| at.event() >= event)
     }
 
     /// How a way that was a step ended.
@@ -110,6 +118,9 @@ impl Member {
     ) -> Result<Leg> {
         let plan = self.plan(context)?;
         let mut values = self.watched_values(context)?;
+        if let Some(company) = context.company {
+            company.arm()?;
+        }
         let target = self.target_mut()?;
         let arrival = target.step(range, &plan.watches, context.cancel)?;
         Ok(match arrival {
@@ -134,6 +145,18 @@ impl Member {
             Arrival::End => Leg::End,
             Arrival::Interrupted => Leg::Interrupted(self.position()?),
             Arrival::Diverged(difference) => Leg::Found(self.found(Came::Diverged(difference))?),
+            Arrival::Elsewhere(process, arrival) => {
+                let company = context.company;
+                match company.map_or(Ok(true), |all| all.came(process, *arrival))? {
+                    true => Leg::Interrupted(self.position()?),
+                    // It goes on from where it got.
+                    false => Leg::At,
+                }
+            }
+            Arrival::Happened(happening) => match self.happened(context, happening)? {
+                Some(found) => Leg::Found(found),
+                None => Leg::At,
+            },
         })
     }
 
@@ -243,15 +266,64 @@ impl Member {
             None => self.thread()?,
         };
         let entered = self.entered().cloned();
-        let place = self.look(context.program.library(), |inspector, target| {
+        let ways = self.look(context.program.library(), |inspector, target| {
             let stack = stack_at(inspector, target, thread, 10_000, entered.as_ref()).ok()?;
-            inspector.return_place(&stack, level)
+            let exits = inspector.exits(&stack, level);
+            Some((exits, inspector.return_place(&stack, level)))
         })?;
-        let Some((address, cfa)) = place else {
-            return Err(Error::Outermost);
+        let (address, cfa) = match ways {
+            Some((Some(exits), _)) => return self.leave(context, thread, &exits, passed),
+            Some((None, Some(place))) => place,
+            Some((None, None)) | None => return Err(Error::Outermost),
         };
         let leg = self.run_out(context, thread, address, cfa, Position::END, Some(passed))?;
         self.stepped(leg)
+    }
+
+    /// Out of an inlined function: to the first instruction that is not of its
+    /// code, in the frame that it is part of.
+    fn leave(
+        &mut self,
+        context: Context<'_>,
+        thread: ThreadNo,
+        exits: &Exits,
+        passed: &mut Passed,
+    ) -> Result<Search> {
+        let mut addresses = exits.addresses.clone();
+        addresses.extend(&exits.jumps);
+        addresses.extend(exits.returns.map(|(address, _)| address));
+        // It may stand at a jump already.
+        let mut leg = Leg::At;
+        loop {
+            match leg {
+                Leg::At => {}
+                other => return self.stepped(other),
+            }
+            if self.thread()? == thread {
+                if self.stack_pointer()?.is_some_and(|rsp| rsp >= exits.cfa) {
+                    return self.stepped(Leg::At);
+                }
+                let top = self.top(context)?;
+                if let Some(frame) = top.filter(|frame| frame.cfa == Some(exits.cfa)) {
+                    if !exits.is_inside(frame.pc) {
+                        let caller = Location {
+                            address: frame.pc,
+                            function: None,
+                            place: None,
+                            module: String::new(),
+                            inlined: false,
+                            instance: Some(exits.caller),
+                        };
+                        return Ok(Search::Found(self.found(Came::Left(caller))?));
+                    }
+                    if exits.jumps.contains(&frame.pc) {
+                        leg = self.execute(context, 0..0, passed)?;
+                        continue;
+                    }
+                }
+            }
+            leg = self.leg(context, &addresses, Position::END, Some(&mut *passed))?;
+        }
     }
 
     /// On to a place in the code.
@@ -321,6 +393,7 @@ impl Member {
         let Some(start) = self.top(context)? else {
             return self.step(context, 0..0, passed);
         };
+        let border = self.next_image(self.position()?.event());
         let start_cfa = start.cfa.unwrap_or(0);
         let start_line = start.place.as_ref().map(|p| p.line);
         for _ in 0..STEPS_MAX {
@@ -348,6 +421,11 @@ impl Member {
             match leg {
                 Leg::At => {}
                 other => return Ok(other),
+            }
+            if let Some(first) = border.filter(|first| self.at_or_past(*first)) {
+                // The program is over whose lines these were.
+                self.seek(Position::Event(first), &target::Cancel::new())?;
+                return Ok(Leg::Found(self.found(Came::Exec)?));
             }
             if self.position()? >= limit {
                 return Ok(Leg::There);
@@ -411,7 +489,7 @@ impl Member {
         limit: Position,
         mut passed: Option<&mut Passed>,
     ) -> Result<Call> {
-        let entered = self.look_at_stack(context, 3, |inspector, stack| {
+        let entered = self.look_at_stack(context, 2 + INLINED_MAX, |inspector, stack| {
             let (_, begins) = inspector.function_name(now.pc)?;
             let module = inspector.module_at(now.pc)?;
             let body = inspector.body_of(&module, module.to_link(begins));

@@ -176,6 +176,11 @@ impl Member {
         if starts.is_empty() || breakpoints.len() > protocol::replay::BREAKPOINTS {
             return Ok(None);
         }
+        let rsp = self.stack_pointer()?;
+        if frame.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa) {
+            // It was just called.
+            return self.one_back(context).map(Some);
+        }
         let floor = Position::Event(self.image_begins(here.event()));
         if into {
             // If a call has just returned here, the line before is in there.

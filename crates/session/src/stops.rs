@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use inspect::Inspector;
 use inspect::lookup::Location;
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{ProcessId, ThreadNo};
 use target::Watch;
 
 use crate::caught::Caught;
@@ -67,7 +67,8 @@ pub enum What {
 pub enum Whom {
     #[default]
     All,
-    /// The process of this name, or all that execute the program of this name.
+    /// The process of this name, on any host if it names none, or all that
+    /// execute the program of this name.
     Named(String),
     Process(ProcessId),
 }
@@ -87,12 +88,12 @@ impl Point {
     pub(crate) fn concerns(&self, member: &Member) -> bool {
         let is_its = match &self.whom {
             Whom::All => true,
-            Whom::Named(name) => *name == member.program || *name == member.name,
+            Whom::Named(name) => member.is_called(name),
             Whom::Process(process) => *process == member.id,
         };
         let is_there = match &self.what {
             What::Watch(watched) => watched.process == member.id,
-            What::Catch(caught) => caught.from(member.id, EventNo(0)).is_some(),
+            What::Catch(caught) => caught.is_in(member.id),
             What::Break(_) | What::Code { .. } | What::Memory { .. } => true,
         };
         self.enabled && is_its && is_there
@@ -148,6 +149,12 @@ impl StopTable {
         let number = point.number;
         self.points.push(point);
         number
+    }
+
+    /// A number that no point has or will have, for what is numbered with them.
+    pub fn number(&mut self) -> u32 {
+        self.last += 1;
+        self.last
     }
 
     /// In order of their numbers.
@@ -215,16 +222,16 @@ impl StopTable {
 
 /// An address that a place in the code stands for.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct CodeLocation {
     pub address: u64,
     /// The source line there.
-    pub line: Option<inspect::frames::Place>,
+    pub line: Option<inspect::frames::SourceLocation>,
     /// The inlined function that is meant, if it is one.
     pub inlined: Option<Location>,
 }
 
 /// What a user names as a place in the code, in a process as it stands.
-pub fn places(inspector: &Inspector<'_>, text: &str) -> Result<Vec<Place>> {
+pub fn locations(inspector: &Inspector<'_>, text: &str) -> Result<Vec<CodeLocation>> {
     let found = inspector.resolve(text, None);
     if let Some(address) = address_in(text)
         && found.is_err()
@@ -232,18 +239,22 @@ pub fn places(inspector: &Inspector<'_>, text: &str) -> Result<Vec<Place>> {
         // Code that is of no file.
         let mut mapped = inspector.mappings().iter();
         return match mapped.find(|m| (m.start..m.end).contains(&address)) {
-            Some(mapping) if mapping.executable => Ok(vec![Place {
+            Some(mapping) if mapping.executable => Ok(vec![CodeLocation {
                 address,
                 line: None,
                 inlined: None,
             }]),
-            Some(_) => Err(Error::Place(format!("what is at {address:#x} is not code"))),
-            None => Err(Error::Place(format!("nothing is mapped at {address:#x}"))),
+            Some(_) => Err(Error::Location(format!(
+                "what is at {address:#x} is not code"
+            ))),
+            None => Err(Error::Location(format!(
+                "nothing is mapped at {address:#x}"
+            ))),
         };
     }
     Ok(found?
         .into_iter()
-        .map(|location| Place {
+        .map(|location| CodeLocation {
             address: location.address,
             line: location.place.clone(),
             inlined: Some(location).filter(|location| location.instance.is_some()),

@@ -44,7 +44,7 @@ pub struct FrameInfo {
     /// The name of its function.
     pub function: Option<String>,
     /// Where it is in the source.
-    pub line: Option<inspect::frames::Place>,
+    pub line: Option<inspect::frames::SourceLocation>,
     /// Its canonical frame address.
     pub cfa: Option<u64>,
 }
@@ -129,7 +129,7 @@ impl View<'_> {
         stack_at(inspector, self.target, thread, most, entered)
     }
 
-    fn in_frame<T>(
+    pub(crate) fn in_frame<T>(
         &self,
         thread: Option<ThreadNo>,
         level: usize,
@@ -150,7 +150,7 @@ pub(crate) fn seen(inspector: &Inspector<'_>, value: &Value) -> Seen {
     }
 }
 
-fn seen_in(scope: Scope<'_>, value: &Value) -> Seen {
+pub(crate) fn seen_in(scope: Scope<'_>, value: &Value) -> Seen {
     Seen {
         text: Printer::in_scope(scope, PrintOptions::default()).top(value),
         value: value.fetched(scope.inspector.process),

@@ -16,6 +16,8 @@ pub enum Error {
     Cancelled,
     #[error("the process has no past that could be gone to")]
     NoPast,
+    #[error("the process is not alive: what happened cannot be changed")]
+    NotAlive,
     #[error("a checkpoint can be taken at an event, not between two")]
     NotAtAnEvent,
     #[error("there is no checkpoint {0}")]
@@ -38,6 +40,13 @@ impl Error {
             Error::Failed { hint, .. } => hint.clone(),
             Error::NoCheckpoint(_) => Some("`info checkpoints` lists them".to_string()),
             Error::TooMuchWatched(_) => Some("delete a watchpoint".to_string()),
+            Error::NotAlive => {
+                Some("to try what would happen, change the program and record again".to_string())
+            }
+            Error::NoPast => Some(
+                "it is alive and not recorded: what is run by `mw record` can be replayed"
+                    .to_string(),
+            ),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@
 //! [`Target`] is what every process can: run until something stops it, take a
 //! step, be looked into. What only some can is asked for: a process that was
 //! recorded has a past to go to ([`Recorded`]), one that is alive can be changed
-//! ([`Writable`]). Who debugs names these traits only, and so does not care
+//! and runs along with others ([`Alive`]). Who debugs names these traits only, and so does not care
 //! whether a process is replayed or lives.
 //!
 //! The types that motions are described with are here too: where a process is
@@ -20,6 +20,7 @@ mod motion;
 mod position;
 mod registers;
 mod state;
+mod verdict;
 
 use std::ops::Range;
 
@@ -28,12 +29,13 @@ use protocol::id::{ProcessId, ThreadNo};
 
 pub use cancel::Cancel;
 pub use error::{Error, Result};
-pub use motion::{Arrival, Back, Condition, Difference, Hit, Stops, Watch};
-pub use position::{Inside, Position};
+pub use motion::{Arrival, Back, Calls, Catches, Condition, Happening, Hit, Stops, Watch};
+pub use position::{Halted, Inside, Position};
 pub use registers::Registers;
 pub use state::{
     CheckpointId, CheckpointInfo, Handler, ImageSpan, MapsVersion, Region, ThreadState,
 };
+pub use verdict::{Difference, Ending, Outcome, Verdict};
 
 /// Asked at each stop of a search back whether it is one.
 pub type Ask<'a> = dyn FnMut(&dyn Target, Hit) -> bool + 'a;
@@ -98,8 +100,13 @@ pub trait Target {
         None
     }
 
-    /// The way to change it, if it can be changed.
-    fn write(&mut self) -> Option<&mut dyn Writable> {
+    /// What it can because it is alive, if it is.
+    fn alive(&mut self) -> Option<&mut dyn Alive> {
+        None
+    }
+
+    /// What a thread is called, if that is known here.
+    fn thread_name(&self, _number: ThreadNo) -> Option<String> {
         None
     }
 }
@@ -136,22 +143,65 @@ pub trait Recorded {
     fn drop_checkpoint(&mut self, id: CheckpointId) -> bool;
 }
 
-/// What only a process that is alive can: be changed.
-pub trait Writable {
+/// What only a process that is alive can: be changed, and run along while another
+/// one is led.
+///
+/// Everything here is done while it stands still.
+pub trait Alive {
     /// Writes memory: how many bytes from `address` on could be written.
     fn write_memory(&mut self, address: u64, bytes: &[u8]) -> Result<usize>;
 
     /// Gives a thread other registers.
     fn write_registers(&mut self, thread: ThreadNo, registers: &Registers) -> Result<()>;
+
+    /// Takes a thread as the one that runs: it is the one that is stepped.
+    fn choose(&mut self, thread: ThreadNo) -> Result<()>;
+
+    /// Says what stops it while another process is led.
+    fn arm(&mut self, stops: &Stops<'_>) -> Result<()>;
+
+    /// Says who runs along when this one is run: without these, all others stand.
+    fn accompany(&mut self, others: &[ProcessId]);
+
+    /// The signal that a thread is about to get when it runs on.
+    fn pending(&self, thread: ThreadNo) -> Option<u32>;
+
+    /// Has a thread get this signal when it runs on, or none.
+    fn set_pending(&mut self, thread: ThreadNo, signal: Option<u32>) -> Result<()>;
+
+    /// Ends it.
+    fn kill(&mut self) -> Result<()>;
+
+    /// Lets it go, as it was before it was debugged.
+    fn detach(&mut self) -> Result<()>;
+
+    /// How it ended, if it has.
+    fn ending(&self) -> Option<Happening>;
+}
+
+/// A process that is alive, without looking into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Living {
+    pub id: ProcessId,
+    /// What it is called, among all.
+    pub name: String,
+    /// The program that it executes.
+    pub program: String,
 }
 
 /// Opens processes to be debugged.
 ///
-/// What they have in common is kept behind it. One process may be open several
-/// times at once: a second one can be elsewhere, so that something is asked
-/// there without moving the first.
+/// What they have in common is kept behind it. A process that was recorded may
+/// be open several times at once: a second one can be elsewhere, so that something
+/// is asked there without moving the first.
 pub trait Opener: Send + Sync {
-    /// Opens a process, which then stands at its beginning. It belongs to the
-    /// thread that calls: it may be of no use when that has ended.
+    /// Opens a process. One that was recorded stands at its beginning then. It
+    /// belongs to the thread that calls: it may be of no use when that has ended.
     fn open(&self, process: ProcessId, cancel: &Cancel) -> Result<Box<dyn Target>>;
+
+    /// The processes of a program that is alive, as there are now: more may come
+    /// when it runs, and those that have ended are not among them.
+    fn living(&self) -> Option<Vec<Living>> {
+        None
+    }
 }

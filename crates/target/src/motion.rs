@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use protocol::id::ProcessId;
+
+use crate::verdict::Difference;
+
 /// Memory whose changes are to be seen: `length` bytes from `address` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
@@ -62,17 +66,57 @@ pub struct Stops<'a> {
     /// Breakpoints that have conditions are passed while it is certain that
     /// none of those holds. What is stopped at has still to be asked.
     pub conditions: &'a [Condition],
+    /// What a process that is alive stops at besides. (Of one that was recorded
+    /// it is known where these are.)
+    pub catches: Option<&'a Catches>,
 }
 
-/// Where and how a run differs from the recording of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub event: u64,
-    pub thread: u32,
-    pub expected: String,
-    pub found: String,
-    /// Where the program was.
-    pub address: u64,
+/// What happens to a process that is alive, and is to be stopped at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catches {
+    /// Before system calls: all of them, or those of these numbers.
+    pub calls: Calls,
+    pub forks: bool,
+    pub execs: bool,
+    /// Before signals come: bit 0 is signal 1.
+    pub signals: u64,
+}
+
+/// Which system calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    #[default]
+    None,
+    All,
+    These(Vec<u64>),
+}
+
+impl Calls {
+    /// Whether a call is one of them.
+    pub fn has(&self, number: u64) -> bool {
+        match self {
+            Calls::None => false,
+            Calls::All => true,
+            Calls::These(numbers) => numbers.contains(&number),
+        }
+    }
+}
+
+/// What happened to a process that is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// It is about to make a system call.
+    Call(u64),
+    /// It has made another process.
+    Forked(u32),
+    /// It has begun another program.
+    Exec,
+    /// A signal is about to come to it.
+    Signal(u32),
+    /// It has ended, with this status.
+    Exited(i32),
+    /// A signal has ended it.
+    Killed(u32),
 }
 
 /// Where a process came to.
@@ -95,6 +139,10 @@ pub enum Arrival {
     Mapped,
     /// It came to something else than the recording.
     Diverged(Difference),
+    /// Something happened to it that stops it.
+    Happened(Happening),
+    /// Another process that ran along came to this: everybody stands still.
+    Elsewhere(ProcessId, Box<Arrival>),
 }
 
 /// Where going back led.

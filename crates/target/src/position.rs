@@ -13,6 +13,15 @@ pub struct Inside {
     pub address: u64,
 }
 
+/// Where a process that is alive stands: it has no log that could be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Halted {
+    /// How often it was halted before.
+    pub halt: u64,
+    /// Of the instruction that comes next.
+    pub address: u64,
+}
+
 /// A place in the run of a process. Places are in the order in which the
 /// process comes to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +30,8 @@ pub enum Position {
     Event(EventNo),
     /// Between two events.
     Inside(Inside),
+    /// Wherever it was halted, of a process that is alive.
+    Halted(Halted),
 }
 
 impl Position {
@@ -30,11 +41,13 @@ impl Position {
     /// Behind everything.
     pub const END: Position = Position::Event(EventNo::MAX);
 
-    /// The event that comes next.
+    /// The event that comes next. Of a process that is alive, the number of the
+    /// halt stands for it.
     pub fn event(&self) -> EventNo {
         match self {
             Position::Event(event) => *event,
             Position::Inside(inside) => inside.event,
+            Position::Halted(halted) => EventNo(halted.halt),
         }
     }
 
@@ -43,6 +56,7 @@ impl Position {
         match self {
             Position::Event(_) => None,
             Position::Inside(inside) => Some(inside.address),
+            Position::Halted(halted) => Some(halted.address),
         }
     }
 
@@ -60,6 +74,7 @@ impl Position {
             Position::Event(event) => (*event, u64::MAX, 0),
             // Without control transfers, addresses only rise.
             Position::Inside(inside) => (inside.event, inside.transfers, inside.address),
+            Position::Halted(halted) => (EventNo(halted.halt), 0, halted.address),
         }
     }
 }

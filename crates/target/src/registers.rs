@@ -77,6 +77,33 @@ impl Registers {
         ]
     }
 
+    /// One that can be set, by its name.
+    #[must_use]
+    pub fn by_name(&mut self, name: &str) -> Option<&mut u64> {
+        let r = self;
+        Some(match name {
+            "rax" => &mut r.rax,
+            "rbx" => &mut r.rbx,
+            "rcx" => &mut r.rcx,
+            "rdx" => &mut r.rdx,
+            "rsi" => &mut r.rsi,
+            "rdi" => &mut r.rdi,
+            "rbp" => &mut r.rbp,
+            "rsp" | "sp" => &mut r.rsp,
+            "r8" => &mut r.r8,
+            "r9" => &mut r.r9,
+            "r10" => &mut r.r10,
+            "r11" => &mut r.r11,
+            "r12" => &mut r.r12,
+            "r13" => &mut r.r13,
+            "r14" => &mut r.r14,
+            "r15" => &mut r.r15,
+            "rip" | "pc" => &mut r.rip,
+            "eflags" => &mut r.eflags,
+            _ => return None,
+        })
+    }
+
     /// One that fits into a word, by the number that gdb has for it.
     #[must_use]
     pub fn by_gdb_number(&self, number: u16) -> Option<u64> {

@@ -46,6 +46,14 @@ pub enum Request {
     Facts,
     /// What time it is: one [`Answer::Time`].
     Time,
+    /// From now on a program is the asker's, and nobody else records it through
+    /// this agent: no answer. Refused if it is somebody's already.
+    Claim {
+        /// What it is called.
+        program: String,
+        /// Even then.
+        takes_over: bool,
+    },
     /// Run a command and record it: one [`Answer::Started`], then
     /// [`Answer::Output`] as it comes, and one [`Answer::Ended`]. If nobody
     /// listens any more, the program and its recording go on.

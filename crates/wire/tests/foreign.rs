@@ -25,6 +25,10 @@ fn requests() -> impl Strategy<Value = ToAgent> {
         Just(Request::Facts),
         Just(Request::Time),
         Just(Request::List),
+        (text(), any::<bool>()).prop_map(|(program, takes_over)| Request::Claim {
+            program,
+            takes_over
+        }),
         job.prop_map(Request::Record),
         (any::<u32>(), any::<i32>()).prop_map(|(run, signal)| Request::Signal {
             run,

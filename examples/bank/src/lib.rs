@@ -2,6 +2,7 @@
 //!
 //! See README.md for who talks to whom. The programs are in `src/bin`.
 
+pub mod address;
 pub mod bank;
 pub mod failure;
 pub mod line;

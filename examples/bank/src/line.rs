@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::str::FromStr;
 
+use crate::address::Address;
 use crate::failure::{Context, Failure, Result};
 
 pub struct Line {
@@ -14,11 +15,10 @@ pub struct Line {
 }
 
 impl Line {
-    /// Connects to the service that calls itself `peer` and listens on `port` of this machine.
-    pub fn connect(peer: impl Into<String>, port: u16) -> Result<Line> {
+    /// Connects to the service that calls itself `peer` and listens at that address.
+    pub fn connect(peer: impl Into<String>, address: impl Into<Address>) -> Result<Line> {
         let peer = peer.into();
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-            .context(|| format!("cannot connect to {peer} on port {port}"))?;
+        let stream = address.into().connect(&peer)?;
         Line::new(peer, stream)
     }
 

@@ -38,6 +38,8 @@ pub enum AccountRequest {
     Set(Account, Money),
     /// Answered by `sum`.
     Sum,
+    /// The bank closes: the server ends. Not answered.
+    Close,
 }
 
 /// What an account server answers.
@@ -108,6 +110,7 @@ impl Display for AccountRequest {
             AccountRequest::Get(account) => write!(f, "get {account}"),
             AccountRequest::Set(account, balance) => write!(f, "set {account} {balance}"),
             AccountRequest::Sum => write!(f, "sum"),
+            AccountRequest::Close => write!(f, "close"),
         }
     }
 }
@@ -121,6 +124,7 @@ impl FromStr for AccountRequest {
                 "get" => AccountRequest::Get(arguments.next()?),
                 "set" => AccountRequest::Set(arguments.next()?, arguments.next()?),
                 "sum" => AccountRequest::Sum,
+                "close" => AccountRequest::Close,
                 _ => return Ok(None),
             }))
         })
@@ -218,6 +222,7 @@ mod tests {
         reads_and_writes("get 4", AccountRequest::Get(account(4)));
         reads_and_writes("set 4 75", AccountRequest::Set(account(4), 75));
         reads_and_writes("sum", AccountRequest::Sum);
+        reads_and_writes("close", AccountRequest::Close);
 
         reads_and_writes("balance 4 75", AccountReply::Balance(account(4), 75));
         reads_and_writes("done", AccountReply::Done);

@@ -20,7 +20,7 @@ pub fn run<S>(program: &'static str, serve: S) -> Result<Infallible>
 where
     S: Fn(Line) -> Result<()> + Clone + Send + 'static,
 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "cannot listen")?;
+    let listener = listen().context(|| "cannot listen")?;
     report_port(&listener)?;
     spawn("control", move || exit_with_launcher(program))?;
 
@@ -57,7 +57,20 @@ fn report_port(listener: &TcpListener) -> Result<()> {
         .context(|| "cannot report the port")
 }
 
+/// Where `BANK_LISTEN` says, for clients on other machines; by default where only this one
+/// reaches it.
+fn listen() -> io::Result<TcpListener> {
+    match std::env::var("BANK_LISTEN") {
+        Ok(address) => TcpListener::bind(address),
+        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)),
+    }
+}
+
 fn exit_with_launcher(program: &str) -> ! {
+    // The launcher is on another machine: it says so when the bank closes.
+    while std::env::var_os("BANK_LISTEN").is_some() {
+        thread::park();
+    }
     match io::stdin().read_to_end(&mut Vec::new()) {
         Ok(_) => process::exit(0),
         Err(error) => {

@@ -1,9 +1,11 @@
 /* Covers: robust mutexes in shared memory whose owner ends: by exit_group, by exit of its only
- * thread, by a signal with the default action, by a fault, killed while one waits; with a list of several locks, and with
+ * thread, by a signal with the default action, by a fault, killed while one waits, killed while nobody
+ * waits; with a list of several locks, and with
  * one held by a thread that is not the one that ends the process.
  *
  * Hard for a recorder: the kernel writes into the locks when the owner is gone, in nobody's turn. */
 #include "check.h"
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -131,6 +133,38 @@ static void test_killed(void)
     say("killed: 1 died\n");
 }
 
+/* The owner is killed while nobody waits: whoever comes later finds the lock marked. */
+static void test_killed_alone(const char *how, int way)
+{
+    shared->ready = 0;
+    pid_t owner = OK(fork());
+    if (owner == 0) {
+        ZERO(pthread_mutex_lock(&shared->locks[3]));
+        hold(&shared->locks[0]);
+    }
+    while (!*(volatile int *)&shared->ready)
+        sleep_ms(1);
+    OK(kill(owner, SIGKILL));
+    siginfo_t info;
+    if (way == 0)
+        DIES(owner, SIGKILL);
+    else if (way == 1)
+        OK(waitpid(owner, NULL, 0));
+    else
+        OK(waitid(P_PID, owner, &info, WEXITED));
+    /* Another process is told of it by shared memory alone. */
+    pid_t other = OK(fork());
+    if (other == 0)
+        _exit(shared->locks[0].__data.__lock == FUTEX_OWNER_DIED);
+    EXITS(other, 1);
+    for (int i = 0; i < LOCKS; i += 3) {
+        CHECK(pthread_mutex_trylock(&shared->locks[i]) == EOWNERDEAD);
+        ZERO(pthread_mutex_consistent(&shared->locks[i]));
+        ZERO(pthread_mutex_unlock(&shared->locks[i]));
+    }
+    say("killed, %s: 2 died\n", how);
+}
+
 int main(void)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -142,6 +176,9 @@ int main(void)
     test("fault", by_fault);
     test("another thread's", of_another_thread);
     test_killed();
+    test_killed_alone("status", 0);
+    test_killed_alone("no status", 1);
+    test_killed_alone("waitid", 2);
     say("done\n");
     return 0;
 }

@@ -54,18 +54,24 @@ impl<'a> Functions<'a> {
         if let RunUp::PassedOver = run_up {
             return Verdict::PartOfAnother;
         }
+        if find.form.what == Instruction::Cpuid && is_exchanged(&around) {
+            return Verdict::Instruction(find.form);
+        }
         if let Some(function) = self.containing(address) {
             return self.decode_to(function, address, find.form);
         }
         // Where functions are known, what lies between them is data.
-        if self.knows_functions() {
+        if self.knows_most_functions() {
             return Verdict::Unknown;
         }
         let behind = around.get(RUN_UP + usize::from(find.form.len)..);
         match run_up {
             RunUp::InStep(prefixes, last)
-                if behind.is_some_and(|code| uses(code, find.form.what))
-                    && is_asked(around.get(last..RUN_UP).unwrap_or(&[]), find.form.what) =>
+                if is_meant(
+                    around.get(last..RUN_UP).unwrap_or(&[]),
+                    behind.unwrap_or(&[]),
+                    find.form.what,
+                ) =>
             {
                 let prefixes = around.get(RUN_UP - prefixes..RUN_UP).unwrap_or(&[]);
                 with_prefixes(find.form, prefixes).map_or(Verdict::Unknown, Verdict::Instruction)
@@ -92,10 +98,17 @@ impl<'a> Functions<'a> {
         joins_halves(&bytes) || shared.is_some_and(|bytes| joins_halves(&bytes))
     }
 
-    fn knows_functions(&self) -> bool {
+    /// Whether the file says of most of its code which function it is in. (Large
+    /// programs are built without tables for unwinding but for those of a few
+    /// libraries, and have symbols only of what others may call.)
+    fn knows_most_functions(&self) -> bool {
+        /// Few programs have functions that are longer on average.
+        const LONG: u64 = 4096;
         let unwinding = self.unwinding.as_ref();
-        unwinding.is_some_and(|unwinding| !unwinding.table.is_empty())
-            || self.symbols.as_ref().is_some_and(|all| !all.is_empty())
+        let unwinding = unwinding.map_or(0, |unwinding| unwinding.table.len() as u64 / 8);
+        let symbols = self.symbols.as_ref().map_or(0, Vec::len) as u64;
+        let code: u64 = self.elf.code().iter().map(|range| range.len).sum();
+        unwinding.max(symbols).saturating_mul(LONG) >= code.max(1)
     }
 
     /// The function that an address is in.
@@ -210,16 +223,26 @@ fn run_up(bytes: &[u8]) -> RunUp {
     }
 }
 
+/// Whether the code around an instruction is that of one: `before` is the
+/// instruction before it.
+fn is_meant(before: &[u8], behind: &[u8], what: Instruction) -> bool {
+    // lfence, mfence: then one half of the counter is enough.
+    let is_fenced = matches!(before, [0x0f, 0xae, 0xe8 | 0xf0]);
+    if what == Instruction::Counter && is_fenced {
+        return reads_soon(behind, RAX) || reads_soon(behind, RDX);
+    }
+    uses(behind, what) && is_asked(before, what)
+}
+
+const RAX: u8 = 0;
+const RDX: u8 = 2;
+
 /// Whether the code behind an instruction makes use of what it answers, as any
 /// does that means it: the counter's two halves are read, the flag that says
 /// whether there is a random number is looked at.
 fn uses(code: &[u8], what: Instruction) -> bool {
     match what {
-        Instruction::Counter => {
-            const RAX: u8 = 0;
-            const RDX: u8 = 2;
-            reads_soon(code, RAX) && reads_soon(code, RDX)
-        }
+        Instruction::Counter => reads_soon(code, RAX) && reads_soon(code, RDX),
         Instruction::Rdrand | Instruction::Rdseed => matches!(
             code,
             [0x72 | 0x73, ..] | [0x0f, 0x82 | 0x83 | 0x92 | 0x93 | 0x42 | 0x43, ..]
@@ -241,6 +264,18 @@ fn is_asked(before: &[u8], what: Instruction) -> bool {
             | [0x8b, 0x40..=0x4f | 0xc0..=0xcf | 0x80..=0x8f, ..]
             | [0x89, 0xc0 | 0xc1 | 0xc8 | 0xc9 | 0xd0 | 0xd1 | 0xd8 | 0xd9 | 0xf0 | 0xf1 | 0xf8 | 0xf9]
         )
+}
+
+/// Whether rbx is exchanged with another register around the `cpuid` at
+/// [`RUN_UP`], as Clang writes it: no data has the same three bytes on both sides of
+/// it by chance.
+fn is_exchanged(around: &[u8]) -> bool {
+    let (before, behind) = (around.get(..RUN_UP), around.get(RUN_UP + 2..));
+    let before = before.and_then(|bytes| bytes.last_chunk::<3>());
+    let behind = behind.and_then(|bytes| bytes.first_chunk::<3>());
+    // xchg REGISTER, rbx
+    let is_exchange = |bytes: &&[u8; 3]| matches!(bytes, [0x48 | 0x4c, 0x87, modrm] if modrm >> 6 == 3 && modrm & 7 == 3);
+    before.filter(is_exchange).is_some() && before == behind
 }
 
 /// Whether one of the next instructions reads a register (0 to 7) that none

@@ -2,7 +2,11 @@
 //! bytes cannot simply be counted. What each side will see is worked out byte
 //! by byte, with the modes of the moment, and found again in what was read.
 
-use crate::world::objects::{KEPT, Op};
+use super::link;
+use super::ready::{self, Origins};
+use crate::link::{Kind, Link};
+use crate::world::World;
+use crate::world::objects::{KEPT, Op, Pty};
 
 const ISTRIP: u32 = 0o40;
 const INLCR: u32 = 0o100;
@@ -263,6 +267,47 @@ pub(crate) fn pair(
             emit(false, send, queue == 1, i, bytes);
         }
     }
+}
+
+/// Links what went through a terminal, both ways.
+pub(super) fn link_all(world: &World<'_>, pty: &Pty, links: &mut Vec<Link>, origins: &mut Origins) {
+    let [down_number, up_number] = pty.channels;
+    let (Some(down), Some(up)) = (
+        world.channels.get(down_number as usize),
+        world.channels.get(up_number as usize),
+    ) else {
+        return;
+    };
+    let [typed, read, printed, seen] = &pty.data;
+    let down_side = Side {
+        sends: &down.sends,
+        sent: typed,
+        recvs: &down.recvs,
+        received: read,
+    };
+    let up_side = Side {
+        sends: &up.sends,
+        sent: printed,
+        recvs: &up.recvs,
+        received: seen,
+    };
+    pair(
+        &pty.modes,
+        &down_side,
+        &up_side,
+        |to_down, send, from_down, recv, bytes| {
+            let sends = if from_down { &down.sends } else { &up.sends };
+            let (recvs, number) = if to_down {
+                (&down.recvs, down_number)
+            } else {
+                (&up.recvs, up_number)
+            };
+            if let (Some(send), Some(recv)) = (sends.get(send), recvs.get(recv)) {
+                links.push(link(Kind::Message, send, recv, Some(number), bytes));
+                ready::note(origins, recv, send);
+            }
+        },
+    );
 }
 
 #[cfg(test)]

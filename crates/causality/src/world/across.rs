@@ -8,7 +8,7 @@
 //! nothing is received before it was sent; with these, the operations on what
 //! two members share get times that can be compared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use protocol::id::ProcessIx;
@@ -26,10 +26,10 @@ use crate::matching::stream;
 /// A half of a connection that has no other in its own member.
 #[derive(Clone, Debug)]
 pub(crate) struct Apart {
-    member: u16,
+    pub(super) member: u16,
     tuple: Tuple,
-    connects: bool,
-    half: Half,
+    pub(super) connects: bool,
+    pub(super) half: Half,
 }
 
 /// The network namespace of each member: the same number for the same one.
@@ -138,7 +138,8 @@ impl World<'_> {
             accepts: Vec<Apart>,
         }
         let mut tuples: HashMap<Tuple, Sides> = HashMap::new();
-        for apart in std::mem::take(&mut self.apart) {
+        let all = std::mem::take(&mut self.apart);
+        for apart in all.iter().cloned() {
             let sides = tuples.entry(apart.tuple.clone()).or_default();
             if apart.connects {
                 sides.connects.push(apart);
@@ -183,6 +184,13 @@ impl World<'_> {
                 }
             }
         }
+        let paired: HashSet<u32> = pairs
+            .iter()
+            .flat_map(|(connect, accept)| [connect.half.connection, accept.half.connection])
+            .collect();
+        let left = |half: &Apart| !paired.contains(&half.half.connection);
+        let left = all.into_iter().filter(left).collect();
+        pairs.extend(self.pair_by_contents(left));
         pairs.sort_by_key(|(connect, _)| (connect.half.op.process, connect.half.op.first));
         pairs
     }
@@ -215,7 +223,7 @@ impl World<'_> {
         pairs
     }
 
-    fn fits(&self, connect: &Apart, accept: &Apart) -> bool {
+    pub(super) fn fits(&self, connect: &Apart, accept: &Apart) -> bool {
         let channels = |apart: &Apart| {
             let connection = self.connections.get(apart.half.connection as usize);
             connection.map(|connection| connection.channels)

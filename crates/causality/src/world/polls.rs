@@ -11,6 +11,7 @@ use recording::Event;
 
 use super::World;
 use super::calls::{half, nr, word};
+use super::descriptors::CLOEXEC;
 use super::objects::*;
 use crate::link::Kind;
 
@@ -67,6 +68,12 @@ pub(super) fn names_descriptors(number: u64) -> bool {
 }
 
 impl World<'_> {
+    pub(super) fn make_epoll(&mut self, op: Op, fd: i64, flags: u64) {
+        self.epolls.push(Epoll::default());
+        let what = What::Epoll((self.epolls.len() - 1) as u32);
+        self.make(op, fd, what, flags & CLOEXEC != 0);
+    }
+
     pub(super) fn epoll_ctl(&mut self, op: Op, event: &Event<'_>, file: u32) {
         const ADD: u64 = 1;
         const DELETE: u64 = 2;

@@ -36,6 +36,13 @@ impl World<'_> {
         pty
     }
 
+    /// A process begins a session, which has no terminal yet.
+    pub(super) fn leaves_terminal(&mut self, op: Op) {
+        if let Some(process) = self.proc_mut(op.process) {
+            process.terminal = None;
+        }
+    }
+
     /// An open file for the side that programs have as their terminal.
     pub(super) fn open_terminal(&mut self, pty: u32) -> u32 {
         self.open_side(pty, false)

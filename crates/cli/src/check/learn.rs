@@ -67,8 +67,7 @@ impl Kind {
 
 /// What kinds of messages there are in a recording.
 fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
-    let recording = select::open(path)?;
-    let history = causes::open(&recording)?;
+    let history = causes::open(&select::open(path)?)?;
     let recorded = Recorded::new(&history, query::names::own(&history));
     let text = |way: &str| {
         format!(r"{way} and bytes ~ /^(?<word>[A-Za-z][A-Za-z_]{{1,19}})\b(?:\W(?<n>-?\d+))?/")
@@ -78,10 +77,9 @@ fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
     let symbols = Symbols::default();
     let mut all: BTreeMap<Kind, Numbers> = BTreeMap::new();
     for process in 0..recorded.processes() {
-        let program = recorded
-            .name(process)
-            .rsplit_once('-')
-            .map_or("", |(name, _)| name);
+        let name = recorded.name(process);
+        let name = name.split_once('@').map_or(name, |(name, _)| name);
+        let program = name.rsplit_once('-').map_or("", |(name, _)| name);
         recorded.scan(process, &[(0, &send), (1, &recv)], &symbols, &mut |seen| {
             for happening in seen.set {
                 let [word, number] = &happening.values[..] else {

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use ::replay::Interrupts;
+use ::session::Direction;
 use inspect::examine::Format;
+use instants::Conditions;
 
 use super::debugger::{Debugger, Instant};
 use super::screen::say;
@@ -62,17 +64,19 @@ impl Prompt {
     }
 
     pub fn process_names(&self) -> Vec<String> {
-        let recording = self.debugger.recording();
-        let processes = recording.processes().iter();
-        processes.map(|p| p.name.clone()).collect()
+        let members = self.debugger.group.members();
+        members.into_iter().map(|member| member.name).collect()
     }
 
     pub fn greeting(&self) -> String {
-        let count = self.debugger.recording().processes().len();
+        let count = self.debugger.group.members().len();
         let name = self.debugger.name(self.debugger.process);
-        format!(
-            "{count} processes; {name} is at hand, at its beginning. `help` lists the commands."
-        )
+        let place = match self.debugger.is_alive() {
+            true => "halted",
+            false => "at its beginning",
+        };
+        let processes = if count == 1 { "process" } else { "processes" };
+        format!("{count} {processes}; {name} is at hand, {place}. `help` lists the commands.")
     }
 
     /// Runs a line, and what breakpoints have to be done for it.
@@ -101,12 +105,15 @@ impl Prompt {
         }
     }
 
-    fn one(&mut self, line: &str) -> Result<(), Failure> {
+    pub(super) fn one(&mut self, line: &str) -> Result<(), Failure> {
         let line = line.trim();
         if self.collect(line)? || line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
         let (word, rest) = word_and_rest(line);
+        if Prompt::is_rule(word) {
+            return self.define(line);
+        }
         // p/x and x/4g
         let (word, format) = match word.split_once('/') {
             Some((word, format)) => (word, Some(format)),
@@ -130,13 +137,15 @@ impl Prompt {
                 .hint("`rev step`, `rev next`, `rev continue` ..."));
         }
         let name = find(word)?.name;
-        if name == "run-to" {
-            return self.run_to(rest, true);
+        match name {
+            "run-to" => return self.run_to(rest, true),
+            "stop" => return self.stop_if(rest, Direction::Backwards),
+            _ => {}
         }
         let back = format!("reverse-{name}");
         if !commands().any(|c| c.name == back) {
             return Err(Failure::new(format!("`{name}` cannot be done backwards"))
-                .hint("step, next, stepi, nexti, finish, until, run-to and continue can"));
+                .hint("step, next, stepi, nexti, finish, until, run-to, stop and continue can"));
         }
         self.one(&format!("{back} {rest}"))
     }
@@ -148,6 +157,9 @@ impl Prompt {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+        if Conditions::is_rules(&text) {
+            return self.read_rules(path);
+        }
         // One that reads itself never ends.
         const LINES_MAX: usize = 100_000;
         if self.queue.len() > LINES_MAX {
@@ -155,8 +167,8 @@ impl Prompt {
                 "{path}: too many lines wait to be run"
             )));
         }
-        for line in text.lines().rev() {
-            self.queue.push_front(line.to_string());
+        for entry in entries(&text).into_iter().rev() {
+            self.queue.push_front(entry);
         }
         Ok(())
     }
@@ -181,8 +193,29 @@ impl Prompt {
     }
 }
 
+/// A script, a command each; rules go on up to the next command.
+fn entries(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut in_rules = false;
+    for line in text.lines() {
+        let (word, _) = word_and_rest(line.trim());
+        let begins = line.starts_with(|c: char| !c.is_whitespace() && c != '#');
+        let is_rule = Prompt::is_rule(word);
+        let is_command = commands().any(|c| c.names().any(|name| name == word));
+        in_rules = is_rule || in_rules && !(begins && is_command);
+        match all.last_mut() {
+            Some(last) if in_rules && !is_rule => {
+                last.push('\n');
+                last.push_str(line);
+            }
+            _ => all.push(line.to_string()),
+        }
+    }
+    all
+}
+
 /// The first word of a line, and what follows it.
-fn word_and_rest(line: &str) -> (&str, &str) {
+pub(super) fn word_and_rest(line: &str) -> (&str, &str) {
     match line.split_once(char::is_whitespace) {
         Some((word, rest)) => (word, rest.trim()),
         None => (line, ""),
@@ -192,4 +225,22 @@ fn word_and_rest(line: &str) -> (&str, &str) {
 pub(super) fn number(text: &str) -> Result<u32, Failure> {
     text.parse()
         .map_err(|_| Failure::new(format!("`{text}` is not a number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entries;
+
+    #[test]
+    fn rules_in_a_script_are_whole() {
+        let text =
+            "break main\nlet a = send\nrecognizer r:\n  a a\n# twice\ndo { stop }\n\nstop if a\n";
+        let expected = [
+            "break main",
+            "let a = send",
+            "recognizer r:\n  a a\n# twice\ndo { stop }\n",
+            "stop if a",
+        ];
+        assert_eq!(entries(text), expected);
+    }
 }

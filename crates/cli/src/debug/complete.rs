@@ -5,14 +5,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::commands::Prompt;
-use super::info::TOPICS;
-use super::table::{Takes, commands, find};
+use super::table::{TOPICS, Takes, commands, find};
 
 /// So many are enough.
 const OFFERED_MAX: usize = 200;
 
 /// Looks words up where the debugger stands.
-pub struct Words<'p>(pub &'p RefCell<Prompt>);
+pub struct Words<'p>(pub &'p RefCell<&'p mut Prompt>);
 
 impl rustyline::completion::Completer for Words<'_> {
     type Candidate = String;
@@ -61,7 +60,7 @@ impl Prompt {
             _ if names_process => begun(self.process_names(), word),
             Takes::Command if before.is_empty() => begun(command_names(), word),
             Takes::Process => begun(self.process_names(), word),
-            Takes::Topic => begun(TOPICS.iter().map(ToString::to_string), word),
+            Takes::Topic => begun(TOPICS.iter().map(|topic| topic.name.to_string()), word),
             Takes::Event => {
                 let types = protocol::syscall::Type::ALL.iter().map(|t| t.name());
                 let more = ["and", "or", "not", "process", "syscall", "start", "end"];

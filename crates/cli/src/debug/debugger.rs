@@ -11,9 +11,9 @@ use ::target::{Cancel, Position};
 use inspect::Inspector;
 use inspect::frames::Stack;
 use inspect::scope::Scope;
+use instants::Conditions;
 use protocol::id::{ProcessId, ProcessIx, ThreadNo};
 use query::Names;
-use recording::Recording;
 
 use crate::failure::Failure;
 
@@ -51,6 +51,8 @@ pub struct Debugger {
     pub frame: usize,
     pub mode: Mode,
     pub named: Vec<Named>,
+    /// What is stopped at, traced and run where something holds over several processes.
+    pub conditions: Conditions,
     /// Of the line that is executed.
     pub cancel: Cancel,
 }
@@ -67,28 +69,40 @@ impl Debugger {
             frame: 0,
             mode: Mode::Causal,
             named: Vec::new(),
+            conditions: Conditions::default(),
             cancel: Cancel::new(),
         })
     }
 
-    pub fn recording(&self) -> Arc<Recording> {
-        Arc::clone(self.group.recording())
+    /// Whether the program is alive.
+    pub fn is_alive(&self) -> bool {
+        self.group.program().is_alive()
     }
 
     pub fn name(&self, process: ProcessId) -> String {
-        let recording = self.group.recording();
-        let process = recording.process(process.number);
-        process.map_or(String::new(), |p| p.name.clone())
+        let members = self.group.members().into_iter();
+        let mut own = members.filter(|member| member.id == process);
+        own.next().map_or(String::new(), |member| member.name)
     }
 
-    /// What its threads are called.
-    pub fn names(&self) -> &Names {
-        self.group.program().names()
+    /// What the threads of a program that was recorded are called.
+    pub fn names(&self) -> Result<&Names, Failure> {
+        Ok(self.group.program().names()?)
+    }
+
+    /// What a thread is called.
+    pub fn thread_name(&mut self, process: ProcessId, thread: ThreadNo) -> Result<String, Failure> {
+        if !self.is_alive() {
+            return Ok(self.group.program().thread_name(process, thread));
+        }
+        let view = self.group.at(process)?;
+        let name = view.target().thread_name(thread);
+        Ok(name.unwrap_or_else(|| format!("thread {thread}")))
     }
 
     /// Where the process at hand stands in the history.
     pub fn index(&self) -> Result<ProcessIx, Failure> {
-        let found = self.group.history().index_of(self.process);
+        let found = self.group.history()?.index_of(self.process);
         Ok(found.ok_or(Error::NoProcess(self.process))?)
     }
 
@@ -167,14 +181,18 @@ impl Debugger {
 
     /// Moves. What was stopped is at hand then.
     pub fn go(&mut self, how: How, direction: Direction, only: bool) -> Result<Stopped, Failure> {
+        self.choose_alive()?;
         let motion = Move {
             who: match self.mode == Mode::Alone || only {
                 true => Who::One,
                 false => Who::All,
             },
             process: self.process,
-            // Frames are of the thread that is looked at; others step as they ran.
-            thread: self.thread.filter(|_| matches!(how, How::Finish { .. })),
+            // Frames are of the thread that is looked at; others step as they ran. In a
+            // program that is alive it is the one to step.
+            thread: self
+                .thread
+                .filter(|_| matches!(how, How::Finish { .. }) || self.is_alive()),
             how,
             direction,
             follow: self.follow(),
@@ -186,6 +204,40 @@ impl Debugger {
         self.process = stopped.process;
         self.frame = self.group.first_frame(stopped.process)?;
         Ok(stopped)
+    }
+
+    /// Takes another process at hand if that one is not alive any more.
+    fn choose_alive(&mut self) -> Result<(), Failure> {
+        let members = self.group.members();
+        let is_over = |m: &&::session::MemberInfo| m.id == self.process && m.is_empty;
+        if !self.is_alive() || !members.iter().any(|member| is_over(&member)) {
+            return Ok(());
+        }
+        match members.iter().find(|member| !member.is_empty) {
+            Some(member) => self.choose(member.id),
+            None => {
+                return Err(Failure::new("all processes have ended")
+                    .hint("`quit` leaves; there is nothing that could run"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves these to places of their own, unless something stops somebody before. Who
+    /// leads, or was stopped, is at hand then.
+    pub fn go_to_cut(
+        &mut self,
+        lead: ProcessId,
+        goals: &[(ProcessId, Position)],
+        direction: Direction,
+    ) -> Result<Stopped, Failure> {
+        let before = self.process;
+        self.choose(lead);
+        let stopped = self.go(How::ToCut(goals.to_vec()), direction, false);
+        if stopped.is_err() {
+            self.choose(before);
+        }
+        stopped
     }
 
     pub fn follow(&self) -> Follow {

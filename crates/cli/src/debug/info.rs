@@ -1,91 +1,26 @@
 //! `info`: what there is to know about the place, and about the session.
 
-use super::commands::Prompt;
+use super::commands::{Prompt, word_and_rest};
 use super::screen::say;
+use super::table::{TOPICS, topic};
 use crate::failure::Failure;
 use ::target::Handler;
 use protocol::names::{signal_name, signal_number};
 
-/// What can be asked about.
-pub const TOPICS: [&str; 16] = [
-    "args",
-    "breakpoints",
-    "checkpoints",
-    "display",
-    "frame",
-    "line",
-    "locals",
-    "mappings",
-    "processes",
-    "registers",
-    "sharedlibrary",
-    "signals",
-    "source",
-    "symbol",
-    "threads",
-    "watchpoints",
-];
-
-/// Other words for them.
-const OTHERS: [(&str, &str); 14] = [
-    ("b", "breakpoints"),
-    ("s", "stack"),
-    ("inferiors", "processes"),
-    ("proc", "processes"),
-    ("all-registers", "registers"),
-    ("dll", "sharedlibrary"),
-    ("files", "sharedlibrary"),
-    ("target", "sharedlibrary"),
-    ("f", "frame"),
-    ("handle", "signals"),
-    ("signal", "signals"),
-    ("program", "program"),
-    ("record", "program"),
-    ("wat", "watchpoints"),
-];
-
 impl Prompt {
     pub(super) fn info(&mut self, about: &str) -> Result<(), Failure> {
-        let (topic, rest) = match about.split_once(char::is_whitespace) {
-            Some((topic, rest)) => (topic, rest.trim()),
-            None => (about, ""),
-        };
-        let other = OTHERS.iter().find(|(word, _)| *word == topic);
-        let topic = match other.map_or(topic, |(_, topic)| topic) {
-            // gdb's words for it.
-            "processes" if rest == "mappings" => "mappings",
-            topic => topic,
-        };
-        let mut begun = TOPICS.iter().filter(|t| t.starts_with(topic));
-        let found = TOPICS
-            .iter()
-            .find(|t| **t == topic)
-            .or_else(|| begun.next().filter(|_| !topic.is_empty()));
-        match found.copied() {
-            Some("locals") => self.variables(false),
-            Some("args") => self.variables(true),
-            Some("threads") => self.threads(),
-            Some("processes") => self.show_cut(false),
-            Some("registers") => self.registers(rest),
-            Some("breakpoints") => self.list_points(false),
-            Some("watchpoints") => self.list_points(true),
-            Some("checkpoints") => self.list_checkpoints(),
-            Some("display") => self.list_displays(),
-            Some("frame") => self.frame_facts(),
-            Some("line") => self.line(rest),
-            Some("source") => self.source_file(),
-            Some("symbol") => self.symbol(rest),
-            Some("sharedlibrary") => self.libraries(),
-            Some("mappings") => self.mappings(),
-            Some("signals") => self.signals(rest),
-            _ if topic == "stack" => self.backtrace(""),
-            _ if topic == "program" => self.when(),
-            _ => Err(Failure::new(format!("info about what? (`{about}`)"))
-                .hint(format!("one of {}", TOPICS.join(", ")))),
+        let (word, rest) = word_and_rest(about);
+        match topic(word) {
+            Some(topic) => (topic.handler)(self, rest),
+            None => {
+                let all: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+                Err(Failure::new(format!("info about what? (`{about}`)"))
+                    .hint(format!("one of {}", all.join(", "))))
+            }
         }
     }
 
-    fn registers(&mut self, which: &str) -> Result<(), Failure> {
+    pub(super) fn registers(&mut self, which: &str) -> Result<(), Failure> {
         let frame = self.debugger.frame;
         let wanted: Vec<&str> = which
             .split_whitespace()
@@ -112,7 +47,7 @@ impl Prompt {
         Ok(())
     }
 
-    fn list_checkpoints(&mut self) -> Result<(), Failure> {
+    pub(super) fn list_checkpoints(&mut self) -> Result<(), Failure> {
         if self.debugger.named.is_empty() {
             say!("No checkpoints.")?;
         }
@@ -127,7 +62,7 @@ impl Prompt {
         Ok(())
     }
 
-    fn frame_facts(&mut self) -> Result<(), Failure> {
+    pub(super) fn frame_facts(&mut self) -> Result<(), Failure> {
         let frame = self.debugger.frame;
         let text = self.debugger.look(|inspector, _, stack| {
             let frame = stack?.frames.get(frame)?;
@@ -153,7 +88,7 @@ impl Prompt {
     }
 
     /// The code of a line, or of the current one.
-    fn line(&mut self, place: &str) -> Result<(), Failure> {
+    pub(super) fn line(&mut self, place: &str) -> Result<(), Failure> {
         let address = match place {
             "" => None,
             place => self.addresses_of("info line", place)?.first().copied(),
@@ -179,7 +114,7 @@ impl Prompt {
         }
     }
 
-    fn source_file(&mut self) -> Result<(), Failure> {
+    pub(super) fn source_file(&mut self) -> Result<(), Failure> {
         let frame = self.debugger.frame;
         let text = self.debugger.look(|inspector, _, stack| {
             let frame = stack.and_then(|s| s.frames.get(frame))?;
@@ -201,7 +136,7 @@ impl Prompt {
     }
 
     /// The symbol of an address.
-    fn symbol(&mut self, expression: &str) -> Result<(), Failure> {
+    pub(super) fn symbol(&mut self, expression: &str) -> Result<(), Failure> {
         if expression.is_empty() {
             return Err(Failure::new("the symbol of which address?").hint("`info symbol $pc`"));
         }
@@ -220,23 +155,23 @@ impl Prompt {
     }
 
     /// What the program does with signals, where it stands.
-    fn signals(&mut self, which: &str) -> Result<(), Failure> {
+    pub(super) fn signals(&mut self, which: &str) -> Result<(), Failure> {
         let wanted = match which {
             "" | "all" => None,
             name => Some(signal_of(name)?),
         };
-        let (process, names) = (self.debugger.process, self.debugger.names().clone());
+        let process = self.debugger.process;
         let (handlers, threads) = {
             let view = self.debugger.view()?;
             (view.target().handlers(), view.target().threads())
         };
         let mut none = true;
         for (number, handler) in (1u64..).zip(&handlers) {
-            let blocked: Vec<String> = threads
+            let blocked = threads
                 .iter()
                 .filter(|thread| thread.blocked >> (number - 1) & 1 != 0)
-                .map(|thread| names.thread(process.number, thread.number.0))
-                .collect();
+                .map(|thread| self.debugger.thread_name(process, thread.number));
+            let blocked = blocked.collect::<Result<Vec<String>, _>>()?;
             let is_shown = match wanted {
                 Some(wanted) => wanted == number,
                 None => *handler != Handler::System || !blocked.is_empty(),
@@ -248,6 +183,7 @@ impl Prompt {
             let does = match handler {
                 Handler::System => "default".to_string(),
                 Handler::Ignored => "ignored".to_string(),
+                Handler::Function(0) => "handled".to_string(),
                 Handler::Function(address) => self.debugger.look(|inspector, _, _| {
                     let name = inspector.symbolize(*address);
                     format!("{address:#x} {}", name.unwrap_or_default())
@@ -266,13 +202,13 @@ impl Prompt {
         if none {
             say!("No signal is handled, ignored or blocked here.")?;
         }
-        if wanted.is_none() {
+        if wanted.is_none() && !self.debugger.is_alive() {
             say!("(signals come when they came: `catch signal` stops before them)")?;
         }
         Ok(())
     }
 
-    fn mappings(&mut self) -> Result<(), Failure> {
+    pub(super) fn mappings(&mut self) -> Result<(), Failure> {
         let regions = self.debugger.view()?.target().regions();
         for region in regions.map_err(::session::Error::from)? {
             let right = |yes: bool, letter: char| if yes { letter } else { '-' };
@@ -294,7 +230,7 @@ impl Prompt {
         Ok(())
     }
 
-    fn libraries(&mut self) -> Result<(), Failure> {
+    pub(super) fn libraries(&mut self) -> Result<(), Failure> {
         let lines = self.debugger.look(|inspector, _, _| {
             let modules = inspector.modules().iter();
             modules
@@ -320,7 +256,7 @@ impl Prompt {
 }
 
 /// A signal by its name, with or without `SIG`, or by its number.
-fn signal_of(name: &str) -> Result<u64, Failure> {
+pub(super) fn signal_of(name: &str) -> Result<u64, Failure> {
     let upper = name.to_ascii_uppercase();
     let numbered = || {
         upper

@@ -24,13 +24,16 @@ impl Prompt {
     pub(super) fn show_cut(&mut self, with_lines: bool) -> Result<(), Failure> {
         for member in self.debugger.group.members() {
             let name = &member.name;
+            let is_alive = self.debugger.is_alive();
             let mark = if member.id == self.debugger.process {
                 '*'
             } else {
                 ' '
             };
             let event = member.at.event();
-            let state = if event <= member.first {
+            let state = if is_alive {
+                self.state_alive(member.id, member.is_empty)?
+            } else if event <= member.first {
                 "not begun".to_string()
             } else if event > member.last {
                 "ended".to_string()
@@ -38,7 +41,11 @@ impl Prompt {
                 format!("about to do {name}:{event}")
             };
             say!("{mark} {name:<24} {state}")?;
-            if with_lines && event > member.first && event <= member.last {
+            let is_there = match is_alive {
+                true => !member.is_empty,
+                false => event > member.first && event <= member.last,
+            };
+            if with_lines && is_there {
                 let line = self.line_in(member.id)?;
                 say!("      {line}")?;
             }
@@ -63,10 +70,12 @@ impl Prompt {
     }
 
     pub(super) fn process(&mut self, name: &str) -> Result<(), Failure> {
-        let recording = self.debugger.recording();
-        let found = query::find::process(&recording, name)?;
+        let found = match self.debugger.is_alive() {
+            true => self.living_process(name)?,
+            false => query::find::process(self.debugger.group.set()?, name)?,
+        };
         let before = self.debugger.process;
-        self.debugger.choose(ProcessId::of_first(found.number));
+        self.debugger.choose(found);
         match self.debugger.stands() {
             Ok(stopped) => self.say_where(&stopped),
             Err(failure) => {
@@ -79,7 +88,6 @@ impl Prompt {
 
     pub(super) fn threads(&mut self) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let names = self.debugger.names().clone();
         let chosen = self.debugger.thread;
         let rows = self.debugger.look(|inspector, view, _| {
             let running = view.target().thread();
@@ -99,7 +107,7 @@ impl Prompt {
         })?;
         for (number, is_chosen, doing, top) in rows {
             let mark = if is_chosen { '*' } else { ' ' };
-            let name = names.thread(process.number, number.0);
+            let name = self.debugger.thread_name(process, number)?;
             let top = top.lines().next().unwrap_or("").to_string();
             say!("{mark} {number:<4} {name:<16} {doing:<28} {top}")?;
         }
@@ -107,12 +115,14 @@ impl Prompt {
     }
 
     pub(super) fn thread(&mut self, name: &str) -> Result<(), Failure> {
-        let process = self.debugger.process;
         let threads = self.debugger.view()?.target().threads();
-        let names = self.debugger.names();
-        let found = threads.iter().find(|t| {
-            name == t.number.to_string() || name == names.thread(process.number, t.number.0)
-        });
+        let process = self.debugger.process;
+        let mut found = None;
+        for state in threads {
+            let is_it = name == state.number.to_string()
+                || name == self.debugger.thread_name(process, state.number)?;
+            found = found.or(is_it.then_some(state));
+        }
         let Some(found) = found else {
             return Err(Failure::new(format!("there is no thread `{name}` here"))
                 .hint("`threads` lists them"));
@@ -126,7 +136,6 @@ impl Prompt {
     /// outermost ones.
     pub(super) fn backtrace(&mut self, words: &str) -> Result<(), Failure> {
         let process = self.debugger.process;
-        let names = self.debugger.names().clone();
         let (mut all, mut full, mut count) = (false, false, None);
         for word in words.split_whitespace() {
             match word {
@@ -152,13 +161,18 @@ impl Prompt {
             };
             backtrace::frames(inspector, stack, &options, levels, full)
         };
+        let threads = self.debugger.view()?.threads();
+        let named = threads.into_iter().map(|state| {
+            let name = self.debugger.thread_name(process, state.number)?;
+            Ok((state, name))
+        });
+        let named = named.collect::<Result<Vec<_>, Failure>>()?;
         let text = self.debugger.look(|inspector, view, stack| {
             if !all {
                 return stack.map_or(String::new(), |stack| show(inspector, stack));
             }
             let mut text = String::new();
-            for state in view.threads() {
-                let name = names.thread(process.number, state.number.0);
+            for (state, name) in &named {
                 text.push_str(&format!("\nThread {} ({name}):\n", state.number));
                 if let Some(stack) = view.stack(inspector, Some(state.number)) {
                     text.push_str(&show(inspector, &stack));

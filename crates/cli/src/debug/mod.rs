@@ -1,7 +1,9 @@
-//! The debugger's prompt: `mw replay`.
+//! The debugger's prompt: `mw replay`, `mw attach`, `mw run`.
 
+mod alive;
 mod commands;
 mod complete;
+mod conditions;
 mod debugger;
 mod info;
 mod look;
@@ -15,15 +17,16 @@ use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::replay::{Interrupts, Replayer, SharedReplay};
+use ::replay::{Interrupts, Replayer};
 use ::session::Program;
 use causality::History;
 use query::Names;
-use recording::Recording;
+use recording::Set;
 
 use crate::failure::Failure;
 use commands::{Next, Prompt};
 use complete::Words;
+pub use conditions::failure as condition_failure;
 use debugger::Debugger;
 pub use table::{SECTIONS, page};
 
@@ -39,9 +42,10 @@ const INTERRUPTED: u8 = 130;
 
 /// A recorded program to be debugged.
 pub fn program(history: History, names: Names) -> Result<Arc<Program>, Failure> {
-    let recording = history.recording();
-    ::replay::check(recording).map_err(crate::verify::explain)?;
-    let replayer = Replayer(Arc::new(SharedReplay::new(recording)));
+    for recording in history.set().members() {
+        ::replay::check(recording).map_err(crate::verify::explain)?;
+    }
+    let replayer = Replayer::new(history.set());
     Ok(Program::new(history, names, Arc::new(replayer)))
 }
 
@@ -56,13 +60,27 @@ impl From<::session::Error> for Failure {
 }
 
 /// Runs the scripts, then asks for commands until the user has enough.
-pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure> {
-    let history = crate::causes::open(recording)?;
+pub fn run(set: &Arc<Set>, script: &Script) -> Result<bool, Failure> {
+    let history = crate::causes::open(set)?;
     let names = crate::causes::names(&history);
+    run_program(&program(history, names)?, script, false)
+}
+
+/// The same for a program that was opened; with its processes ended at the end, if
+/// that is wanted.
+pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Result<bool, Failure> {
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();
-    let debugger = Debugger::open(&program(history, names)?)?;
+    let debugger = Debugger::open(program)?;
     let mut prompt = Prompt::new(debugger, interrupts);
+    let done = converse(&mut prompt, script);
+    if ends {
+        prompt.end_all()?;
+    }
+    done
+}
+
+fn converse(prompt: &mut Prompt, script: &Script) -> Result<bool, Failure> {
     let mut lines = Vec::new();
     for path in &script.files {
         let text = std::fs::read_to_string(path)
@@ -72,7 +90,7 @@ pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure>
     lines.extend(script.commands.iter().cloned());
     let mut good = true;
     for line in &lines {
-        match obey(&mut prompt, line, script.batch)? {
+        match obey(prompt, line, script.batch)? {
             Done::More(well) => good &= well,
             Done::Quit => return Ok(good),
         }
@@ -88,7 +106,7 @@ pub fn run(recording: &Arc<Recording>, script: &Script) -> Result<bool, Failure>
         return Ok(good);
     }
     for line in std::io::stdin().lock().lines() {
-        match obey(&mut prompt, &line?, true)? {
+        match obey(prompt, &line?, true)? {
             Done::More(well) => good &= well,
             Done::Quit => break,
         }
@@ -119,7 +137,7 @@ fn obey(prompt: &mut Prompt, line: &str, alone: bool) -> Result<Done, Failure> {
     Ok(done)
 }
 
-fn ask(prompt: Prompt) -> Result<(), Failure> {
+fn ask(prompt: &mut Prompt) -> Result<(), Failure> {
     let trouble =
         |error: rustyline::error::ReadlineError| Failure::new(format!("the terminal: {error}"));
     let prompt = RefCell::new(prompt);

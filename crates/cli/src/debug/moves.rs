@@ -1,7 +1,7 @@
 //! The commands that move, and what is said then.
 
 use ::session::{Caught, Direction, How, Reason, Stopped};
-use ::target::Position;
+use ::target::{Happening, Position};
 use causality::EventId;
 use protocol::id::EventNo;
 
@@ -49,7 +49,10 @@ impl Prompt {
     pub(super) fn run_on(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
         let (only, count) = only(text);
         self.pass_over(count)?;
-        self.go(How::Continue, direction, only)
+        match self.has_conditions(only) {
+            true => self.run_conditions(direction),
+            false => self.go(How::Continue, direction, only),
+        }
     }
 
     /// Lines, or to a message.
@@ -82,10 +85,13 @@ impl Prompt {
     pub(super) fn say_traced(&self, stopped: &Stopped) -> Result<(), Failure> {
         for traced in &stopped.traced {
             let name = self.debugger.name(traced.process);
+            let when = match traced.at {
+                Position::Halted(_) => String::new(),
+                at => format!(" before {name}:{}", at.event()),
+            };
             say!(
-                "Tracepoint {}, {name} before {name}:{}: {}",
+                "Tracepoint {}, {name}{when}: {}",
                 traced.number,
-                traced.at.event(),
                 traced.frame
             )?;
         }
@@ -133,6 +139,7 @@ impl Prompt {
             Reason::Breakpoint { number }
             | Reason::Caught { number }
             | Reason::Watch { number, .. } => Some(*number),
+            Reason::Happened { number, .. } => *number,
             _ => None,
         };
         let point = hit.and_then(|number| self.debugger.group.points().get(number));
@@ -148,6 +155,13 @@ impl Prompt {
             return Ok(());
         }
         self.say_why(&stopped.reason, &name)?;
+        if let Reason::Happened {
+            what: Happening::Exited(_) | Happening::Killed(_),
+            ..
+        } = stopped.reason
+        {
+            return Ok(());
+        }
         self.when()?;
         self.show_line()?;
         self.show_displays()
@@ -193,8 +207,39 @@ impl Prompt {
                 difference.expected,
                 difference.found
             ),
+            Reason::Happened { what, number } => self.say_happening(*what, *number, name),
             Reason::Step | Reason::Arrived | Reason::Exec => Ok(()),
         }
+    }
+
+    /// What happened to a process that is alive.
+    fn say_happening(
+        &mut self,
+        what: Happening,
+        number: Option<u32>,
+        name: &str,
+    ) -> Result<(), Failure> {
+        use protocol::names::signal_name;
+        let signal = |number: u32| {
+            signal_name(u64::from(number)).map_or(format!("signal {number}"), str::to_string)
+        };
+        if let Some(number) = number {
+            say!("{}", paint(Part::Why, &format!("Catchpoint {number}")))?;
+        }
+        let why = match what {
+            Happening::Call(number) => {
+                let row = protocol::table::syscall(number);
+                let call = row.map_or(number.to_string(), |row| row.name.to_string());
+                format!("{name} is about to call {call}.")
+            }
+            Happening::Forked(child) => format!("{name} has made process {child}."),
+            Happening::Exec => format!("{name} has begun another program."),
+            Happening::Signal(number) => format!("{name} is about to get {}.", signal(number)),
+            Happening::Exited(0) => format!("{name} has ended."),
+            Happening::Exited(status) => format!("{name} has ended with status {status}."),
+            Happening::Killed(number) => format!("{name} was ended by {}.", signal(number)),
+        };
+        say!("{}", paint(Part::Why, &why))
     }
 
     /// Who and when.
@@ -203,8 +248,9 @@ impl Prompt {
         let name = self.debugger.name(process);
         let thread = self.debugger.view()?.target().thread();
         let position = self.debugger.position()?;
-        let thread = self.debugger.names().thread(process.number, thread.0);
+        let thread = self.debugger.thread_name(process, thread)?;
         let when = match position {
+            Position::Halted(_) => "halted".to_string(),
             Position::Event(event) => format!("about to do {name}:{event}"),
             Position::Inside(inside) => format!("before {name}:{}", inside.event),
         };
@@ -215,7 +261,7 @@ impl Prompt {
     pub(super) fn say_event(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
         let event = EventId::new(self.debugger.index()?, event);
-        let (history, names) = (self.debugger.group.history(), self.debugger.names());
+        let (history, names) = (self.debugger.group.history()?, self.debugger.names()?);
         let shown = query::shown::event(history, names, event, query::shown::DATA);
         say!("{}  {}", shown.name, shown.text)
     }
@@ -224,6 +270,11 @@ impl Prompt {
     pub(super) fn goto(&mut self, text: &str) -> Result<(), Failure> {
         let (only, text) = only(text);
         let way = Direction::Forwards;
+        if let Some(places) = text.strip_prefix("cut")
+            && (places.is_empty() || places.starts_with(char::is_whitespace))
+        {
+            return self.goto_cut(places);
+        }
         match text {
             "start" => return self.go_quietly(How::ToStart, only),
             "end" => return self.go(How::ToEnd, way, only),
@@ -232,8 +283,8 @@ impl Prompt {
         if let Ok(event) = text.parse::<u64>() {
             return self.go(How::To(Position::Event(EventNo(event))), way, only);
         }
-        let history = self.debugger.group.history();
-        let event = query::find::event(history, self.debugger.names(), text)?;
+        let history = self.debugger.group.history()?;
+        let event = query::find::event(history, self.debugger.names()?, text)?;
         let process = history.id_of(event.process);
         let before = self.debugger.process;
         if let Some(process) = process {
@@ -268,6 +319,7 @@ impl Prompt {
         let name = self.debugger.name(process);
         let now = self.debugger.position()?;
         let own = text.strip_prefix(&format!("{name}:")).unwrap_or(text);
+        self.debugger.group.history()?;
         let is_inside = matches!(now, Position::Inside(_));
         let event = match own.parse::<u64>() {
             Ok(event) => Some(EventNo(event)),
@@ -305,18 +357,17 @@ impl Prompt {
     /// To the next event that sends or receives, or the last.
     pub(super) fn step_message(&mut self, back: bool) -> Result<(), Failure> {
         use protocol::syscall::Type;
-        let process = self.debugger.process;
         let position = self.debugger.position()?;
         let now = position.event().0;
-        let recording = self.debugger.recording();
         let place = self.debugger.index()?;
-        let history = self.debugger.group.history();
+        let history = self.debugger.group.history()?;
+        let set = self.debugger.group.set()?;
         let (first, last) = history.span(place);
         let (first, last) = (first.0, last.0);
         let is_message = |event: &u64| {
             let used = history.uses(EventId::new(place, EventNo(*event)));
             !used.is_empty()
-                || recording.log_at(process.number, *event).is_some_and(|log| {
+                || set.log_at(place, *event).is_some_and(|log| {
                     log.event()
                         .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
                 })
@@ -340,7 +391,7 @@ impl Prompt {
     pub(super) fn why(&mut self) -> Result<(), Failure> {
         let event = self.debugger.position()?.event();
         let place = self.debugger.index()?;
-        let history = self.debugger.group.history();
+        let history = self.debugger.group.history()?;
         let mut found = false;
         for link in history.causes_before(place, event).take(5) {
             found = true;
@@ -416,7 +467,7 @@ impl Prompt {
 }
 
 /// Whether only the process at hand is to move, and what else is said.
-fn only(text: &str) -> (bool, &str) {
+pub(super) fn only(text: &str) -> (bool, &str) {
     match text.strip_prefix("-only") {
         Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => {
             (true, rest.trim_start())

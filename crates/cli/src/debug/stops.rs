@@ -1,6 +1,6 @@
 //! The commands about what to stop at, and about what to show there.
 
-use ::session::{Caught, Error, Point, What, Whom, address_in, places};
+use ::session::{Caught, Error, Point, What, Whom, address_in, locations};
 use protocol::id::EventNo;
 
 use super::commands::{Prompt, number};
@@ -74,7 +74,7 @@ impl Prompt {
         let place = self.with_file(place)?;
         let found = self
             .debugger
-            .look(|inspector, _, _| places(inspector, &place))?;
+            .look(|inspector, _, _| locations(inspector, &place))?;
         Ok(found?.into_iter().map(|place| place.address).collect())
     }
 
@@ -107,11 +107,14 @@ impl Prompt {
                 "at a function, FILE:LINE or *ADDRESS: `{how} main.rs:42`"
             )));
         }
+        if how == "trace" && self.trace_if(text)? {
+            return Ok(());
+        }
         let (place, program, condition) = parts(text);
         let place = self.with_file(place)?;
         // Known now, or in code that is mapped later.
         let found = self.debugger.look(|inspector, _, _| {
-            places(inspector, &place).map(|found| {
+            locations(inspector, &place).map(|found| {
                 let changes = found.first().is_some_and(|first| {
                     let mut mapped = inspector.mappings().iter();
                     mapped.any(|m| m.writable && (m.start..m.end).contains(&first.address))
@@ -206,6 +209,10 @@ impl Prompt {
             ));
         }
         let caught = Caught::find(text, self.debugger.group.program())?;
+        if caught.alive().is_some() {
+            let number = self.debugger.group.stops().add(What::Catch(caught), |_| {});
+            return say!("Catchpoint {number}: {text}");
+        }
         let all = caught.count();
         let here = self.debugger.process;
         let own = caught.from(here, EventNo(0)).is_some();
@@ -273,7 +280,11 @@ impl Prompt {
         if displays && how == "delete" {
             return self.undisplay(which);
         }
-        let wanted = numbers(which)?;
+        let left = self.change_conditions(how, which)?;
+        if left.is_empty() && !which.is_empty() {
+            return Ok(());
+        }
+        let wanted = numbers(&left)?;
         for number in &wanted {
             if self.debugger.group.points().get(*number).is_none() {
                 return Err(Error::NoPoint(*number).into());

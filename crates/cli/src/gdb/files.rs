@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::target::Region;
 use recording::ImageStart;
@@ -24,9 +25,9 @@ impl Program {
         if let Some(found) = mapped.get(wanted) {
             return Some(found.clone());
         }
-        let known: Vec<(PathBuf, u64)> = self
-            .group
-            .recording()
+        let id = self.served.get(i)?.id;
+        let recording = Arc::clone(self.group.recording_of(id)?);
+        let known: Vec<(PathBuf, u64)> = recording
             .files()
             .iter()
             .map(|file| {
@@ -36,7 +37,7 @@ impl Program {
             .collect();
         let in_recording = |wanted: &Path| {
             let (_, id) = known.iter().rfind(|(path, _)| path == wanted)?;
-            Some(self.group.recording().captured_path(*id))
+            Some(recording.captured_path(*id))
         };
         if let Some(found) = in_recording(wanted) {
             return Some(found);
@@ -64,7 +65,7 @@ impl Program {
         }
         let real = std::fs::canonicalize(wanted).ok()?;
         let (_, id) = known.iter().rfind(|(path, _)| *path == real)?;
-        Some(self.group.recording().captured_path(*id))
+        Some(recording.captured_path(*id))
     }
 
     /// A file under `/proc/PID` that gdb reads.

@@ -20,7 +20,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use ::gdb_remote::Interrupt;
-use recording::Recording;
+use recording::{Recording, Set};
 
 use crate::causes;
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ use program::{Beginning, Program};
 
 /// Where to begin, as both commands have it.
 #[derive(clap::Args)]
-struct Place {
+struct Start {
     /// The process to look at first; without `--at`, where its program begins
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
@@ -45,23 +45,22 @@ struct Place {
     alone: bool,
 }
 
-impl Place {
+impl Start {
     fn resolve(
         &self,
-        recording: &Recording,
         history: &causality::History,
         names: &query::Names,
     ) -> Result<Beginning, Failure> {
         let process = match &self.process {
             None => None,
-            Some(name) => Some(query::find::process(recording, name)?.number),
+            Some(name) => Some(query::find::process(history.set(), name)?),
         };
         let at = match &self.at {
             None => None,
             Some(text) => {
                 let event = query::find::event(history, names, text)?;
-                let of = history.process(event.process);
-                of.map(|process| (process.number, event.number.0))
+                let of = history.id_of(event.process);
+                of.map(|process| (process, event.number))
             }
         };
         Ok(Beginning {
@@ -85,7 +84,7 @@ pub struct Cmd {
     recording: select::Positional,
 
     #[command(flatten)]
-    place: Place,
+    start: Start,
 
     /// The gdb to use
     #[arg(long, value_name = "PATH", default_value = "gdb")]
@@ -106,7 +105,7 @@ pub struct Serve {
     recording: select::Positional,
 
     #[command(flatten)]
-    place: Place,
+    start: Start,
 
     /// Listen there; port 0 is any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
@@ -183,24 +182,26 @@ fn script(socket: &str, sysroot: &str, processes: usize) -> String {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let recording = self.recording.clone().open()?;
-        let history = causes::open(&recording)?;
+        let set = self.recording.clone().open()?;
+        let history = causes::open(&set)?;
         let names = causes::names(&history);
         // What is wrong is said now, not by gdb.
-        let beginning = self.place.resolve(&recording, &history, &names)?;
-        program::check(&recording, &beginning)?;
+        let beginning = self.start.resolve(&history, &names)?;
+        program::check(&set, &beginning)?;
         drop(history);
-        ::replay::check(&recording).map_err(crate::verify::explain)?;
+        for recording in set.members() {
+            ::replay::check(recording).map_err(crate::verify::explain)?;
+        }
         let room = Room::new()?;
         let socket = room.0.join("socket");
-        let mut server = self.start_server(&recording, &socket)?;
-        let sysroot = match are_files_unchanged(&recording) {
+        let mut server = self.start_server(&set, &socket)?;
+        let sysroot = match set.members().all(|own| are_files_unchanged(own)) {
             true => "/",
             false => "target:",
         };
-        let processes = match self.place.alone {
+        let processes = match self.start.alone {
             true => 1,
-            false => recording.processes().len(),
+            false => set.len(),
         };
         let script = script(&socket.to_string_lossy(), sysroot, processes);
         let error = self.become_gdb(&script);
@@ -211,23 +212,23 @@ impl Cmd {
     }
 
     /// Starts the server, and waits until it listens.
-    fn start_server(&self, recording: &Recording, socket: &Path) -> Result<Child, Failure> {
+    fn start_server(&self, set: &Set, socket: &Path) -> Result<Child, Failure> {
         let cannot = |error: std::io::Error| Failure::new(format!("cannot start mw: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command
             .args(["serve-gdb", "--once", "--with-parent", "--unix"])
             .arg(socket);
-        for (option, value) in [("process", &self.place.process), ("at", &self.place.at)] {
+        for (option, value) in [("process", &self.start.process), ("at", &self.start.at)] {
             if let Some(value) = value {
                 command.arg(format!("--{option}={value}"));
             }
         }
-        if self.place.alone {
+        if self.start.alone {
             command.arg("--alone");
         }
         let mut server = command
             .arg("--")
-            .arg(recording.dir())
+            .arg(set.dir())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // Ctrl-C is for gdb.
@@ -404,11 +405,11 @@ impl Serve {
         let is_over = || {
             interrupts.came() || self.with_parent && std::os::unix::process::parent_id() != parent
         };
-        let recording = self.recording.clone().open()?;
-        let history = causes::open(&recording)?;
+        let set = self.recording.clone().open()?;
+        let history = causes::open(&set)?;
         let names = causes::names(&history);
-        let beginning = self.place.resolve(&recording, &history, &names)?;
-        program::check(&recording, &beginning)?;
+        let beginning = self.start.resolve(&history, &names)?;
+        program::check(&set, &beginning)?;
         let shared = crate::debug::program(history, names)?;
         if self.stdio {
             let interrupt = Arc::new(Interrupt::default());

@@ -1,8 +1,11 @@
 //! The `monitor` commands: what the protocol has no packets for.
 
+use std::sync::Arc;
+
 use ::gdb_remote::StopReason;
-use ::session::Follow;
-use ::target::Position;
+use ::session::{Direction, Follow};
+use ::target::{Cancel, Position};
+use instants::{Conditions, Does, Next};
 use protocol::id::ThreadNo;
 
 use super::program::{Program, Told, stop};
@@ -18,13 +21,23 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("where", "", "the cut: where each process is"),
     (
         "goto",
-        "EVENT|start|end",
+        "EVENT|start|end|stop if COND",
         "moves all processes to the earliest cut that explains an event",
     ),
     (
         "arrange",
-        "EVENT|start|end|here",
+        "EVENT|start|end|here|stop if COND",
         "the same, when gdb resumes next, so that it sees that they moved",
+    ),
+    (
+        "stop",
+        "if COND",
+        "moves all to the first state from here in which a condition holds (docs/conditions.md)",
+    ),
+    (
+        "rstop",
+        "if COND",
+        "moves all back to the last state before here in which a condition holds",
     ),
     (
         "mode",
@@ -42,13 +55,8 @@ pub fn execute(program: &mut Program, line: &str) -> String {
     let done = match word {
         "when" => when(program, rest),
         "where" => Ok(places(program)),
-        "goto" => goto(program, rest).map(|()| {
-            format!(
-                "{}\ngdb does not know that anything moved: \
-                 `maintenance flush register-cache` tells it",
-                describe(program, program.lead)
-            )
-        }),
+        "goto" => goto(program, rest).map(|said| moved(program, &said)),
+        "stop" | "rstop" => goto(program, line).map(|said| moved(program, &said)),
         "arrange" => arrange(program, rest),
         "mode" => mode(program, rest),
         "help" | "" => Ok(help()),
@@ -60,6 +68,15 @@ pub fn execute(program: &mut Program, line: &str) -> String {
         }),
     };
     done.unwrap_or_else(|failure| failure.words())
+}
+
+/// What is said when everybody is elsewhere.
+fn moved(program: &Program, said: &str) -> String {
+    format!(
+        "{said}{}\ngdb does not know that anything moved: \
+         `maintenance flush register-cache` tells it",
+        describe(program, program.lead)
+    )
 }
 
 fn help() -> String {
@@ -86,16 +103,16 @@ fn describe(program: &Program, i: usize) -> String {
         Position::Event(_) if event <= served.first => "is at its beginning".to_string(),
         Position::Event(_) => format!("is about to do event {event}"),
         Position::Inside(_) => format!("is before event {event}"),
+        Position::Halted(_) => "is halted".to_string(),
     };
-    let recording = program.group.recording();
     let time = program
         .group
         .history()
-        .index_of(served.id)
-        .and_then(|ix| {
+        .ok()
+        .and_then(|history| {
+            let ix = history.index_of(served.id)?;
             let event = causality::EventId::new(ix, event.min(served.last));
-            let history = program.group.history();
-            history.look(event, |event| recording.clock().since_start_ns(event.time))
+            history.look(event, |event| history.shown_ns(ix, event.time))
         })
         .map(|ns| format!(", {}.{:06} s", ns / 1_000_000_000, ns / 1000 % 1_000_000));
     format!("{} {place}{}", served.name, time.unwrap_or_default())
@@ -128,9 +145,55 @@ fn places(program: &mut Program) -> String {
     text
 }
 
-/// Moves everybody.
-fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
+/// Everybody to the first state in which a condition holds, or back to the last; says
+/// which part held where.
+fn stop_if(program: &mut Program, text: &str, back: bool) -> Result<String, Failure> {
+    let condition = text.trim().strip_prefix("if").map(str::trim);
+    let Some(condition) = condition.filter(|condition| !condition.is_empty()) else {
+        return Err(Failure::new("stop if what?")
+            .hint("`monitor stop if value(a-0: x) > value(b-0: y)`; see docs/conditions.md"));
+    };
+    let shared = Arc::clone(program.group.program());
+    let mut conditions = Conditions::default();
+    let added = conditions.add(&shared, 1, condition, Does::Stop);
+    added.map_err(crate::debug::condition_failure)?;
+    let direction = match back {
+        true => Direction::Backwards,
+        false => Direction::Forwards,
+    };
+    let never = Cancel::new();
+    let found = conditions.find(&mut program.group, direction, &never);
+    let Next { instant, unknown } = found.map_err(crate::debug::condition_failure)?;
+    let Some(instant) = instant else {
+        return Err(match unknown.first() {
+            Some((_, why)) => Failure::new(format!("it cannot be told from here: {why}")),
+            None => Failure::new("there is no such state in this direction"),
+        });
+    };
+    for (process, at) in &instant.goals {
+        program.group.place(*process, *at)?;
+    }
+    if let Some(lead) = program.index_of(instant.lead) {
+        program.lead = lead;
+    }
+    let mut said = String::new();
+    for part in instant.fires.iter().flat_map(|fires| &fires.parts) {
+        let value = part.value.as_ref().map(|value| format!(" = {value}"));
+        said.push_str(&format!("{}{}\n", part.what, value.unwrap_or_default()));
+    }
+    Ok(said)
+}
+
+/// Moves everybody; says what there is to be said of it.
+fn goto(program: &mut Program, text: &str) -> Result<String, Failure> {
+    let words = text.split_once(char::is_whitespace);
+    match words {
+        Some(("stop", condition)) => return stop_if(program, condition, false),
+        Some(("rstop", condition)) => return stop_if(program, condition, true),
+        _ => {}
+    }
     match text {
+        "stop" | "rstop" => return stop_if(program, "", false),
         "" => {
             return Err(Failure::new("an event is missing")
                 .hint("write NAME:NUMBER, a pattern, start or end"));
@@ -147,8 +210,8 @@ fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
             }
         }
         text => {
-            let history = program.group.history();
-            let event = query::find::event(history, program.group.program().names(), text)?;
+            let history = program.group.history()?;
+            let event = query::find::event(history, program.group.program().names()?, text)?;
             let process = history.id_of(event.process);
             let served = process.filter(|process| program.index_of(*process).is_some());
             let Some(process) = served else {
@@ -159,20 +222,27 @@ fn goto(program: &mut Program, text: &str) -> Result<(), Failure> {
             program.go(process, event.number)?;
         }
     }
-    Ok(())
+    Ok(String::new())
 }
 
 /// Moves everybody, and has gdb told of it: of the programs and libraries that
 /// are others now, then of the stop.
 fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
+    let mut failed = None;
     program.queue.clear();
     program.introduce();
     let before: Vec<Position> = (0..program.served.len())
         .map(|i| program.position(i))
         .collect();
-    if text != "here"
-        && let Err(failure) = goto(program, text)
-    {
+    let said = match text {
+        "here" => Ok(String::new()),
+        text => goto(program, text),
+    };
+    let said = said.unwrap_or_else(|failure| {
+        failed = Some(failure);
+        String::new()
+    });
+    if let Some(failure) = failed {
         // gdb resumes all the same.
         let here = ::gdb_remote::Target::current(program);
         let told = stop(here, StopReason::Signal(0));
@@ -212,7 +282,7 @@ fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
     let id = ::gdb_remote::Target::current(program);
     let told = stop(id, StopReason::Signal(0));
     program.queue.push_back(Told::Stop(told));
-    Ok(String::new())
+    Ok(said)
 }
 
 /// How the others follow.

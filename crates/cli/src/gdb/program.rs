@@ -13,7 +13,7 @@ use ::session::{Follow, Group, Reason, Stopped, Whom};
 use ::target::{Position, Region, ThreadState};
 use inspect::Inspector;
 use protocol::id::{EventNo, ProcessId, ThreadNo};
-use recording::{ImageStart, Recording};
+use recording::{ImageStart, Recording, Set};
 
 use crate::failure::Failure;
 
@@ -61,9 +61,9 @@ pub enum Told {
 
 /// Where to begin.
 pub struct Beginning {
-    pub process: Option<u32>,
+    pub process: Option<ProcessId>,
     /// A process and its event.
-    pub at: Option<(u32, u64)>,
+    pub at: Option<(ProcessId, EventNo)>,
     /// Other processes are not served.
     pub alone: bool,
 }
@@ -73,8 +73,8 @@ pub struct Beginning {
 const MOST: usize = 200;
 
 /// Whether a recording can be served so.
-pub fn check(recording: &Recording, beginning: &Beginning) -> Result<(), Failure> {
-    let count = recording.processes().len();
+pub fn check(set: &Set, beginning: &Beginning) -> Result<(), Failure> {
+    let count = set.len();
     if count > MOST && !beginning.alone {
         return Err(Failure::new(format!(
             "the recording has {count} processes, too many to serve them all to gdb"
@@ -101,14 +101,14 @@ impl Program {
         let mut served: Vec<Served> = Vec::new();
         let mut pids = HashSet::new();
         for member in group.members() {
-            let is_left_out = beginning.alone && wanted.is_some_and(|w| w != member.id.number);
+            let is_left_out = beginning.alone && wanted.is_some_and(|w| w != member.id);
             // Some did nothing that was recorded.
             if is_left_out || member.is_empty {
                 group.let_go(member.id, true)?;
                 continue;
             }
             // Ids come again in long runs, and on other hosts.
-            let process = group.recording().process(member.id.number);
+            let process = group.set()?.process(member.ix);
             let mut pid = process.map_or(0, |process| process.pid);
             while pid == 0 || !pids.insert(pid) {
                 pid = pid.wrapping_add(1 << 22);
@@ -153,9 +153,9 @@ impl Program {
     /// Goes to where it is to begin.
     pub(super) fn begin(&mut self, beginning: &Beginning) -> Result<(), Failure> {
         if let Some((process, event)) = beginning.at {
-            self.go(ProcessId::of_first(process), EventNo(event))?;
+            self.go(process, event)?;
         }
-        let Some(process) = beginning.process.map(ProcessId::of_first) else {
+        let Some(process) = beginning.process else {
             return Ok(());
         };
         let Some(lead) = self.index_of(process) else {
@@ -319,7 +319,7 @@ impl Program {
         let id = self.served.get(i)?.id;
         let index = self.image_now(i)?;
         let span = *self.group.images(id).ok()?.get(index)?;
-        let recording = self.group.recording();
+        let recording = self.group.recording_of(id)?;
         let (process, image) = whose(recording, id.number, span.number.0);
         let image = recording
             .images()
@@ -382,9 +382,11 @@ impl Program {
                     difference.expected, difference.found
                 ));
             }
-            Reason::Step | Reason::Arrived | Reason::Caught { .. } | Reason::OutOfScope { .. } => {
-                StopReason::Arrived
-            }
+            Reason::Step
+            | Reason::Arrived
+            | Reason::Caught { .. }
+            | Reason::OutOfScope { .. }
+            | Reason::Happened { .. } => StopReason::Arrived,
         };
         let known = self.served.get(i).and_then(|served| served.told);
         if known.is_some() && known != image {

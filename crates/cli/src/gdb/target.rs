@@ -42,13 +42,13 @@ impl Target for Program {
             true => states.len(),
             false => 1,
         };
-        let names = self.group.program().names();
+        let program = self.group.program();
         let infos = states.iter().take(shown).map(|state| ThreadInfo {
             id: ThreadId::new(pid, tid(pid, state)),
             name: format!(
                 "{}/{}",
                 served.name,
-                names.thread(served.id.number, state.number.0)
+                program.thread_name(served.id, state.number)
             ),
             about: match (Some(state.number) == running, state.waits) {
                 (true, _) => format!("before {}:{event}", served.name),

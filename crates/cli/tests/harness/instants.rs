@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use protocol::id::{EventNo, ThreadNo};
 use protocol::record::{kind, tag};
 use protocol::syscall::int80;
 use recording::Recording;
@@ -30,13 +31,16 @@ pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
                 continue;
             }
             assert_eq!(
-                session.go_to(event.number).unwrap(),
+                session.go_to(EventNo(event.number)).unwrap(),
                 Arrival::There,
                 "{name}"
             );
-            assert_eq!(session.thread(), event.thread, "{name}");
+            assert_eq!(session.thread(), ThreadNo(event.thread), "{name}");
             let threads = session.threads();
-            let thread = threads.iter().find(|t| t.number.0 == event.thread).unwrap();
+            let thread = threads
+                .iter()
+                .find(|t| t.number == session.thread())
+                .unwrap();
             let now = thread.registers;
             *seen.entry(event.kind).or_insert(0) += 1;
             if let Some(then) = registers_then {

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+pub mod alive;
 pub mod event;
 pub mod instants;
 pub mod namespaces;

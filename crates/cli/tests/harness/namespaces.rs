@@ -157,6 +157,13 @@ impl Hosts {
         command
     }
 
+    /// Something that runs between the hosts, at 10.77.0.254, and is not recorded.
+    pub fn between(&self) -> Command {
+        let mut command = Command::new(find_tool("ip").unwrap());
+        command.args(["netns", "exec", &format!("{}-net", self.tag)]);
+        command
+    }
+
     /// What runs on a host.
     pub fn pids(&self, name: &str) -> Vec<i32> {
         let tool = find_tool("ip").unwrap();

@@ -28,7 +28,7 @@ pub struct Chunk {
 
 /// Where a record is in its chunk, and of what kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct RecordAt {
     pub start: usize,
     pub end: usize,
     pub kind: u8,
@@ -37,7 +37,7 @@ pub struct Place {
 
 impl Chunk {
     /// The records that begin and end in it.
-    pub fn records(&self) -> Vec<Place> {
+    pub fn records(&self) -> Vec<RecordAt> {
         let mut memory = Memory::new();
         memory.forget(self.head.first_time);
         let mut found = Vec::new();
@@ -48,7 +48,7 @@ impl Chunk {
             let Ok((record, used)) = memory.read(rest) else {
                 break;
             };
-            found.push(Place {
+            found.push(RecordAt {
                 start: at,
                 end: at + used,
                 kind: record.kind,

@@ -17,6 +17,7 @@ use crate::states::{States, is_member, source_question};
 use crate::stream::{Mark, Moment, Stream};
 use crate::syntax::ast::Passing;
 use crate::truth::{Question, Truth};
+use crate::verdict::Emitted;
 
 impl<E: Events + ?Sized> Run<'_, E> {
     /// Says what will be asked about the source.
@@ -273,9 +274,14 @@ impl<E: Events + ?Sized> Run<'_, E> {
                             })
                             .collect();
                         let texts = values.iter().map(|sym| self.symbols.text(*sym));
-                        let name = self.rules.letters[*letter as usize].name.clone();
-                        self.emitted
-                            .push((moment.process, moment.at, name, texts.collect()));
+                        let kind = &self.rules.letters[*letter as usize];
+                        self.emitted.push(Emitted {
+                            process: moment.process,
+                            at: moment.at,
+                            name: kind.name.clone(),
+                            values: kind.captures.iter().cloned().zip(texts).collect(),
+                            of: own.trail.events(),
+                        });
                         higher.push_back(Happening {
                             letter: *letter,
                             values: values.into(),

@@ -10,6 +10,7 @@ use crate::rules::{Body, Condition, Number, Rule, Use};
 use crate::source::Events;
 use crate::states::{Empty, Instance};
 use crate::syntax::ast::Kind;
+use crate::timeline::Stretches;
 use crate::verdict::{Outcome, Verdict, Witness};
 
 impl<E: Events + ?Sized> Run<'_, E> {
@@ -33,44 +34,13 @@ impl<E: Events + ?Sized> Run<'_, E> {
         instances: &[Vec<Instance>],
         empty: &[Option<Empty>],
     ) -> Verdict {
-        let mut trouble = None;
-        uses(condition, &mut |own| {
-            if let Some(Empty::Trouble(why)) = &empty[own.state] {
-                trouble.get_or_insert(why.clone());
+        let (mut builder, assignments) = match self.ways(condition, names, instances, empty) {
+            Ok(ways) => ways,
+            Err((outcome, why)) => {
+                let mut verdict = self.verdict(rule, outcome);
+                verdict.reason = Some(why);
+                return verdict;
             }
-        });
-        if let Some(why) = trouble {
-            let mut verdict = self.verdict(rule, Outcome::Unknown);
-            verdict.reason = Some(why);
-            return verdict;
-        }
-        let mut builder = Builder {
-            instances,
-            tracks: Vec::new(),
-            owners: Vec::new(),
-            index: vec![None; instances.len()],
-            counted: vec![None; instances.len()],
-        };
-        let is_empty = |own: &Use| empty[own.state].is_some();
-        if vacuous(condition, &is_empty) {
-            let mut verdict = self.verdict(rule, Outcome::Vacuous);
-            uses(condition, &mut |own| {
-                let state = &self.rules.states[own.state];
-                let why = match &empty[own.state] {
-                    Some(Empty::Nobody(name)) => format!("no process is called `{name}`"),
-                    Some(_) => format!("nothing of `{}` ever happened", state.name),
-                    None => return,
-                };
-                verdict.reason.get_or_insert(why);
-            });
-            return verdict;
-        }
-        let Some(assignments) = assignments(condition, names.len(), instances) else {
-            let mut verdict = self.verdict(rule, Outcome::Unknown);
-            verdict.reason = Some(format!(
-                "its names can have more than {ASSIGNMENTS_MAX} values together"
-            ));
-            return verdict;
         };
         let mut unknown = None;
         let mut yes: Vec<(Vec<Sym>, Witness)> = Vec::new();
@@ -80,6 +50,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
             let solver = Solver {
                 history: self.events,
                 tracks: &builder.tracks,
+                floor: None,
             };
             match solver.ask(&formula, modality) {
                 Answer::Yes(state) => {
@@ -117,17 +88,92 @@ impl<E: Events + ?Sized> Run<'_, E> {
             .into_iter()
             .take(self.options.witnesses)
             .map(|(values, mut witness)| {
-                let bound = names
-                    .iter()
-                    .zip(values)
-                    .filter(|(_, sym)| *sym != Sym::NONE);
-                witness.captures = bound
-                    .map(|(name, sym)| (name.clone(), self.symbols.text(sym)))
-                    .collect();
+                witness.captures = self.named(names, &values);
                 witness
             })
             .collect();
         verdict
+    }
+
+    /// What makes formulas of a condition, and all ways to give values to its names; or
+    /// why there is nothing to ask.
+    fn ways<'i>(
+        &self,
+        condition: &Condition,
+        names: &[String],
+        instances: &'i [Vec<Instance>],
+        empty: &[Option<Empty>],
+    ) -> Result<Ways<'i>, (Outcome, String)> {
+        let mut trouble = None;
+        uses(condition, &mut |own| {
+            if let Some(Empty::Trouble(why)) = &empty[own.state] {
+                trouble.get_or_insert(why.clone());
+            }
+        });
+        if let Some(why) = trouble {
+            return Err((Outcome::Unknown, why));
+        }
+        let is_empty = |own: &Use| empty[own.state].is_some();
+        if vacuous(condition, &is_empty) {
+            let mut reason = None;
+            uses(condition, &mut |own| {
+                let state = &self.rules.states[own.state];
+                let why = match &empty[own.state] {
+                    Some(Empty::Nobody(name)) => format!("no process is called `{name}`"),
+                    Some(_) => format!("nothing of `{}` ever happened", state.name),
+                    None => return,
+                };
+                reason.get_or_insert(why);
+            });
+            return Err((Outcome::Vacuous, reason.unwrap_or_default()));
+        }
+        let Some(assignments) = assignments(condition, names.len(), instances) else {
+            let why = format!("its names can have more than {ASSIGNMENTS_MAX} values together");
+            return Err((Outcome::Unknown, why));
+        };
+        let builder = Builder {
+            instances,
+            tracks: Vec::new(),
+            owners: Vec::new(),
+            index: vec![None; instances.len()],
+            counted: vec![None; instances.len()],
+        };
+        Ok((builder, assignments))
+    }
+
+    /// What a condition is over the whole run, to be asked from any place in it.
+    pub(super) fn stretches(
+        &self,
+        condition: &Condition,
+        names: &[String],
+        instances: &[Vec<Instance>],
+        empty: &[Option<Empty>],
+    ) -> Result<Stretches, (Outcome, String)> {
+        let (mut builder, assignments) = self.ways(condition, names, instances, empty)?;
+        let mut ways = Vec::new();
+        for values in assignments {
+            let formula = builder.formula(condition, &values);
+            ways.push((self.named(names, &values), formula));
+        }
+        let owners = builder.owners.iter();
+        Ok(Stretches {
+            names: owners
+                .map(|state| self.rules.states[*state].name.clone())
+                .collect(),
+            tracks: builder.tracks,
+            ways,
+        })
+    }
+
+    /// What names are bound to, in words.
+    fn named(&self, names: &[String], values: &[Sym]) -> Vec<(String, String)> {
+        let bound = names
+            .iter()
+            .zip(values)
+            .filter(|(_, sym)| **sym != Sym::NONE);
+        bound
+            .map(|(name, sym)| (name.clone(), self.symbols.text(*sym)))
+            .collect()
     }
 
     fn state_witness(
@@ -147,11 +193,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 .iter()
                 .find(|(process, _)| *process == own.process)?;
             let name = self.rules.states[builder.owners[track]].name.clone();
-            let value = match own.at(place.1) {
-                Val::Absent => return None,
-                Val::Int(number) => number.to_string(),
-                Val::Unknown => "unknown".to_string(),
-            };
+            let value = own.at(place.1).words()?;
             Some((own.process, name, value))
         });
         Witness {
@@ -163,6 +205,9 @@ impl<E: Events + ?Sized> Run<'_, E> {
         }
     }
 }
+
+/// What makes formulas of a condition, and all values that its names can have together.
+type Ways<'i> = (Builder<'i>, Vec<Vec<Sym>>);
 
 /// Assignments of values to the names of a condition that are tried.
 const ASSIGNMENTS_MAX: usize = 10_000;

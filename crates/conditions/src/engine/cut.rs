@@ -39,14 +39,23 @@ impl<'h, H: History + ?Sized> Search<'h, H> {
     /// Of each process that is asked about, its stretches in order.
     pub fn new(history: &'h H, asked: &'h [(usize, Vec<Span>)]) -> Search<'h, H> {
         let count = history.processes();
+        let first = |process| At::bound(history.first(process));
+        let floor: Vec<At> = (0..count).map(first).collect();
+        Search::from(history, asked, &floor)
+    }
+
+    /// The same, from a consistent state on: of every process, where it is.
+    pub fn from(history: &'h H, asked: &'h [(usize, Vec<Span>)], floor: &[At]) -> Search<'h, H> {
+        let count = history.processes();
         let mut slot = vec![None; count];
         for (i, (process, _)) in asked.iter().enumerate() {
             slot[*process] = Some(i);
         }
-        let bounds: Vec<u32> = (0..count).map(|process| history.first(process)).collect();
+        let bounds: Vec<u32> = floor.iter().map(|at| at.bound).collect();
+        let cursor = |process: usize| Cursor::incoming(history, process).from(bounds[process]);
         Search {
-            cursors: (0..count).map(|p| Cursor::incoming(history, p)).collect(),
-            places: asked.iter().map(|(p, _)| At::bound(bounds[*p])).collect(),
+            cursors: (0..count).map(cursor).collect(),
+            places: asked.iter().map(|(p, _)| floor[*p]).collect(),
             spans: vec![0; asked.len()],
             work: asked.iter().map(|(process, _)| *process).collect(),
             history,

@@ -39,9 +39,45 @@ fn successors(poset: &Poset, state: &[u32]) -> Vec<Vec<u32>> {
     next
 }
 
+fn predecessors(poset: &Poset, state: &[u32]) -> Vec<Vec<u32>> {
+    let mut all = Vec::new();
+    for lane in (0..state.len()).filter(|lane| state[*lane] > 0) {
+        // Nobody else may have seen what is undone.
+        let seen = (0..state.len()).any(|other| {
+            other != lane
+                && state[other]
+                    .checked_sub(1)
+                    .and_then(|last| poset.nodes[other].get(last as usize))
+                    .is_some_and(|node| node.needs[lane] >= state[lane])
+        });
+        if !seen {
+            let mut before = state.to_vec();
+            before[lane] -= 1;
+            all.push(before);
+        }
+    }
+    all
+}
+
+/// The last state, in order of the number of changes, that fits.
+pub fn last(poset: &Poset, fits: impl Fn(&[u32]) -> bool) -> Looked {
+    let all = poset.nodes.iter().map(|list| list.len() as u32);
+    first_of(all.collect(), fits, |state| predecessors(poset, state))
+}
+
 /// The first state, in order of the number of changes, that fits.
 pub fn possibly(poset: &Poset, fits: impl Fn(&[u32]) -> bool) -> Looked {
-    let mut level = vec![vec![0u32; poset.lanes.len()]];
+    let none = vec![0u32; poset.lanes.len()];
+    first_of(none, fits, |state| successors(poset, state))
+}
+
+/// The first that fits, from one on, a change at a time.
+fn first_of(
+    from: Vec<u32>,
+    fits: impl Fn(&[u32]) -> bool,
+    next_to: impl Fn(&[u32]) -> Vec<Vec<u32>>,
+) -> Looked {
+    let mut level = vec![from];
     let mut count = 0;
     while !level.is_empty() {
         let mut next: HashSet<Vec<u32>> = HashSet::new();
@@ -53,7 +89,7 @@ pub fn possibly(poset: &Poset, fits: impl Fn(&[u32]) -> bool) -> Looked {
             if count > STATES_MAX {
                 return Looked::TooMany;
             }
-            next.extend(successors(poset, &state));
+            next.extend(next_to(&state));
         }
         level = next.into_iter().collect();
         level.sort_unstable();

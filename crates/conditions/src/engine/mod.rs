@@ -137,6 +137,8 @@ pub struct Trail {
     pub at: At,
     /// When it was recorded.
     pub time: u64,
+    /// Its place in the sequence of all events that were looked at.
+    pub order: usize,
     /// The one before.
     pub before: Option<Rc<Trail>>,
 }
@@ -147,6 +149,7 @@ impl Trail {
             process: moment.process,
             at: moment.at,
             time: moment.time,
+            order: moment.order,
             before,
         })
     }

@@ -6,7 +6,7 @@
 //! change is behind it without those that happened before.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each process.
 
-use super::track::{Track, Val};
+use super::track::{Edge, Track, Val};
 use crate::history::{At, History};
 use crate::stream::{Mark, Stream};
 
@@ -33,6 +33,8 @@ pub struct Poset {
     pub nodes: Vec<Vec<Node>>,
     /// All changes in causal order: lane, number.
     pub sequence: Vec<(usize, usize)>,
+    /// Where each is before its first change.
+    bases: Vec<Option<At>>,
 }
 
 /// There are more changes than can be held side by side.
@@ -48,6 +50,16 @@ const CELLS_MAX: usize = 40_000_000;
 impl Poset {
     /// Of all changes of these.
     pub fn new<H: History + ?Sized>(history: &H, tracks: &[&Track]) -> Result<Poset, TooMany> {
+        Poset::between(history, tracks, None, None)
+    }
+
+    /// Of the changes behind a place in each process, up to another.
+    pub fn between<H: History + ?Sized>(
+        history: &H,
+        tracks: &[&Track],
+        floor: Option<&[At]>,
+        ceiling: Option<&[Edge]>,
+    ) -> Result<Poset, TooMany> {
         let mut lanes: Vec<usize> = tracks.iter().map(|track| track.process).collect();
         lanes.sort_unstable();
         lanes.dedup();
@@ -61,7 +73,17 @@ impl Poset {
         for list in &mut marks {
             list.sort_by_key(|mark| mark.at);
             list.dedup_by_key(|mark| mark.at);
-            // What the first state has is no change.
+        }
+        // What the first state has is no change.
+        if let Some(floor) = floor {
+            for (list, floor) in marks.iter_mut().zip(floor) {
+                list.retain(|mark| mark.at > *floor);
+            }
+        }
+        if let Some(ceiling) = ceiling {
+            for (list, ceiling) in marks.iter_mut().zip(ceiling) {
+                list.retain(|mark| ceiling.has(mark.at));
+            }
         }
         let changes: usize = marks.iter().map(Vec::len).sum();
         if changes.saturating_mul(lanes.len()) > CELLS_MAX {
@@ -92,18 +114,25 @@ impl Poset {
             sequence.push((own, moment.index));
             nodes[own].push(node);
         }
+        let bases = lanes.iter().map(|process| Some(floor?[*process]));
         Ok(Poset {
+            bases: bases.collect(),
             lanes,
             nodes,
             sequence,
         })
     }
 
+    /// Which lane is that of a process.
+    pub fn lane(&self, process: usize) -> Option<usize> {
+        self.lanes.iter().position(|own| *own == process)
+    }
+
     /// Where a process is that has so many changes behind it.
     pub fn place(&self, lane: usize, count: u32) -> At {
         match count.checked_sub(1) {
             Some(last) => self.nodes[lane][last as usize].at,
-            None => At::default(),
+            None => self.bases[lane].unwrap_or_default(),
         }
     }
 
@@ -114,9 +143,10 @@ impl Poset {
             .iter()
             .position(|process| *process == track.process);
         let nodes = lane.map_or(&[][..], |lane| &self.nodes[lane][..]);
-        let mut values = vec![Val::Absent];
+        let base = lane.and_then(|lane| self.bases[lane]);
+        let mut now = base.map_or(Val::Absent, |base| track.at(base));
+        let mut values = vec![now];
         let mut changes = track.changes.iter().peekable();
-        let mut now = Val::Absent;
         for node in nodes {
             while let Some(change) = changes.peek() {
                 if change.at > node.at {

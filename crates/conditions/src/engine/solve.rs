@@ -10,6 +10,7 @@
 #![allow(clippy::indexing_slicing)] // Tables with a row for each track or process.
 
 mod formula;
+mod last;
 mod sums;
 
 use super::cut::{self, Search};
@@ -17,10 +18,11 @@ use super::enumerate::{self, Looked};
 use super::poset::Poset;
 use super::track::{Span, Track, Val, intersect, spans};
 use crate::history::{At, History, within};
-use crate::stream::closure;
+use crate::stream::closure_from;
 
 use formula::disjuncts;
 pub use formula::{Formula, Linear};
+pub use last::{Before, lead_back};
 
 /// A consistent state in which a condition holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,9 @@ pub struct Solver<'h, H: ?Sized> {
     pub history: &'h H,
     /// The tracks that formulas name.
     pub tracks: &'h [Track],
+    /// Where everybody is, if not at the beginning: a consistent state, and only it
+    /// and later ones count.
+    pub floor: Option<&'h [At]>,
 }
 
 /// One conjunction, sorted out.
@@ -230,7 +235,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
 
     fn possibly(&self, sorted: &Conjunction<'_>, parts: &[&Formula], unknown: bool) -> Answer {
         match sorted.compared.as_slice() {
-            [] => match Search::new(self.history, &sorted.local).find_next() {
+            [] => match self.search(&sorted.local).find_next() {
                 Some(found) => {
                     let places = sorted.local.iter().map(|(process, _)| *process);
                     Answer::Yes(State {
@@ -243,6 +248,13 @@ impl<H: History + ?Sized> Solver<'_, H> {
             },
             [linear] if sorted.local.is_empty() => self.compare(linear, parts, unknown),
             _ => self.enumerate_all(parts, Modality::Possibly, unknown),
+        }
+    }
+
+    fn search<'s>(&'s self, local: &'s [(usize, Vec<Span>)]) -> Search<'s, H> {
+        match self.floor {
+            Some(floor) => Search::from(self.history, local, floor),
+            None => Search::new(self.history, local),
         }
     }
 
@@ -261,14 +273,18 @@ impl<H: History + ?Sized> Solver<'_, H> {
 
     /// The first consistent state in which processes have come to these places.
     fn state(&self, places: Vec<(usize, At)>) -> State {
-        let mut bounds: Vec<u32> = (0..self.history.processes())
-            .map(|process| self.history.first(process))
-            .collect();
+        let known: Vec<u32> = match self.floor {
+            Some(floor) => floor.iter().map(|at| at.bound).collect(),
+            None => (0..self.history.processes())
+                .map(|process| self.history.first(process))
+                .collect(),
+        };
+        let mut bounds = known.clone();
         for (process, at) in &places {
             bounds[*process] = bounds[*process].max(at.bound);
         }
         State {
-            cut: closure(self.history, bounds),
+            cut: closure_from(self.history, &known, bounds),
             places,
             unique: false,
         }
@@ -292,7 +308,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
         used.sort_unstable();
         used.dedup();
         let tracks: Vec<&Track> = used.iter().map(|track| &self.tracks[*track]).collect();
-        let Ok(poset) = Poset::new(self.history, &tracks) else {
+        let Ok(poset) = Poset::between(self.history, &tracks, self.floor, None) else {
             return Answer::Unknown(
                 "there are too many changes for all consistent states to be looked at".to_string(),
             );
@@ -349,12 +365,26 @@ impl<H: History + ?Sized> Solver<'_, H> {
         }
         let mut now: Vec<(usize, Val)> = used.iter().map(|_| (0, Val::Absent)).collect();
         let mut places: Vec<(usize, At)> = Vec::new();
+        if let Some(floor) = self.floor {
+            for (list, floor) in marks.iter_mut().zip(floor) {
+                list.retain(|mark| mark.at > *floor);
+            }
+            for (now, track) in now.iter_mut().zip(&used) {
+                let track = &self.tracks[*track];
+                let floor = floor[track.process];
+                let behind = track.changes.partition_point(|change| change.at <= floor);
+                *now = (behind, track.at(floor));
+                if !places.iter().any(|(process, _)| *process == track.process) {
+                    places.push((track.process, floor));
+                }
+            }
+        }
         let value = |now: &[(usize, Val)], track: usize| match used.binary_search(&track) {
             Ok(at) => now[at].1,
             Err(_) => Val::Absent,
         };
         if formula.holds(&|track| value(&now, track), unknown) {
-            return Answer::Yes(self.state(Vec::new()));
+            return Answer::Yes(self.state(places));
         }
         for moment in crate::stream::Stream::new(self.history, &marks) {
             for (at, track) in used.iter().enumerate() {
@@ -399,7 +429,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
         if !sorted.compared.is_empty() || sorted.local.is_empty() {
             return None;
         }
-        let mut search = Search::new(self.history, &sorted.local);
+        let mut search = self.search(&sorted.local);
         let mut all = Vec::new();
         while all.len() < most {
             let Some(found) = search.find_next() else {

@@ -14,6 +14,17 @@ pub enum Val {
     Unknown,
 }
 
+impl Val {
+    /// As it is shown; nothing, where there is nothing.
+    pub fn words(self) -> Option<String> {
+        match self {
+            Val::Absent => None,
+            Val::Int(number) => Some(number.to_string()),
+            Val::Unknown => Some("unknown".to_string()),
+        }
+    }
+}
+
 /// From here on it is this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -50,6 +61,55 @@ impl Track {
             None if change.value == Val::Absent => {}
             _ => self.changes.push(change),
         }
+    }
+}
+
+/// How far back a process is led: to a place, or to right before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// The place.
+    pub at: At,
+    /// It is at it; else right before it.
+    pub inclusive: bool,
+}
+
+impl Edge {
+    /// At a place.
+    pub fn at(at: At) -> Edge {
+        Edge {
+            at,
+            inclusive: true,
+        }
+    }
+
+    /// Right before a place: of one that an event leads to, about to do that.
+    pub fn before(at: At) -> Edge {
+        Edge {
+            at,
+            inclusive: false,
+        }
+    }
+
+    /// How many events of its process are behind it.
+    pub fn bound(self) -> u32 {
+        match (self.inclusive, self.at.step) {
+            (false, 0) => self.at.bound.saturating_sub(1),
+            _ => self.at.bound,
+        }
+    }
+
+    /// Whether a place is not behind it.
+    pub fn has(self, at: At) -> bool {
+        Edge::at(at) <= self
+    }
+
+    /// The value there.
+    pub fn value(self, track: &Track) -> Val {
+        let count = track.changes.partition_point(|change| self.has(change.at));
+        let last = count
+            .checked_sub(1)
+            .and_then(|last| track.changes.get(last));
+        last.map_or(Val::Absent, |change| change.value)
     }
 }
 

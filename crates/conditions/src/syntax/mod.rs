@@ -1,11 +1,15 @@
 //! Reading rules: what is written, with where it stands.
 
 pub mod ast;
+mod expectation;
+mod expr;
+mod number;
 mod parse;
 mod scan;
 mod sequence;
+mod states;
 
-pub use parse::{parse, parse_condition};
+pub use parse::{ITEMS, parse, parse_condition};
 
 /// Where something stands in a text: the first character, and the first
 /// behind it.

@@ -1,7 +1,7 @@
 //! Sequences of recognizers and verifiers, and their commands.
 
 use super::ast::*;
-use super::parse::Parser;
+use super::parse::{DEPTH_MAX, Parser};
 use super::scan::RESERVED;
 use super::{Error, Span};
 
@@ -40,7 +40,7 @@ impl Parser<'_> {
 
     fn repeated(&mut self) -> Result<Sequence, Error> {
         let mut own = self.element()?;
-        loop {
+        for _ in 0..DEPTH_MAX {
             let (least, most) = if self.scan.take("*") {
                 (0, None)
             } else if self.scan.take("+") {
@@ -54,6 +54,7 @@ impl Parser<'_> {
             };
             own = Sequence::Repeat(Box::new(own), least, most);
         }
+        Err(self.too_deep())
     }
 
     fn element(&mut self) -> Result<Sequence, Error> {

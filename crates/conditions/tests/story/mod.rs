@@ -41,6 +41,8 @@ pub struct Story {
     names: Vec<String>,
     deeds: Vec<Vec<Deed>>,
     links: Vec<((usize, u32), (usize, u32))>,
+    /// What stories have nothing of fits nothing, instead of being a mistake of the test.
+    pub lenient: bool,
 }
 
 impl Story {
@@ -118,7 +120,7 @@ impl Story {
             }
             Pattern::Is(Condition::Field(Field::Bytes, Operator::Like, value)) => match value {
                 Value::Text(text) => {
-                    deed.text.contains(std::str::from_utf8(text).unwrap()) && !deed.text.is_empty()
+                    deed.text.contains(&*String::from_utf8_lossy(text)) && !deed.text.is_empty()
                 }
                 Value::Regex(regex) => match regex.captures(deed.text.as_bytes()) {
                     Some(found) => {
@@ -136,6 +138,7 @@ impl Story {
                 into.push((name.clone(), self.names[process].clone()));
                 true
             }
+            _ if self.lenient => false,
             other => panic!("no story has {other:?}"),
         }
     }

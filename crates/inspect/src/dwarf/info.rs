@@ -73,21 +73,12 @@ impl DebugInfo {
         let mut units = Vec::new();
         let mut type_units = HashMap::new();
         let mut headers = dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            if let gimli::UnitType::Type {
-                type_signature,
-                type_offset,
-            } = header.type_()
-            {
-                type_units.insert(type_signature.0, (units.len(), type_offset));
-            }
-            units.push(Unit::new(header, units.len() as u32));
-            if units.len() > MAX_UNITS {
-                return None;
-            }
-        }
-        let mut headers = dwarf.type_units();
-        while let Ok(Some(header)) = headers.next() {
+        let mut types = dwarf.type_units();
+        let next = || match headers.next() {
+            Ok(Some(header)) => Some(header),
+            _ => types.next().ok().flatten(),
+        };
+        for header in std::iter::from_fn(next) {
             if let gimli::UnitType::Type {
                 type_signature,
                 type_offset,

@@ -30,7 +30,7 @@ pub enum NameKind {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Named {
     unit: u32,
     offset: u32,
     kind: NameKind,
@@ -39,7 +39,7 @@ struct Place {
 /// The index of names of one file.
 #[derive(Debug, Default)]
 pub struct Names {
-    places: HashMap<&'static str, Vec<Place>>,
+    named: HashMap<&'static str, Vec<Named>>,
     /// Where each function was inlined, by the entry of its abstract form.
     inlined: HashMap<usize, Vec<(u32, u32)>>,
 }
@@ -57,7 +57,7 @@ pub fn base(name: &str) -> &str {
 
 #[derive(Default)]
 struct Found {
-    places: Vec<(&'static str, Place)>,
+    named: Vec<(&'static str, Named)>,
     inlined: Vec<(usize, (u32, u32))>,
 }
 
@@ -86,16 +86,16 @@ impl Names {
         };
         let mut names = Self::default();
         for part in parts {
-            for (name, place) in part.places {
-                names.places.entry(name).or_default().push(place);
+            for (name, place) in part.named {
+                names.named.entry(name).or_default().push(place);
             }
             for (origin, place) in part.inlined {
                 names.inlined.entry(origin).or_default().push(place);
             }
         }
         // The threads took units in any order.
-        for places in names.places.values_mut() {
-            places.sort_by_key(|p| (p.unit, p.offset));
+        for named in names.named.values_mut() {
+            named.sort_by_key(|p| (p.unit, p.offset));
         }
         for places in names.inlined.values_mut() {
             places.sort_unstable();
@@ -110,7 +110,7 @@ impl Names {
         name: &str,
         kind: NameKind,
     ) -> impl Iterator<Item = Die> {
-        self.places
+        self.named
             .get(base(name))
             .into_iter()
             .flatten()
@@ -120,13 +120,13 @@ impl Names {
 
     /// All names that something of this kind has.
     pub fn all(&self, kind: NameKind) -> impl Iterator<Item = &'static str> {
-        self.places
+        self.named
             .iter()
-            .filter(move |(_, places)| places.iter().any(|p| p.kind == kind))
+            .filter(move |(_, named)| named.iter().any(|p| p.kind == kind))
             .map(|(name, _)| *name)
     }
 
-    /// The places where a function was inlined.
+    /// Where a function was inlined.
     pub fn inlined(&self, info: &'static DebugInfo, origin: Die) -> impl Iterator<Item = Die> {
         self.inlined
             .get(&origin.global())
@@ -239,9 +239,9 @@ fn scan(info: &'static DebugInfo, unit: &'static Unit, found: &mut Found) -> Opt
             _ => NameKind::Type,
         };
         if let Some(name) = entry.name() {
-            found.places.push((
+            found.named.push((
                 base(name),
-                Place {
+                Named {
                     unit: place.0,
                     offset: place.1,
                     kind,

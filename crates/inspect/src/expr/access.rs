@@ -8,6 +8,7 @@ use crate::location::register_bytes;
 use crate::lookup::nearest;
 use crate::scope::Scope;
 use crate::target::GENERAL;
+use crate::tree::parts::static_value;
 use crate::types::{Count, Kind, Ty, name_of};
 use crate::value::{Data, Value};
 
@@ -140,11 +141,9 @@ pub(super) fn member(scope: &Scope<'_>, value: Value, name: &str, node: &Node) -
         .iter()
         .find(|m| m.name == Some(name) && m.fixed.is_some())
         && let Some(die) = member.fixed
+        && let Some(found) = static_value(scope, member, die, &ty)
     {
-        let printer = crate::print::Printer::in_scope(*scope, Default::default());
-        if let Some(found) = printer.static_value(member, die, &ty) {
-            return found;
-        }
+        return found;
     }
     let names: Vec<&str> = aggregate.members.iter().filter_map(|m| m.name).collect();
     Err(wrong(

@@ -1,10 +1,15 @@
 //! Structures and arrays in C's manner.
 
 use super::{Printer, text};
-use crate::dwarf::names::NameKind;
-use crate::error::Error;
-use crate::types::{Aggregate, Kind, Member, Ty, name_of};
+use crate::tree::Label;
+use crate::tree::parts::{Elements, Members};
+use crate::types::{Aggregate, Kind, Ty, name_of};
 use crate::value::Value;
+
+/// Whether a static member is of a type that is being shown.
+fn is_seen(label: &Label, part: &Value, class: &Ty, depth: usize) -> bool {
+    matches!(label, Label::Static(_)) && (name_of(&part.ty) == name_of(class) || depth > 3)
+}
 
 impl Printer<'_> {
     pub(crate) fn structure(
@@ -23,24 +28,18 @@ impl Printer<'_> {
             out.push_str("{...}");
             return;
         }
-        let fetched = value.fetched(self.inspector.process);
+        let members = Members::new(self.inspector, self.scope, value, ty, aggregate).fetched();
         out.push('{');
         let mut first = true;
-        for member in aggregate.members.iter().filter(|m| m.base) {
+        for base in members.bases() {
             if !first {
                 out.push_str(", ");
             }
             first = false;
-            let base = member.ty.get();
-            out.push_str(&format!("<{}> = ", name_of(&base)));
-            let part = if member.virtual_base {
-                value.member(self.inspector.process, member)
-            } else {
-                fetched.member(self.inspector.process, member)
-            };
-            match part {
+            out.push_str(&format!("{} = ", base.label()));
+            match base.value {
                 Ok(part) => {
-                    let peeled = base.peeled().complete();
+                    let peeled = part.ty.peeled().complete();
                     match &peeled.kind {
                         Kind::Struct(inner) => {
                             self.structure(out, &part, &peeled, inner, depth + 1);
@@ -51,9 +50,8 @@ impl Printer<'_> {
                 Err(e) => self.failed(out, &e),
             }
         }
-        let fields = aggregate.members.iter().filter(|m| !m.base);
         let mut any = false;
-        for member in fields {
+        for field in members.fields() {
             if self.is_full(out) {
                 break;
             }
@@ -62,15 +60,17 @@ impl Printer<'_> {
                 out.push_str(", ");
             }
             first = false;
-            if member.fixed.is_some() {
-                out.push_str(&format!("static {} = ", member.name.unwrap_or("")));
-                self.static_member(out, member, ty, depth);
-                continue;
+            let label = field.label();
+            match label {
+                Label::Static(_) => out.push_str(&format!("static {label} = ")),
+                Label::Anonymous => {}
+                _ => out.push_str(&format!("{label} = ")),
             }
-            if let Some(name) = member.name {
-                out.push_str(&format!("{name} = "));
-            }
-            match fetched.member(self.inspector.process, member) {
+            match field.value {
+                // A class may have itself as a static member.
+                Ok(part) if is_seen(&label, &part, ty, depth) => {
+                    out.push_str("<same as static member of an already seen type>");
+                }
                 Ok(part) => self.print(out, &part, depth + 1),
                 Err(e) => self.failed(out, &e),
             }
@@ -84,65 +84,16 @@ impl Printer<'_> {
         out.push('}');
     }
 
-    fn static_member(&self, out: &mut String, member: &Member, class: &Ty, depth: usize) {
-        let found = member
-            .fixed
-            .and_then(|die| self.static_value(member, die, class));
-        match found {
-            Some(Ok(value)) => {
-                // A class may have itself as a static member.
-                if name_of(&value.ty) == name_of(class) || depth > 3 {
-                    out.push_str("<same as static member of an already seen type>");
-                } else {
-                    self.print(out, &value, depth + 1);
-                }
-            }
-            Some(Err(e)) => self.failed(out, &e),
-            None => out.push_str("<optimized out>"),
-        }
-    }
-
-    /// The value of a static member, from the definition of its declaration.
-    pub(crate) fn static_value(
-        &self,
-        member: &Member,
-        die: crate::dwarf::die::Die,
-        class: &Ty,
-    ) -> Option<Result<Value, Error>> {
-        let scope = self.scope.as_ref()?;
-        let declared = die.read()?;
-        let module = *self
-            .inspector
-            .modules()
-            .iter()
-            .find(|m| m.module.info().is_some_and(|i| std::ptr::eq(i, die.info)))?;
-        if declared.has(gimli::constants::DW_AT_const_value) {
-            return Some(crate::scope::read_variable(scope, None, module, die));
-        }
-        let wanted = format!("{}::{}", class.name.as_deref()?, member.name?);
-        let found = die
-            .info
-            .names()
-            .find(die.info, member.name?, NameKind::Variable)
-            .find(|found| {
-                found
-                    .read()
-                    .and_then(|e| crate::dwarf::scopes::full_name(&e))
-                    .is_some_and(|name| name == wanted)
-            })?;
-        Some(crate::scope::read_variable(scope, None, module, found))
-    }
-
     pub(crate) fn array(&self, out: &mut String, value: &Value, element: &Ty, depth: usize) {
         if depth >= self.options.depth {
             out.push_str("{...}");
             return;
         }
         let count = value.count().unwrap_or(0);
-        let Some(size) = element.size_of().filter(|s| *s > 0) else {
+        if element.size_of().is_none_or(|size| size == 0) {
             out.push_str("{}");
             return;
-        };
+        }
         if let Some(width) = text::width_of(element)
             && self.options.format.is_none()
             && self.characters(out, value, count, width, text::prefix_of(element))
@@ -156,18 +107,9 @@ impl Printer<'_> {
         } else {
             limit * 8
         };
-        let window = value
-            .part(element.clone().array(count.min(ahead)), 0)
-            .fetched(self.inspector.process);
-        let _ = size;
+        let elements = Elements::new(value).fetched(self.inspector.process, element, ahead);
         out.push('{');
-        self.elements(out, count, depth, |index| {
-            if index < ahead {
-                window.element(index)
-            } else {
-                value.element(index)
-            }
-        });
+        self.elements(out, count, depth, |index| elements.get(index));
         out.push('}');
     }
 

@@ -1,6 +1,7 @@
 //! Structures, enumerations and arrays in Rust's manner, as gdb has it.
 
 use super::{Printer, text};
+use crate::tree::parts::{Elements, Members};
 use crate::types::{Aggregate, Kind, Ty, VariantPart};
 use crate::value::Value;
 
@@ -68,10 +69,9 @@ impl Printer<'_> {
                     return true;
                 }
                 let fetched = value.fetched(self.inspector.process);
+                let elements = Elements::new(&fetched);
                 out.push('[');
-                self.elements(out, value.count().unwrap_or(0), depth, |i| {
-                    fetched.element(i)
-                });
+                self.elements(out, elements.count(), depth, |i| elements.get(i));
                 out.push(']');
                 true
             }
@@ -146,7 +146,9 @@ impl Printer<'_> {
             (false, _) => open,
         });
         let mut first = true;
-        for member in aggregate.members.iter().filter(|m| m.fixed.is_none()) {
+        let class = value.ty.peeled().complete();
+        let members = Members::new(self.inspector, self.scope, value, &class, aggregate);
+        for field in members.fields().filter(|f| f.member.fixed.is_none()) {
             if self.is_full(out) {
                 break;
             }
@@ -155,9 +157,9 @@ impl Printer<'_> {
             }
             first = false;
             if !bare {
-                out.push_str(&format!("{}: ", member.name.unwrap_or("")));
+                out.push_str(&format!("{}: ", field.member.name.unwrap_or("")));
             }
-            match value.member(self.inspector.process, member) {
+            match field.value {
                 Ok(part) => self.print(out, &part, depth + 1),
                 Err(e) => self.failed(out, &e),
             }

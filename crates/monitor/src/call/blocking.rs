@@ -1,6 +1,7 @@
 //! Calls that may wait: the thread gives the turn away while it is in the
 //! kernel, unless the call can be seen to return at once.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Acquire;
 
 use protocol::syscall::Syscall;
@@ -8,20 +9,49 @@ use protocol::table;
 
 use crate::arch;
 use crate::capture::{self, Blobs};
+use crate::mode::Mode;
 use crate::scratch::Redirected;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
-use crate::{descriptors, log, mem, memory, needs, pi, poke, replay, signal, turn, words};
+use crate::time::{self, Limit, Sets, Span};
+use crate::words::Slices;
+use crate::{
+    deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal, turn, words,
+};
 
 use super::plain::plain;
 
 /// A call that may block: two events.
-#[inline(never)]
 pub(super) fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
-    let number = u64::from(row.nr);
-    if replay::is_on() {
-        return blocking_again(thread, row, args);
+    match space().mode.get() {
+        Mode::Record => make(thread, row, args),
+        Mode::Live => make_live(thread, row, args),
+        Mode::Replay => blocking_again(thread, row, args),
     }
+}
+
+/// Live: the kernel's own ways, for all to see at once.
+#[inline(never)]
+fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    let mut mask = WaitMask::of(number, args);
+    let mut made = *args;
+    mask.set(number, &mut made);
+    let slices = words::slices(number, args);
+    if let Some(slices) = &slices {
+        slices.arguments(&mut made);
+    }
+    let result = wait_in_kernel(thread, number, args, made, slices.as_ref());
+    if space().children.get() != 0 {
+        let _lock = live::lock(thread);
+        words::after_wait(&mut Blobs::new());
+    }
+    after_signal(thread, number, args, &mask, result)
+}
+
+#[inline(never)]
+fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
     if number == nr::FUTEX
         && let Some(result) = futex_at_once(thread, row, args)
     {
@@ -54,41 +84,20 @@ pub(super) fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) 
     };
     let mut made = redirected.args();
 
-    // A mask that the call sets while it waits: ours must stay open.
-    let mask = capture::wait_mask(number, args);
-    let kernel = mask.map_or(0, signal::kernel_mask);
-    let pair = [(&raw const kernel) as u64, 8];
-    if mask.is_some() {
-        match number {
-            nr::PSELECT6 => made[5] = pair.as_ptr() as u64,
-            nr::PPOLL => made[3] = pair[0],
-            _ => made[4] = pair[0],
-        }
-    }
+    let mut mask = WaitMask::of(number, args);
+    mask.set(number, &mut made);
 
     let slices = words::slices(number, args);
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
 
+    let status = Cell::new(0);
+    deaths::before_wait(number, &mut made, &status);
     if turns && !redirected.is_direct() {
         turn::give(thread);
     }
-    let mut result;
-    loop {
-        // SAFETY: as in `plain::plain`.
-        result = unsafe {
-            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
-        };
-        if let Some(slices) = &slices
-            && slices.goes_on(&mut result)
-        {
-            continue;
-        }
-        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
-            break;
-        }
-    }
+    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref());
     if turns {
         turn::take(thread);
     }
@@ -97,13 +106,7 @@ pub(super) fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) 
         result = poke::opened(thread, number, args, result);
     }
 
-    if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
-        if let Some(mask) = mask {
-            signal::suspend_masks(thread, mask);
-        } else if signal::restarts(thread, number, args) {
-            result = -sys::ERESTARTSYS;
-        }
-    }
+    result = after_signal(thread, number, args, &mask, result);
     let mut blobs = Blobs::new();
     capture::outputs(row, args, result, &before, &mut blobs);
     capture::extra(thread, number, args, result, &mut blobs);
@@ -112,8 +115,130 @@ pub(super) fn blocking(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) 
         note_death(args[0], &mut blobs);
     }
     words::after_wait(&mut blobs);
+    deaths::after_wait(number, args, result, &status, &mut blobs);
     finish(thread, row, args, result, &blobs);
     result
+}
+
+/// Makes a call that may wait, `made` in place of `args`: again, if it came back
+/// for nothing, or because its time is over while that of the program is not.
+fn wait_in_kernel(
+    thread: &Thread,
+    number: u64,
+    args: &[u64; 6],
+    mut made: [u64; 6],
+    slices: Option<&Slices>,
+) -> i64 {
+    let span = Span::begin();
+    let mut limit = Limit::of(number, args, span);
+    let sets = limit.as_ref().and_then(|_| Sets::of(number, &made));
+    let first = made;
+    if let Some(limit) = &mut limit {
+        limit.begin(&mut made);
+    }
+    let length = limit.as_ref().map_or(u64::MAX, Limit::length);
+    let mut written = 0;
+    let mut result;
+    loop {
+        halt::enter(thread, number, span.counter, length);
+        // SAFETY: as in `plain::plain`.
+        result = unsafe {
+            arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
+        };
+        halt::back(thread, result);
+        if let Some(slices) = slices
+            && slices.goes_on(&mut result)
+        {
+            continue;
+        }
+        let is_for_nothing = result == -sys::EINTR && thread.pending.load(Acquire) == 0;
+        if let Some(limit) = &mut limit {
+            if limit.goes_on(thread, &mut made, &mut result, is_for_nothing) {
+                if let Some(sets) = &sets {
+                    sets.restore(&made);
+                }
+                continue;
+            }
+        } else if time::socket_goes_on(thread, number, args, &mut result, &span) {
+            continue;
+        }
+        if is_cut_short(thread, number, &made, result) {
+            written += result;
+            made[1] += result as u64;
+            made[2] -= result as u64;
+            continue;
+        }
+        if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
+            break;
+        }
+    }
+    if written != 0 {
+        result = written + result.max(0);
+    }
+    if let Some(limit) = &limit {
+        limit.finish(&first, result);
+    }
+    result
+}
+
+/// A signal has ended a call: what that means for it.
+fn after_signal(
+    thread: &Thread,
+    number: u64,
+    args: &[u64; 6],
+    mask: &WaitMask,
+    result: i64,
+) -> i64 {
+    if result == -sys::EINTR && thread.pending.load(Acquire) != 0 {
+        if let Some(mask) = mask.program {
+            signal::suspend_masks(thread, mask);
+        } else if signal::restarts(thread, number, args) {
+            return -sys::ERESTARTSYS;
+        }
+    }
+    result
+}
+
+/// A mask that a call sets while it waits: ours must stay open.
+struct WaitMask {
+    program: Option<u64>,
+    kernel: u64,
+    pair: [u64; 2],
+}
+
+impl WaitMask {
+    fn of(number: u64, args: &[u64; 6]) -> WaitMask {
+        let program = capture::wait_mask(number, args);
+        WaitMask {
+            program,
+            kernel: program.map_or(0, signal::kernel_mask),
+            pair: [0, 8],
+        }
+    }
+
+    /// Gives it to the kernel. (It must stay where it is.)
+    fn set(&mut self, number: u64, made: &mut [u64; 6]) {
+        if self.program.is_none() {
+            return;
+        }
+        self.pair[0] = (&raw const self.kernel) as u64;
+        match number {
+            nr::PSELECT6 => made[5] = self.pair.as_ptr() as u64,
+            nr::PPOLL => made[3] = self.pair[0],
+            _ => made[4] = self.pair[0],
+        }
+    }
+}
+
+/// Whether a write has written less than it was to because this thread was told
+/// of a halt in the middle of it: nobody may see that.
+#[inline]
+fn is_cut_short(thread: &Thread, number: u64, args: &[u64; 6], result: i64) -> bool {
+    result > 0
+        && matches!(number, nr::WRITE | nr::SENDTO)
+        && (result as u64) < args[2]
+        && thread.asked.load(Acquire) != 0
+        && thread.pending.load(Acquire) == 0
 }
 
 /// The owner of a lock that was waited for may have been killed: then the kernel
@@ -139,6 +264,7 @@ pub fn waiting(
 ) -> i64 {
     let number = u64::from(row.nr);
     start(thread, row, args);
+    let span = Span::begin();
     let redirected = Redirected::argument(thread, args, both);
     let made = redirected.args();
     if !redirected.is_direct() {
@@ -146,10 +272,12 @@ pub fn waiting(
     }
     let mut result;
     loop {
+        halt::enter(thread, number, span.counter, u64::MAX);
         // SAFETY: as in `plain::plain`.
         result = unsafe {
             arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
         };
+        halt::back(thread, result);
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
         }

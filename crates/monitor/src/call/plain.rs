@@ -4,19 +4,43 @@ use protocol::syscall::Syscall;
 
 use crate::arch;
 use crate::capture::{self, Blobs};
+use crate::mode::Mode;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
-use crate::{clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay};
+use crate::{clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay, timers};
 
 use super::blocking::{SO_LINGER, finish_call, lingers, waiting};
 use super::guard::{guard_descriptor, is_refused_option};
+use super::own_death;
 
 /// A call that cannot block.
+#[inline(always)]
 pub(super) fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
-    let number = u64::from(row.nr);
-    if replay::is_on() {
-        return plain_again(thread, row, args);
+    match space().mode.get() {
+        Mode::Record => make(thread, row, args),
+        Mode::Live => make_live(thread, row, args),
+        Mode::Replay => plain_again(thread, row, args),
     }
+}
+
+/// Nobody wants to know what comes of it.
+fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    let has_care = needs::of(number) & needs::CARE != 0;
+    if has_care && let Some(result) = with_care(thread, row, args) {
+        return result;
+    }
+    // SAFETY: as in `make`.
+    let result = unsafe { arch::syscall(number, args) };
+    if !has_care {
+        return result;
+    }
+    after(thread, number, args, result);
+    clock::put_right(thread, number, args, result)
+}
+
+fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
     let needs = needs::of(number);
     if needs & needs::CARE != 0
         && let Some(result) = with_care(thread, row, args)
@@ -27,10 +51,14 @@ pub(super) fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> 
         0 => [0; 6],
         _ => capture::lengths_before(row, args),
     };
+    memory::before_write(thread, number, args);
     // SAFETY: the program's own call; the kernel checks its pointers, and
     // those that would touch the monitor's memory were refused.
     let mut result = unsafe { arch::syscall(number, args) };
     let mut blobs = Blobs::new();
+    if needs & needs::CARE != 0 {
+        result = clock::put_right(thread, number, args, result);
+    }
     if needs & needs::EXTRA != 0 {
         result = poke::opened(thread, number, args, result);
     }
@@ -63,8 +91,10 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
             return result;
         }
     }
-    // Some wait now and then (`waiting`).
-    if matches!(number, nr::CLOSE | nr::IOCTL) && replay::is_blocking(thread) {
+    // Some wait now and then (`waiting`), some never return (`own_death`).
+    let may_be_two = matches!(number, nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::IOCTL)
+        || own_death::sends_signals(number);
+    if may_be_two && replay::is_blocking(thread) {
         replay::start(thread, row, args);
         return replay::finish(thread, row, args);
     }
@@ -82,10 +112,17 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
     let number = u64::from(row.nr);
     descriptors::note(thread, number, args);
     let answer = match number {
-        nr::CLOSE if space().lingers.get() != 0 && space().turns.get() != 0 && lingers(args[0]) => {
+        nr::CLOSE if waits_to_close(args[0]) => {
             return Some(waiting(thread, row, args, None, |_, _| {}));
         }
         nr::CLOSE => return None,
+        // What it takes the place of is closed.
+        nr::DUP2 | nr::DUP3 if args[0] != args[1] && waits_to_close(args[1]) => {
+            match guard_descriptor(number, args) {
+                Some(answer) => answer,
+                None => return Some(waiting(thread, row, args, None, |_, _| {})),
+            }
+        }
         nr::SETSOCKOPT => {
             if args[1] as u32 == 1 && args[2] as u32 == SO_LINGER {
                 space().lingers.set(1);
@@ -93,15 +130,24 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
             return None;
         }
         nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
+        _ if own_death::sends_signals(number) => return own_death::perform(thread, row, args),
         _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),
         nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
         nr::MLOCKALL => lock::all(args[0]),
         nr::MUNLOCKALL => lock::none(),
         nr::PROCESS_VM_WRITEV if poke::is_refused(thread, args[0]) => -sys::EPERM,
+        nr::TIMER_SETTIME | nr::TIMERFD_SETTIME | nr::SETITIMER | nr::ALARM => {
+            timers::set(thread, number, args)?
+        }
         _ => guard_descriptor(number, args)?,
     };
     finish_call(thread, row, args, answer, &Blobs::new());
     Some(answer)
+}
+
+/// Whether others would wait while a descriptor is closed.
+fn waits_to_close(fd: u64) -> bool {
+    space().lingers.get() != 0 && space().turns.get() != 0 && lingers(fd)
 }
 
 /// What it does after them.

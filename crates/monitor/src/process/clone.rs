@@ -4,6 +4,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::halt::state;
 use protocol::layout::{SLOT_SIZE, SLOTS_BASE, SLOTS_MAX};
 use protocol::record::{at, begin, kind, tag};
 use protocol::syscall::Syscall;
@@ -12,9 +13,9 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, log, mem, replay, signal, turn, words};
+use crate::{call, descriptors, halt, live, log, mem, mode, replay, signal, timers, turn, words};
 
-use super::{ARCH_GET_FS, begin_log, prepare, regs_place, settle, watch_calls};
+use super::{ARCH_GET_FS, be_seated, begin_log, prepare, regs_place, settle, watch_calls};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
@@ -68,7 +69,7 @@ pub fn clone(
         child_tid,
         tls,
     };
-    if flags & CLONE_VM == 0 && replay::is_on() {
+    if flags & CLONE_VM == 0 && mode::is_replay() {
         Some(replay::fork(thread, row, &args, regs))
     } else if flags & CLONE_VM == 0 {
         fork(thread, regs, &what)
@@ -99,8 +100,10 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     if space().shared.get() != 0 {
         crate::state::domain().members.fetch_add(1, AcqRel);
     }
+    let lock = live::lock(thread);
     let result = sys::call(nr::CLONE, flags, 0, what.parent_tid, 0, what.tls, 0);
     if result == 0 {
+        live::forked();
         process.namespace.set(namespace);
         process.next_namespace.set(namespace);
         be_forked(thread, number, parent, parent_event);
@@ -110,6 +113,7 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         }
         return Some(0);
     }
+    drop(lock);
     if result < 0 && space().shared.get() != 0 {
         crate::state::domain().members.fetch_sub(1, AcqRel);
     }
@@ -173,6 +177,8 @@ fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
         space().domain.store(0, Relaxed);
     }
     watch_calls();
+    thread.seat_flags.set(halt::flags(thread));
+    be_seated(thread);
     turn::take(thread);
     begin_log(thread, begin::FORK, parent, parent_event);
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
@@ -216,11 +222,12 @@ pub fn alone(thread: &Thread) {
     process.frozen.store(0, Relaxed);
     thread.tid_word.store(1, Relaxed);
     thread.has_timer.set(0);
+    timers::forked(process);
     thread.pending.store(0, Relaxed);
     thread.held.set(0);
     thread.holds_turn.set(0);
     thread.robust_list.set(0);
-    if replay::is_on() {
+    if mode::is_replay() {
         watch_calls();
     }
 }
@@ -232,6 +239,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         call::finish_call(thread, what.row, &what.args, -errno, &Blobs::new());
         Some(-errno)
     };
+    let lock = live::lock(thread);
     let Some(slot) = take_slot() else {
         return fail(sys::EAGAIN);
     };
@@ -257,6 +265,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     };
     prepare(child, home, slot, number);
     child.mask.set(thread.mask.get());
+    child.seat_flags.set(halt::flags(thread));
     child.filter.set(thread.filter.get());
     child.counter_faults.set(thread.counter_faults.get());
     child.maker.set(thread.number.get());
@@ -288,7 +297,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     // A thread's record begins with its own address.
     mem::copy(word, child.this.as_ptr() as u64, 8);
 
-    if replay::is_on() {
+    if mode::is_replay() {
         return Some(spawn_again(thread, what, child, word));
     }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
@@ -301,6 +310,10 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     if is_thread {
         process.threads.set(process.threads.get() + 1);
     }
+    if mode::is_live() && what.flags & CLONE_CHILD_SETTID != 0 && is_thread {
+        child.set_tid.set(what.child_tid);
+    }
+    drop(lock);
     let waits = what.flags & CLONE_VFORK != 0;
     if waits {
         call::start(thread, what.row, &what.args);
@@ -308,7 +321,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     }
     // SAFETY: the word at `word` is the child's record, the stack below it is
     // the child's.
-    let result = unsafe {
+    let make = || unsafe {
         arch::clone_on_stack(
             flags,
             word,
@@ -317,6 +330,10 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
             what.tls,
         )
     };
+    let result = match waits {
+        true => halt::away(thread, state::AWAY, make),
+        false => make(),
+    };
     if waits {
         if result > 0 {
             // Killed in the middle of its turn, it could not give it back.
@@ -324,6 +341,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         }
         turn::take(thread);
     }
+    let _lock = live::lock(thread);
     if result < 0 {
         words::forget(child);
         child.tid_word.store(0, Release);
@@ -331,7 +349,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
         if is_thread {
             process.threads.set(process.threads.get() - 1);
         }
-    } else if what.flags & CLONE_CHILD_SETTID != 0 && is_thread {
+    } else if what.flags & CLONE_CHILD_SETTID != 0 && is_thread && !mode::is_live() {
         // Nobody else runs before this thread gives up its turn.
         mem::write(what.child_tid, &(result as u32));
     }
@@ -439,6 +457,7 @@ fn take_process(parent: &Process, flags: u64) -> Option<&'static Process> {
         to.set(from.get());
     }
     descriptors::forget_all(place);
+    timers::begin(place);
     log::reset(place, 0, 0);
     Some(place)
 }
@@ -446,7 +465,7 @@ fn take_process(parent: &Process, flags: u64) -> Option<&'static Process> {
 /// The new thread runs: makes itself at home, waits for its turn, and returns
 /// the registers it begins with.
 pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
-    if replay::is_on() {
+    if mode::is_replay() {
         if thread.begins.get() != 0 {
             replay::vfork_child_began(thread);
         } else {
@@ -464,6 +483,10 @@ pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
     let vfork = thread.begins.get() != 0;
     if vfork {
         process.pid.set(sys::getpid());
+    }
+    be_seated(thread);
+    if thread.set_tid.get() != 0 {
+        mem::write(thread.set_tid.get(), &thread.tid.get());
     }
     turn::take(thread);
     if vfork {
@@ -485,7 +508,8 @@ pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
     let place = regs_place(thread.this.get());
     // SAFETY: written by the thread that made this one; nobody else uses it.
-    signal::deliver(thread, unsafe { &mut *place }, at::CALL_EXIT);
-    thread.busy.store(0, Release);
+    let regs = unsafe { &mut *place };
+    signal::deliver(thread, regs, at::CALL_EXIT);
+    call::leave(thread, regs);
     place
 }

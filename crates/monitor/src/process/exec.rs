@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::halt::state;
 use protocol::layout::PREEMPT_SIGNAL;
 use protocol::shared::{EXEC_FAILED, ExecSlot, TEXT_MAX, request_kind};
 use protocol::syscall::Syscall;
@@ -10,7 +11,7 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{call, log, mem, recorder, signal, turn};
+use crate::{call, halt, log, mem, mode, recorder, signal, turn};
 
 use super::clone::restore_mask;
 
@@ -25,7 +26,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     }
     call::start(thread, row, &args);
     process.frozen.store(thread.tid.get(), Release);
-    let slot = if process.log.off.get() == 0 {
+    let slot = if process.log.off.get() == 0 || mode::is_live() {
         take_exec_slot(thread)
     } else {
         None
@@ -48,7 +49,16 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     turn::give(thread);
     // Until the exec is done or has failed the others of this process stand
     // still (`frozen`); a parent that waits for its vfork child goes on.
-    let result = sys::call(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+    let result = halt::away(thread, state::AWAY, || {
+        // The new image has no handler until its monitor has begun: a signal of
+        // ours that comes meanwhile waits for that.
+        if followed {
+            sys::signal_mask(signal::with_ours());
+        }
+        let result = sys::call(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+        sys::signal_mask(signal::kernel_mask(u64::MAX));
+        result
+    });
     turn::take(thread);
     if !followed {
         set_arena_cloexec(false);
@@ -188,6 +198,7 @@ fn take_exec_slot(thread: &Thread) -> Option<(u64, &'static ExecSlot)> {
             slot.next_event.store(process.log.next_event.get(), Relaxed);
             slot.sigmask.store(thread.mask.get(), Relaxed);
             slot.filter.store(thread.filter.get(), Relaxed);
+            control().exec_flags[index].store(halt::flags(thread), Relaxed);
             slot.namespace.store(process.namespace.get(), Relaxed);
             let next = process.next_namespace.get();
             slot.next_namespace.store(next, Relaxed);

@@ -9,16 +9,17 @@ use protocol::syscall::Syscall;
 use crate::arch::Regs;
 use crate::state::{Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, log, mem, replay, signal, turn, words};
+use crate::{call, halt, live, log, mem, mode, replay, signal, turn, words};
 
 /// The end of a thread.
 pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     let process = thread.process();
     call::start(thread, row, &args);
+    let lock = live::lock(thread);
     let last = process.threads.get() <= 1;
     release_robust(thread);
     words::clear(thread);
-    if last && replay::is_on() {
+    if last && mode::is_replay() {
         replay::end_of_log(thread);
     }
     if last {
@@ -28,7 +29,8 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     if process.taken.get() != 0 {
         space().threads.set(space().threads.get().saturating_sub(1));
     }
-    if replay::is_on() {
+    drop(lock);
+    if mode::is_replay() {
         replay::leave_thread(thread);
     }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
@@ -41,6 +43,7 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
         0,
         0,
     );
+    halt::rise(thread);
     turn::give(thread);
     loop {
         sys::call(nr::EXIT, args[0], 0, 0, 0, 0, 0);
@@ -87,7 +90,7 @@ fn release_robust(thread: &Thread) {
         };
         if word & TID_MASK == thread.tid.get() {
             mem::write(address, &(word & WAITERS | OWNER_DIED));
-            if word & WAITERS != 0 && !replay::is_on() {
+            if word & WAITERS != 0 && !mode::is_replay() {
                 sys::call(nr::FUTEX, address, 1, 1, 0, 0, 0);
             }
         }
@@ -118,12 +121,14 @@ pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
     release_all_robust(thread);
     clear_word_for_others(thread);
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::end_of_log(thread);
     }
     thread.process().frozen.store(thread.tid.get(), Release);
     end_of_process(thread);
     sys::signal_mask(signal::kernel_mask(u64::MAX));
+    let process = thread.process();
+    halt::rise_all(process.pid.get(), process.namespace.get());
     turn::give(thread);
     loop {
         sys::call(nr::EXIT_GROUP, args[0], 0, 0, 0, 0, 0);

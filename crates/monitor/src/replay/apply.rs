@@ -147,7 +147,8 @@ pub(super) fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>)
         return;
     }
     // How long it is now; older recordings do not say.
-    if let Some([_, _, size]) = mem::read_own::<[u64; 3]>(blob.bytes) {
+    let size = mem::read_own::<[u64; 3]>(blob.bytes).map(|[_, _, size]| size);
+    if let Some(size) = size {
         sharing::resized(key, size);
     }
     let len = record.result as u64;
@@ -156,7 +157,7 @@ pub(super) fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>)
             const PUNCH_HOLE: u64 = 2;
             const ZERO_RANGE: u64 = 16;
             if args[1] & (PUNCH_HOLE | ZERO_RANGE) != 0 {
-                sharing::cleared(key, args[2], args[3]);
+                sharing::cleared(key, args[2], args[3], size);
             }
         }
         _ if offset == object::NOWHERE => {}

@@ -105,6 +105,7 @@ pub fn finish(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     apply(row, args, &record);
     answer_request(row, args, &record);
     crate::words::cleared(&record);
+    crate::deaths::marked(&record);
     write_through(row, args, &record);
     let result = record.result;
     count_output(thread, row, result);
@@ -192,11 +193,18 @@ pub fn read_clock(thread: &Thread, number: u64, first: u64, second: u64) -> Opti
 /// What the thread read from the time-stamp counter: value and auxiliary.
 pub fn read_counter(thread: &Thread) -> (u64, u32) {
     let record = next_for(thread);
-    if record.kind != kind::TSC {
-        diverge_call(thread, &record, NO_CALL);
-    }
+    let values = &record.values;
+    let read = match record.kind {
+        kind::TSC => (values[0], values[1] as u32),
+        // In a program that has been halted.
+        kind::ANSWER if values[0] == Instruction::Counter as u64 => (
+            values[answer::ANSWERED],
+            values[answer::ANSWERED + 2] as u32,
+        ),
+        _ => diverge_call(thread, &record, NO_CALL),
+    };
     consume(thread.process());
-    (record.values[0], record.values[1] as u32)
+    read
 }
 
 /// What an instruction answered, that was asked so.

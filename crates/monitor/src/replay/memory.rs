@@ -2,45 +2,22 @@
 //! addresses, with captured files where the program had mapped its own.
 
 use protocol::record::{kind, tag};
-use protocol::replay::{FILES_FD, difference};
+use protocol::replay::difference;
 use protocol::syscall::Syscall;
 
 use crate::sharing::Object;
 use crate::state::{Process, Thread, space};
 use crate::sys::{self, nr};
-use crate::{confine, counter, inherit, mem, motion, sharing};
+use crate::{counter, inherit, mem, motion, sharing};
 
 use super::compare::{compare, diverge};
+use super::files::map_file;
 use super::stream::{consume, next_for};
 
 pub fn map_anonymous(start: u64, len: u64, prot: u64, grows: bool) -> bool {
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
     let flags = flags | if grows { sys::MAP_GROWSDOWN } else { 0 };
     sys::call(nr::MMAP, start, len, prot, flags, u64::MAX, 0) == start as i64
-}
-
-/// Maps a captured file; never shared, so that the copy stays as it is.
-pub fn map_file(id: u64, start: u64, len: u64, prot: u64, offset: u64) -> bool {
-    let mut path = [0u8; 21];
-    let mut at = path.len() - 1;
-    let mut rest = id;
-    loop {
-        at -= 1;
-        path[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    let (dir, path) = (FILES_FD as u64, path[at..].as_ptr() as u64);
-    let fd = sys::call(nr::OPENAT, dir, path, confine::OPEN_FLAGS, 0, 0, 0);
-    if fd < 0 {
-        return false;
-    }
-    let flags = sys::MAP_PRIVATE | sys::MAP_FIXED | sys::MAP_NORESERVE;
-    let got = sys::call(nr::MMAP, start, len, prot, flags, fd as u64, offset);
-    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
-    got == start as i64
 }
 
 /// Calls that change the address space: done again.

@@ -61,7 +61,7 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
         result > 0
             && match player::this() {
                 Some(_) => is_on_path(*index),
-                None => player::fork() == 0,
+                None => fork_to(*index),
             }
     });
     let Some(index) = child else {
@@ -95,6 +95,17 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
         }
     }
     0
+}
+
+/// Forks the process that replays a stream: true in it. Until it has a processor to
+/// run on, nobody shall think that it is not there.
+fn fork_to(index: u32) -> bool {
+    let pid = player::fork();
+    if pid > 0 {
+        let stream = &header().table[index as usize % header().table.len()];
+        stream.pid.store(pid as u32, Release);
+    }
+    pid == 0
 }
 
 /// A thread begins in replay: its stack is set up so that switching to it

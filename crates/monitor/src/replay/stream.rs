@@ -17,7 +17,7 @@ use super::compare::diverge;
 use super::header;
 use super::processes::is_watched;
 
-pub(super) fn stream_of(process: &Process) -> &'static Stream {
+pub fn stream_of(process: &Process) -> &'static Stream {
     &header().table[process.log.stream.get() as usize % header().table.len()]
 }
 

@@ -68,7 +68,7 @@ fn entry_at(at: u64) -> ([u64; 4], u64) {
 /// contents, what has been written since belongs to them.
 pub(super) fn catch_up(key: u64, id: u64, end: u64) {
     let (mut at, mut is_known) = (0, false);
-    let mut open = OpenPage(None, None);
+    let mut open = OpenPages::new();
     while at < end {
         let (head, next) = entry_at(at);
         is_known |= head[..3] == [entry::MAP, key, id];
@@ -80,59 +80,109 @@ pub(super) fn catch_up(key: u64, id: u64, end: u64) {
     open.close();
 }
 
-/// A page that what others wrote is put into. There may be hundreds of entries
-/// for one page in a row: its protection is changed once for all of them. If this
-/// process has it open, with it goes what is kept of it.
-struct OpenPage(Option<(Region, u64)>, Option<Kept>);
+/// Pages that what others wrote is put into. There may be thousands of entries for a
+/// few pages, now for one and now for another: the protection of each is changed once
+/// for all of them. If this process has a page open, with it goes what is kept of it.
+struct OpenPages {
+    pages: [Option<OpenPage>; OPEN_AT_ONCE],
+    count: usize,
+    /// The one that was written last: mostly, it is the next, too.
+    last: usize,
+}
 
-impl OpenPage {
+const OPEN_AT_ONCE: usize = 48;
+
+#[derive(Clone, Copy)]
+struct OpenPage {
+    region: Region,
+    page: u64,
+    kept: Option<Kept>,
+}
+
+impl OpenPages {
+    fn new() -> OpenPages {
+        OpenPages {
+            pages: [None; OPEN_AT_ONCE],
+            count: 0,
+            last: 0,
+        }
+    }
+
     /// Writes what another wrote.
     fn apply(&mut self, head: &[u64; 4], at: u64) {
         let [_, key, offset, len] = *head;
-        let offset_of_page = offset & !(PAGE - 1);
-        let is_open = self
-            .0
-            .is_some_and(|(region, page)| region.page_of(key, offset_of_page) == Some(page));
-        if !is_open {
-            self.close();
-            self.0 = holder_of(key, offset_of_page);
-            self.1 = None;
-            let Some((region, page)) = self.0 else {
-                return;
-            };
-            if state(region.state(page)) == DIRTY {
-                let mut kept = (0..sharing().kept.get()).map(Kept::at);
-                self.1 = kept.find(|kept| kept.key() == key && kept.offset() == offset_of_page);
-            }
-            if wanted(&region, page) & 3 != 3 {
-                protect(page, 3);
-                // What others write they will write again, and this process may
-                // as well: it stays open, too.
-                let count = sharing().kept.get();
-                let is_shared = region.kind == SHARED || region.kind == UNNAMED;
-                if is_written() && is_shared && region.prot & 3 == 3 && count < OPEN_MAX {
-                    keep(key, offset_of_page, page);
-                    set_state(region.state(page), DIRTY);
-                    self.1 = Some(Kept::at(count));
-                }
-            }
-        }
+        let Some(open) = self.find(key, offset & !(PAGE - 1)) else {
+            return;
+        };
         let (within, from) = (offset & (PAGE - 1), journal_at(at) + 32);
-        if let Some((_, page)) = self.0 {
-            mem::copy(page + within, from, len);
-        }
+        mem::copy(open.page + within, from, len);
         // It is not this process that wrote it.
-        if let Some(kept) = &self.1 {
+        if let Some(kept) = &open.kept {
             mem::copy(kept.before() + within, from, len);
         }
     }
 
-    fn close(&mut self) {
-        if let Some((region, page)) = self.0.take()
-            && wanted(&region, page) & 3 != 3
-        {
-            settle(&region, page);
+    fn find(&mut self, key: u64, offset: u64) -> Option<OpenPage> {
+        let is_it = |open: &Option<OpenPage>| {
+            open.is_some_and(|open| open.region.page_of(key, offset) == Some(open.page))
+        };
+        if !self.pages.get(self.last).is_some_and(is_it) {
+            let found = self.pages.iter().take(self.count).position(is_it);
+            self.last = match found {
+                Some(place) => place,
+                None => {
+                    let open = OpenPage::new(key, offset)?;
+                    if self.count == OPEN_AT_ONCE {
+                        self.close();
+                    }
+                    let place = self.count;
+                    *self.pages.get_mut(place)? = Some(open);
+                    self.count += 1;
+                    place
+                }
+            };
         }
+        *self.pages.get(self.last)?
+    }
+
+    fn close(&mut self) {
+        for place in self.pages.iter_mut().take(self.count) {
+            if let Some(open) = place.take()
+                && wanted(&open.region, open.page) & 3 != 3
+            {
+                settle(&open.region, open.page);
+            }
+        }
+        self.count = 0;
+    }
+}
+
+impl OpenPage {
+    /// Opens a page where it is accessible. None: it is not mapped here.
+    fn new(key: u64, offset: u64) -> Option<OpenPage> {
+        let (region, page) = holder_of(key, offset)?;
+        let mut open = OpenPage {
+            region,
+            page,
+            kept: None,
+        };
+        if state(region.state(page)) == DIRTY {
+            let mut kept = (0..sharing().kept.get()).map(Kept::at);
+            open.kept = kept.find(|kept| kept.key() == key && kept.offset() == offset);
+        }
+        if wanted(&region, page) & 3 != 3 {
+            protect(page, 3);
+            // What others write they will write again, and this process may
+            // as well: it stays open, too.
+            let count = sharing().kept.get();
+            let is_shared = region.kind == SHARED || region.kind == UNNAMED;
+            if is_written() && is_shared && region.prot & 3 == 3 && count < OPEN_MAX {
+                keep(key, offset, page);
+                set_state(region.state(page), DIRTY);
+                open.kept = Some(Kept::at(count));
+            }
+        }
+        Some(open)
     }
 }
 
@@ -158,18 +208,15 @@ pub fn turn(thread: &Thread, domain: u64, sequence: u64, before: u64) {
 /// Applies the journal up to the end of a turn; waits until it is there.
 fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
     let journal = journal();
-    let mut waits = false;
-    let mut open = OpenPage(None, None);
+    let waits_at = &replay::stream_of(thread.process()).waits_at;
+    let mut open = OpenPages::new();
     loop {
         let word = journal.turn_word(domain, sequence);
         let ended = word.load(Acquire);
         let mut at = sharing().seen.get();
         let end = journal.len.load(Acquire);
         // One who has something to do does not wait, however long that takes.
-        if waits && at < end {
-            waits = false;
-            journal.waiting.fetch_sub(1, Release);
-        }
+        waits_at.store(0, Release);
         while at < end {
             let (head, next) = entry_at(at);
             match head[0] {
@@ -193,10 +240,7 @@ fn follow_to(thread: &Thread, domain: u64, sequence: u64) {
         {
             replay::diverge(thread, difference::SHARED_MEMORY, 0, domain, sequence);
         }
-        if !waits {
-            waits = true;
-            journal.waiting.fetch_add(1, Release);
-        }
+        waits_at.store(end + 1, Release);
         sys::futex_wait(word, ended, 100_000_000);
     }
 }

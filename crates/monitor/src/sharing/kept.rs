@@ -40,6 +40,7 @@ pub(super) fn keep(key: u64, offset: u64, page: u64) {
 
 /// A kept page: which it is, in how many turns it was not changed, and where it
 /// is as it was.
+#[derive(Clone, Copy)]
 pub(super) struct Kept {
     place: u64,
 }

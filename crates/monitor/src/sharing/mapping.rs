@@ -15,7 +15,7 @@ use super::table::{
     AWAY, CLEAN, DIRTY, OWN, PAGE, Region, add, cells, cut, find_room, fresh_states, holder_of,
     is_mapped, regions, set_size, set_state, size_of, state, up,
 };
-use super::writes::ZEROES;
+use super::writes::{ZEROES, tells};
 use super::{HIDDEN, NO_FILE, PRIVATE, SHARED, sharing};
 
 const HIDDEN_BASE: u64 = protocol::layout::MONITOR_BASE + 0x20_0000_0000;
@@ -156,7 +156,9 @@ pub(super) fn lay(region: &Region, start: u64, end: u64) {
 
 /// An object has another size now, which others will see.
 pub fn resized(key: u64, size: u64) {
-    if size_of(key).is_some_and(|before| before != size) {
+    if tells(key) {
+        append(entry::SIZE, key, size, 0, 0);
+    } else if size_of(key).is_some_and(|before| before != size) {
         resize(key, size);
         if is_written() {
             append(entry::SIZE, key, size, 0, 0);

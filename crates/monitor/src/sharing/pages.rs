@@ -2,7 +2,7 @@
 //! states say, and the faults that tell what the program touches.
 
 use crate::sys::{self, nr};
-use crate::{mem, replay};
+use crate::{mem, mode};
 
 use super::journal::is_written;
 use super::kept::keep;
@@ -27,6 +27,8 @@ pub(super) fn disown(region: &Region, page: u64) {
 /// What may be done with a page as things are.
 pub(super) fn wanted(region: &Region, page: u64) -> u64 {
     match state(region.state(page)) {
+        // The program does not see it, so it need not be kept from it.
+        _ if region.kind == HIDDEN => 3,
         AWAY => 0,
         OWN => region.prot,
         _ if region.kind == PRIVATE => region.prot & !WRITE,
@@ -36,7 +38,9 @@ pub(super) fn wanted(region: &Region, page: u64) -> u64 {
 }
 
 pub(super) fn settle(region: &Region, page: u64) {
-    protect(page, wanted(region, page));
+    if region.kind != HIDDEN {
+        protect(page, wanted(region, page));
+    }
 }
 
 /// Sets the protection of all pages of a region as their states say.
@@ -66,7 +70,7 @@ pub fn show() {
             if state(region.state(page)) == AWAY
                 && let Some((from, there)) = holder_of(region.key, offset)
             {
-                fetch(page, &from, there);
+                fetch(&region, page, &from, there);
                 settle(&region, page);
             }
             page += PAGE;
@@ -74,18 +78,26 @@ pub fn show() {
     }
 }
 
-/// Copies a page from where it is accessible.
-fn fetch(to: u64, from: &Region, there: u64) {
-    protect(to, 3);
-    protect(there, 1);
-    mem::copy(to, there, PAGE);
-    settle(from, there);
+/// Copies a page from where it is accessible. Where it goes to is left open for
+/// writing. (Each change of protection costs more than the copy.)
+fn fetch(to: &Region, page: u64, from: &Region, there: u64) {
+    if to.kind != HIDDEN {
+        protect(page, 3);
+    }
+    let is_closed = wanted(from, there) & 1 == 0;
+    if is_closed {
+        protect(there, 1);
+    }
+    mem::copy(page, there, PAGE);
+    if is_closed {
+        settle(from, there);
+    }
 }
 
 /// The program, or the monitor on its behalf, touched a page that is
 /// protected: true if that was for us, and the access can be made again.
 pub fn on_fault(address: u64, is_write: bool) -> bool {
-    if !replay::is_on() || sharing().count.get() == 0 {
+    if !mode::is_replay() || sharing().count.get() == 0 {
         return false;
     }
     let Some(region) = regions().find(|r| (r.start..r.end).contains(&address)) else {
@@ -104,7 +116,7 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
             let Some((from, there)) = holder_of(region.key, offset) else {
                 return false;
             };
-            fetch(page, &from, there);
+            fetch(&region, page, &from, there);
         } else {
             pass_on(&region, page);
         }
@@ -114,7 +126,7 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
         let Some((from, there)) = holder_of(region.key, offset) else {
             return false;
         };
-        fetch(page, &from, there);
+        fetch(&region, page, &from, there);
         set_state(place, state(from.state(there)));
         set_state(from.state(there), AWAY);
         settle(&from, there);
@@ -139,27 +151,29 @@ pub(super) fn hand_over(region: &Region) {
     }
     let mut page = region.start;
     while page < region.end {
-        if matches!(state(region.state(page)), CLEAN | DIRTY) {
-            pass_on(region, page);
+        if matches!(state(region.state(page)), CLEAN | DIRTY) && pass_on(region, page) {
+            settle(region, page);
         }
         page += PAGE;
     }
 }
 
-/// A page is from now on at another address of the object, if there is one.
-fn pass_on(region: &Region, page: u64) {
+/// A page is from now on at another address of the object, if there is one: true.
+/// What may be done with it here is for the caller to set.
+fn pass_on(region: &Region, page: u64) -> bool {
     let offset = region.offset + (page - region.start);
     let heir = regions().find_map(|other| {
         let there = other.page_of(region.key, offset)?;
         (there != page && state(other.state(there)) == AWAY).then_some((other, there))
     });
-    if let Some((other, there)) = heir {
-        fetch(there, region, page);
-        set_state(other.state(there), state(region.state(page)));
-        set_state(region.state(page), AWAY);
-        settle(&other, there);
-        settle(region, page);
-    }
+    let Some((other, there)) = heir else {
+        return false;
+    };
+    fetch(&other, there, region, page);
+    set_state(other.state(there), state(region.state(page)));
+    set_state(region.state(page), AWAY);
+    settle(&other, there);
+    true
 }
 
 /// The program changed what may be done with a range.

@@ -1,15 +1,17 @@
 //! Changes to objects that calls make rather than the program's instructions:
 //! what they write, clear and discard.
 
+use protocol::replay::entry;
+
 use crate::mem;
 use crate::sys::{self, nr};
 
 use super::PRIVATE;
-use super::journal::is_written;
+use super::journal::{append, is_written};
 use super::kept::keep;
 use super::pages::{disown, protect, settle};
 use super::table::{
-    CLEAN, DIRTY, OWN, PAGE, cells, holder_of, regions, set_state, size_of, state, up,
+    CLEAN, DIRTY, OWN, PAGE, cells, holder_of, is_mapped, regions, set_state, size_of, state, up,
 };
 
 pub(super) static ZEROES: [u64; PAGE as usize / 8] = [0; PAGE as usize / 8];
@@ -25,12 +27,21 @@ pub fn written(key: u64, offset: u64, from: u64, len: u64) {
     }
 }
 
-/// The process had a call clear a part of an object: zeroes were written there, as
-/// far as the object reaches.
-pub fn cleared(key: u64, offset: u64, len: u64) {
+/// The process had a call clear a part of an object that is `size` long: zeroes were
+/// written there, as far as the object reaches.
+pub fn cleared(key: u64, offset: u64, len: u64, size: Option<u64>) {
     let end = offset
         .saturating_add(len)
-        .min(size_of(key).unwrap_or(u64::MAX));
+        .min(size.or_else(|| size_of(key)).unwrap_or(u64::MAX));
+    if tells(key) && size.is_some() {
+        let mut at = offset;
+        while at < end {
+            let step = (PAGE - (at & (PAGE - 1))).min(end - at);
+            append(entry::BYTES, key, at, (&raw const ZEROES) as u64, step);
+            at += step;
+        }
+        return;
+    }
     // Only what is mapped is looked at.
     for cell in cells() {
         let region = cell.get();
@@ -47,9 +58,19 @@ pub fn cleared(key: u64, offset: u64, len: u64) {
     }
 }
 
+/// Whether others have an object mapped that this process has not: it has nothing to
+/// change, but something to tell.
+pub(super) fn tells(key: u64) -> bool {
+    is_written() && !is_mapped(key)
+}
+
 /// Writes to one page of an object, if it is anywhere.
 fn write_page(key: u64, at: u64, from: u64, len: u64) {
     let Some((region, page)) = holder_of(key, at & !(PAGE - 1)) else {
+        // It may be where others have it.
+        if is_written() {
+            append(entry::BYTES, key, at, from, len);
+        }
         return;
     };
     if state(region.state(page)) == CLEAN && is_written() {
@@ -86,7 +107,7 @@ pub fn discard(start: u64, len: u64, removes: bool) {
                 page += PAGE;
             }
         } else if removes {
-            cleared(part.key, part.offset, part.len());
+            cleared(part.key, part.offset, part.len(), None);
         }
         at = part.end;
     }

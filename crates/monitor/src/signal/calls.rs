@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Acquire;
 
 use crate::arch;
 use crate::state::{Action, AltStack, Thread};
-use crate::{call, mem, sys};
+use crate::{call, halt, mem, sys};
 
 use super::{
     SA_RESTART, SIG_IGN, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, UNCATCHABLE, bit, kernel_mask,
@@ -149,14 +149,16 @@ pub fn suspend(thread: &Thread, mask: Option<u64>) -> i64 {
     let kernel = kernel_mask(thread.mask.get());
     let args = [(&raw const kernel) as u64, 8, 0, 0, 0, 0];
     while thread.pending.load(Acquire) == 0 {
+        halt::enter(thread, sys::nr::RT_SIGSUSPEND, arch::counter(), u64::MAX);
         // SAFETY: the mask is ours.
-        unsafe {
+        let result = unsafe {
             arch::syscall_interruptible(
                 sys::nr::RT_SIGSUSPEND,
                 &raw const args,
                 thread.pending.as_ptr(),
             )
         };
+        halt::back(thread, result);
     }
     -sys::EINTR
 }

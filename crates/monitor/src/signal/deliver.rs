@@ -8,7 +8,7 @@ use protocol::record::at;
 use crate::arch::{self, Regs};
 use crate::place::{self, FLAGS, RAX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, space};
-use crate::{mem, patcher, replay, sys};
+use crate::{mem, mode, patcher, replay, sys};
 
 use super::fault::{die_of, force, force_segv_here, segv_info};
 use super::frame::{build, general_of, mask_to_save, place_xstate};
@@ -50,7 +50,7 @@ pub(super) fn enter(
     }
     force(thread, SIGSEGV, signal == SIGSEGV);
     let info = segv_info();
-    if !replay::is_on() {
+    if !mode::is_replay() {
         write_signal(thread, SIGSEGV, place, &info, Some(context));
     } else if replay::signal_here(thread, place).is_none() {
         die_of(thread, SIGSEGV);
@@ -107,11 +107,18 @@ fn into_handler(
     true
 }
 
+/// Whether a signal may have to be delivered here: one waits, or the log has
+/// to be asked.
+#[inline(always)]
+pub fn may_come(thread: &Thread) -> bool {
+    thread.pending.load(Acquire) != 0 || mode::is_replay()
+}
+
 /// Delivers what waits, if anything, at the edge of a call. `call_not_made`:
 /// the call is still to come, so the program's place is before it.
 #[inline(always)]
 pub fn deliver(thread: &Thread, regs: &mut Regs, place: u64) {
-    if thread.pending.load(Acquire) != 0 || thread.held.get() != 0 || replay::is_on() {
+    if may_come(thread) || thread.held.get() != 0 {
         deliver_all(thread, regs, place);
     }
 }
@@ -136,7 +143,7 @@ fn deliver_all(thread: &Thread, regs: &mut Regs, place: u64) {
 
 /// The signal that is to reach the program here.
 fn arrived(thread: &Thread, place: u64) -> Option<(i32, [u64; 16])> {
-    if replay::is_on() {
+    if mode::is_replay() {
         return replay::signal_here(thread, place);
     }
     if thread.held.get() != 0 {

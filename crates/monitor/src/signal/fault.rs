@@ -8,7 +8,7 @@ use protocol::replay::difference;
 use crate::arch::Regs;
 use crate::place::{FLAGS, Place, RIP};
 use crate::state::{Action, Thread};
-use crate::{call, counter, mem, patcher, process, replay, stack, sys, turn};
+use crate::{call, counter, mem, mode, patcher, process, replay, stack, sys, turn};
 
 use super::deliver::enter;
 use super::frame::{general_of, put_general};
@@ -22,7 +22,7 @@ pub(super) const GENERAL_PROTECTION: u64 = 13;
 pub(super) fn fault(thread: &Thread, signal: i32, info: &[u64; 16], context: &mut UContext) {
     let was_busy = thread.busy.swap(1, Acquire);
     context.gregs[RIP] = patcher::to_program(context.gregs[RIP]);
-    if replay::is_on() {
+    if mode::is_replay() {
         fault_again(thread, signal, context);
         thread.busy.store(was_busy, Release);
         return;
@@ -115,7 +115,7 @@ fn leave_for_good(thread: &Thread) {
 
 /// Ends the process by the default action of a signal.
 pub(super) fn die_of(thread: &Thread, signal: i32) -> ! {
-    if replay::is_on() {
+    if mode::is_replay() {
         process::release_all_robust(thread);
         process::clear_word_for_others(thread);
         replay::end_of_log(thread);
@@ -162,7 +162,7 @@ pub(super) fn force(thread: &Thread, signal: i32, is_fatal: bool) {
 /// of those that may be held.)
 pub fn force_here(thread: &Thread, signal: i32, is_fatal: bool, info: &[u64; 16]) {
     force(thread, signal, is_fatal);
-    if let Some(place) = held_place(signal).filter(|_| !replay::is_on()) {
+    if let Some(place) = held_place(signal).filter(|_| !mode::is_replay()) {
         sys::signal_mask(kernel_mask(u64::MAX));
         thread.held.set(thread.held.get() | bit(signal));
         for (to, word) in thread.held_info[place].iter().zip(info) {
@@ -189,7 +189,7 @@ pub fn end_by(thread: &Thread, signal: i32) -> ! {
     let mut info = [0; 16];
     info[0] = signal as u64;
     info[1] = SI_KERNEL;
-    if replay::is_on() {
+    if mode::is_replay() {
         replay::signal_here(thread, at::CALL_EXIT);
     } else {
         write_signal(thread, signal, at::CALL_EXIT, &info, None);

@@ -143,7 +143,7 @@ pub(super) fn mask_to_save(thread: &Thread) -> u64 {
 }
 
 /// In the order of `UContext`.
-pub(super) fn general_of(regs: &Regs, rip: u64) -> [u64; 18] {
+pub fn general_of(regs: &Regs, rip: u64) -> [u64; 18] {
     [
         regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rdi,
         regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rax, regs.rcx, regs.rsp, rip, regs.flags,
@@ -151,7 +151,7 @@ pub(super) fn general_of(regs: &Regs, rip: u64) -> [u64; 18] {
 }
 
 /// The other way; not where the program goes on, nor its flags.
-pub(super) fn put_general(regs: &mut Regs, g: &[u64; 18]) {
+pub fn put_general(regs: &mut Regs, g: &[u64; 18]) {
     [regs.r8, regs.r9, regs.r10, regs.r11] = [g[0], g[1], g[2], g[3]];
     [regs.r12, regs.r13, regs.r14, regs.r15] = [g[4], g[5], g[6], g[7]];
     [regs.rdi, regs.rsi, regs.rbp, regs.rbx] = [g[8], g[9], g[10], g[11]];

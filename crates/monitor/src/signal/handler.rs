@@ -12,7 +12,7 @@ use crate::patcher::What;
 use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, domain, space, thread};
-use crate::{counter, log, patcher, replay, rounds, sharing, stretch, sys, turn};
+use crate::{counter, halt, live, log, mode, patcher, rounds, sharing, stretch, sys, turn};
 
 use super::deliver::enter;
 use super::fault::{GENERAL_PROTECTION, SI_KERNEL, fault};
@@ -37,7 +37,7 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         trap(thread, context);
         return;
     }
-    if signal == SIGSYS && code == crate::confine::SYS_SECCOMP && replay::is_on() {
+    if signal == SIGSYS && code == crate::confine::SYS_SECCOMP && mode::is_replay() {
         // Old programs call the kernel at fixed addresses, where nobody sees it.
         const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
         if info[2] & !0xfff == VSYSCALL {
@@ -53,7 +53,7 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         preempt(thread, context);
         return;
     }
-    if signal == SIGTRAP && code == TRAP_PERF && replay::is_on() {
+    if signal == SIGTRAP && code == TRAP_PERF && mode::is_replay() {
         context.gregs[RIP] = stretch::at_breakpoint(thread, &context.gregs, context.fpstate);
         return;
     }
@@ -198,7 +198,11 @@ fn trap(thread: &Thread, context: &mut UContext) {
         context.gregs[RAX] = unsafe { arch::syscall(g[RAX], &args) } as u64;
         return;
     }
-    match patcher::on_trap(thread, after - 2, What::Call) {
+    let stub = {
+        let _lock = live::lock(thread);
+        patcher::on_trap(thread, after - 2, What::Call)
+    };
+    match stub {
         Some(stub) => context.gregs[RIP] = stub,
         None => {
             thread.slow_return.set(after);
@@ -210,7 +214,7 @@ fn trap(thread: &Thread, context: &mut UContext) {
 /// The thread is at what was an instruction that the processor answers.
 fn answer(thread: &Thread, form: Form, info: &[u64; 16], context: &mut UContext) {
     if form.what == Instruction::Wrgsbase {
-        if !replay::is_on() {
+        if !mode::is_replay() {
             let text = b"the program sets the gs base (wrgsbase), which recording needs: it gets \
                          SIGILL, as from a processor without that";
             recorder::note(thread, topic::GS_BASE, 1, text);
@@ -230,7 +234,10 @@ fn answer(thread: &Thread, form: Form, info: &[u64; 16], context: &mut UContext)
     // Those without operands: the program's own bytes are gone then.
     if matches!(form.what, Instruction::Counter | Instruction::Cpuid)
         && space().counters_trap.get() == 0
-        && let Some(stub) = patcher::on_trap(thread, context.gregs[RIP], What::Replaced(form))
+        && let Some(stub) = {
+            let _lock = live::lock(thread);
+            patcher::on_trap(thread, context.gregs[RIP], What::Replaced(form))
+        }
     {
         context.gregs[RIP] = stub;
         return;
@@ -245,6 +252,47 @@ fn answer(thread: &Thread, form: Form, info: &[u64; 16], context: &mut UContext)
 fn preempt(thread: &Thread, context: &mut UContext) {
     let rip = context.gregs[RIP];
     let in_program = thread.busy.load(Acquire) == 0 && !in_monitor(rip) && !patcher::in_stub(rip);
+    if live::is_paused() {
+        if in_program {
+            thread.busy.store(1, Release);
+            thread.interrupted_at.store(rip, Release);
+            live::wait(thread);
+            thread.interrupted_at.store(0, Release);
+            context.gregs[RIP] = patcher::to_stub(rip);
+            thread.busy.store(0, Release);
+            if !halt::must_stop(thread) && thread.pending.load(Acquire) == 0 {
+                return;
+            }
+        } else if thread.busy.load(Acquire) == 0 {
+            arm(thread, 20_000);
+            return;
+        } else {
+            thread.asked.store(1, Release);
+            live::will_wait(thread);
+        }
+    }
+    let rip = context.gregs[RIP];
+    let in_program = in_program && !patcher::in_stub(rip);
+    if halt::must_stop(thread) {
+        if in_program {
+            thread.busy.store(1, Release);
+            halt::in_program(thread, &mut context.gregs, context.fpstate);
+            thread.busy.store(0, Release);
+            if patcher::in_stub(context.gregs[RIP]) || thread.pending.load(Acquire) == 0 {
+                return;
+            }
+        } else {
+            thread.asked.store(1, Release);
+            if thread.busy.load(Acquire) == 0 {
+                arm(thread, 20_000);
+            } else if halt::is_pulled(thread)
+                && let Some(elsewhere) = arch::abort_blocking(rip)
+            {
+                context.gregs[RIP] = elsewhere;
+            }
+            return;
+        }
+    }
     let pending = thread.pending.load(Acquire);
     if !in_program {
         thread.wants_preempt.store(1, Release);

@@ -134,6 +134,11 @@ pub mod tag {
     /// A word (its address, u64) that the kernel had cleared by then, because a child
     /// that shares the memory was killed.
     pub const CLEARED: u8 = 0x08;
+    /// Robust locks (their addresses, u64 each) that the kernel had marked by then,
+    /// because their owner was killed; lowest bit: somebody waits for it.
+    pub const MARKED: u8 = 0x09;
+    /// How a child ended (u32), where the program did not want to know.
+    pub const ENDED: u8 = 0x0a;
     pub const SIGINFO: u8 = 0x10;
     pub const REGISTERS: u8 = 0x11;
     pub const DIGEST: u8 = 0x12;

@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Export;
-use crate::channels;
 use crate::link::Link;
+use crate::{channels, names};
 
 #[derive(Serialize)]
 struct Process<'e> {
-    process: &'e str,
+    process: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'e str>,
     pid: u32,
     program: &'e str,
     first_event: u64,
@@ -24,6 +26,8 @@ struct Event<'e> {
     call: &'e str,
     phase: &'static str,
     text: &'e str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    emits: Vec<&'e str>,
 }
 
 /// Writes the elements of a list, one a line.
@@ -45,7 +49,8 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let processes = history.processes().map(|(place, process)| {
         let (first, last) = history.span(place);
         Process {
-            process: &process.name,
+            process: names::process(history, place),
+            host: export.host(place),
             pid: process.pid,
             program: &process.program,
             first_event: first.0,
@@ -62,6 +67,7 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
         call: &item.name,
         phase: item.phase.name(),
         text: &item.text,
+        emits: item.emits.iter().map(|(words, _)| words.as_str()).collect(),
     });
     list(out, events)?;
     writeln!(out, "],\"links\":[")?;

@@ -8,13 +8,15 @@ pub mod perfetto;
 pub mod shiviz;
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 
 use causality::{EventId, History, Link};
 use events::{Matcher, Pattern};
-use protocol::id::{EventNo, ThreadNo};
-use recording::render::{Limits, Renderer};
-use recording::{Phase, Timeline};
+use protocol::id::{EventNo, ProcessIx, ThreadNo};
+use recording::Phase;
+use recording::render::Limits;
 
+use crate::walk::Walk;
 use crate::{Names, names, shown};
 
 /// What is exported of an event.
@@ -24,8 +26,10 @@ pub struct Item {
     pub event: EventId,
     /// Its thread.
     pub thread: ThreadNo,
-    /// When.
+    /// When, since the recording began.
     pub time_ns: u64,
+    /// When, since 1970.
+    pub date_ns: u64,
     /// Of a call that may block: its start.
     pub started: Option<EventNo>,
     /// Which part of a call it is.
@@ -34,7 +38,13 @@ pub struct Item {
     pub name: String,
     /// The call in words.
     pub text: String,
+    /// Higher events that are here, in words, and the first event of each.
+    pub emits: Vec<(String, EventId)>,
 }
+
+/// Of each event that has some, the higher events there: in words, and the first event
+/// of each.
+pub type Marks = HashMap<EventId, Vec<(String, EventId)>>;
 
 /// Everything that is exported.
 pub struct Export<'h> {
@@ -51,35 +61,42 @@ pub struct Export<'h> {
 impl<'h> Export<'h> {
     /// The events that fit a pattern, or all, and the links between them.
     pub fn new(history: &'h History, names: &Names, pattern: Option<Pattern>) -> Export<'h> {
-        let recording = history.recording();
         let matcher = pattern.map(|pattern| Matcher::new(pattern, history, names));
-        let mut renderer = Renderer::new(recording, names, Limits::default());
-        let all = recording.processes().iter().map(|process| process.number);
-        let mut timeline = Timeline::new(recording, all);
+        let set = history.set();
+        let places: Vec<ProcessIx> = set.places().collect();
+        let walk = Walk::new(set, Some(history), names, &places, Limits::default());
         let mut items = Vec::new();
         let mut at = HashMap::new();
-        while timeline.advance() {
-            let Some(event) = timeline.event() else { break };
-            renderer.before(&event);
-            let fits = || matcher.as_ref().is_none_or(|m| m.fits(&event, &renderer));
-            if let Some(id) = history.event_id(&event)
-                && fits()
+        let walked = walk.each(|step| {
+            let (event, renderer) = (step.event, step.renderer);
+            let fits = |id: EventId| {
+                let matcher = matcher.as_ref();
+                matcher.is_none_or(|matcher| matcher.fits_as(id, event, renderer))
+            };
+            if let Some(id) = history.event_of(step.member, event)
+                && fits(id)
             {
                 at.insert(id, items.len());
                 items.push(Item {
                     event: id,
                     thread: ThreadNo(event.thread),
-                    time_ns: recording.clock().since_start_ns(event.time),
+                    time_ns: history.shown_ns(id.process, event.time),
+                    date_ns: history.shown_date_ns(id.process, event.time),
                     started: event.started.map(EventNo),
                     phase: event.phase,
                     name: event.name(),
-                    text: match shown::data(&event, 32) {
+                    text: match shown::data(event, 32) {
                         Some(data) => format!("{} {data}", event.name()),
-                        None => renderer.text(&event),
+                        None => renderer.text(event),
                     },
+                    emits: Vec::new(),
                 });
             }
-            renderer.after(&event);
+            Ok::<bool, Infallible>(true)
+        });
+        match walked {
+            Ok(()) => {}
+            Err(never) => match never {},
         }
         let links = history
             .links()
@@ -94,8 +111,46 @@ impl<'h> Export<'h> {
         }
     }
 
+    /// Leaves out other events, and their links.
+    pub fn retain(&mut self, takes: impl Fn(EventId) -> bool) {
+        self.items.retain(|item| takes(item.event));
+        let items = self.items.iter().enumerate();
+        self.at = items.map(|(at, item)| (item.event, at)).collect();
+        let at = &self.at;
+        self.links
+            .retain(|link| at.contains_key(&link.cause) && at.contains_key(&link.effect));
+    }
+
+    /// Says which higher events are at which events.
+    pub fn mark(&mut self, marks: &Marks) {
+        for item in &mut self.items {
+            let Some(own) = marks.get(&item.event) else {
+                continue;
+            };
+            item.emits.clone_from(own);
+            for (words, _) in own {
+                item.text.push_str(&format!(" => {words}"));
+            }
+        }
+    }
+
     fn item(&self, event: EventId) -> Option<&Item> {
         self.items.get(*self.at.get(&event)?)
+    }
+
+    /// The name of a thread of a process.
+    fn thread_name(&self, place: ProcessIx, thread: ThreadNo) -> String {
+        match self.history.id_of(place) {
+            Some(id) => self.names.member(id.member).thread(id.number, thread.0),
+            None => String::new(),
+        }
+    }
+
+    /// What the host of a process is called, in a recording of several.
+    fn host(&self, place: ProcessIx) -> Option<&str> {
+        let set = self.history.set();
+        let member = set.member_of(place).filter(|_| set.is_joined())?;
+        set.name(member)
     }
 
     fn name(&self, event: EventId) -> String {

@@ -204,13 +204,15 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     const CLIENT: u8 = 3;
     const SERVER: u8 = 2;
     let history = export.history;
-    let recording = history.recording();
-    let start = recording.clock().realtime_ns;
+    let host = |place: ProcessIx| {
+        let own = history.set().at(place);
+        own.map_or(String::new(), |(own, _)| own.manifest().host.clone())
+    };
     let mut by_process: BTreeMap<ProcessIx, Vec<SpanRecord>> = BTreeMap::new();
     for span in spans(export) {
         let time = |event: EventId| {
-            let since = export.item(event).map_or(0, |item| item.time_ns);
-            (start + since).to_string()
+            let date = export.item(event).map_or(0, |item| item.date_ns);
+            date.to_string()
         };
         let root = span.parent.unwrap_or(span.id);
         let record = SpanRecord {
@@ -236,7 +238,7 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
                 resource: Resource {
                     attributes: [
                         Attribute::new("service.name", names::process(history, place)),
-                        Attribute::new("host.name", recording.manifest().host.clone()),
+                        Attribute::new("host.name", host(place)),
                     ],
                 },
                 scope_spans: [ScopeSpans {

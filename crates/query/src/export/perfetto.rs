@@ -1,6 +1,7 @@
 //! Trace-event JSON. Flows bind to the slice that encloses their time, so
 //! every event is a slice: a call that waited as long as it did, others of no
-//! length.
+//! length. Of several hosts, each has a row of its own above its processes, with
+//! a slice for as long as anything happened there.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -10,6 +11,7 @@ use recording::Phase;
 use serde::Serialize;
 
 use super::{Export, Item};
+use crate::names;
 
 /// One event of a trace, of whatever kind.
 #[derive(Default, Serialize)]
@@ -54,6 +56,48 @@ impl Writer<'_> {
     }
 }
 
+/// Says what a process is called and where it stands.
+fn named(writer: &mut Writer<'_>, pid: u32, name: &str, order: u32) -> io::Result<()> {
+    let about = |key, args| Trace {
+        ph: "M",
+        name: key,
+        pid,
+        args: Some(args),
+        ..Trace::default()
+    };
+    writer.put(&about("process_name", Args::Name { name }))?;
+    let order = Args::Order { sort_index: order };
+    writer.put(&about("process_sort_index", order))
+}
+
+/// The row of a host, where there are several.
+fn host(export: &Export<'_>, writer: &mut Writer<'_>, member: u16) -> io::Result<()> {
+    let set = export.history.set();
+    let places = set.places_of(member);
+    let Some(name) = set.name(member).filter(|_| set.is_joined()) else {
+        return Ok(());
+    };
+    // Behind the numbers of all processes.
+    let pid = set.len() as u32 + 1 + u32::from(member);
+    let name = format!("host {name}");
+    named(writer, pid, &name, places.start + u32::from(member))?;
+    let own = |item: &&Item| places.contains(&item.event.process.0);
+    let times = || export.items.iter().filter(own).map(|item| item.time_ns);
+    let (Some(first), Some(last)) = (times().min(), times().max()) else {
+        return Ok(());
+    };
+    writer.put(&Trace {
+        ph: "X",
+        name: &name,
+        cat: Some("host"),
+        pid,
+        tid: Some(0),
+        ts: Some(first as f64 / 1000.0),
+        dur: Some((last - first) as f64 / 1000.0),
+        ..Trace::default()
+    })
+}
+
 /// Writes it.
 pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
     let history = export.history;
@@ -62,32 +106,27 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
         out,
         separator: "\n",
     };
-    for (place, process) in history.processes() {
-        let about = |name, args| Trace {
-            ph: "M",
-            name,
-            pid: place.0 + 1,
-            args: Some(args),
-            ..Trace::default()
-        };
-        let name = Args::Name {
-            name: &process.name,
-        };
-        let order = Args::Order {
-            sort_index: place.0,
-        };
-        writer.put(&about("process_name", name))?;
-        writer.put(&about("process_sort_index", order))?;
-    }
     let micros = |ns: u64| ns as f64 / 1000.0;
+    for member in (0u16..).take(history.set().members().len()) {
+        host(export, &mut writer, member)?;
+    }
+    for (place, _) in history.processes() {
+        let member = history.set().member_of(place).unwrap_or(0);
+        let name = names::process(history, place);
+        let name = match export.host(place) {
+            Some(host) if !name.ends_with(&format!("@{host}")) => format!("{name}@{host}"),
+            _ => name,
+        };
+        // Behind the row of its host.
+        let order = place.0 + u32::from(member) + 1;
+        named(&mut writer, place.0 + 1, &name, order)?;
+    }
     let mut threads = HashSet::new();
     for item in &export.items {
         let place = item.event.process;
         let (pid, tid) = (place.0 + 1, Some(item.thread.0 + 1));
-        if threads.insert((place, item.thread))
-            && let Some(process) = history.process(place)
-        {
-            let name = export.names.thread(process.number, item.thread.0);
+        if threads.insert((place, item.thread)) {
+            let name = export.thread_name(place, item.thread);
             writer.put(&Trace {
                 ph: "M",
                 name: "thread_name",
@@ -118,6 +157,28 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
             }),
             ..Trace::default()
         })?;
+    }
+    // A higher event lasts from the first event that it is made of to its own.
+    for item in &export.items {
+        for (words, began) in &item.emits {
+            let start = export
+                .item(*began)
+                .map_or(item.time_ns, |first| first.time_ns);
+            writer.put(&Trace {
+                ph: "X",
+                name: words,
+                cat: Some("emitted"),
+                pid: item.event.process.0 + 1,
+                tid: Some(item.thread.0 + 1),
+                ts: Some(micros(start)),
+                dur: Some(micros(item.time_ns.saturating_sub(start))),
+                args: Some(Args::Event {
+                    event: export.name(item.event),
+                    text: words,
+                }),
+                ..Trace::default()
+            })?;
+        }
     }
     for (id, link) in export.links.iter().enumerate() {
         let (Some(cause), Some(effect)) = (export.item(link.cause), export.item(link.effect))

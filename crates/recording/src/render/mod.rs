@@ -14,6 +14,7 @@ mod value;
 
 use std::collections::HashMap;
 
+use protocol::id::ProcessId;
 use protocol::instruction::Instruction;
 use protocol::names::{errno_name, errno_text, signal_name};
 use protocol::record::{answer, at, begin, clock, kind, tag};
@@ -26,6 +27,7 @@ use crate::descriptors::{Births, Descriptors};
 use crate::event::{Child, Event, Phase};
 use crate::names::ThreadNames;
 use crate::recording::Recording;
+use crate::set::Set;
 
 pub use value::{Limits, Value};
 
@@ -42,6 +44,7 @@ pub fn escape_path(path: &[u8]) -> String {
 struct Context<'a> {
     descriptors: Option<&'a Descriptors>,
     recording: Option<&'a Recording>,
+    among: Option<Among<'a>>,
     time: u64,
     /// The pid namespace of whoever did it.
     namespace: u32,
@@ -63,8 +66,21 @@ impl Context<'_> {
     }
 
     fn process_name(&self, number: u32) -> Option<String> {
-        Some(self.recording?.process(number)?.name.clone())
+        name_of(self.recording?, self.among, number)
     }
+}
+
+/// A set, and which of its members is meant.
+type Among<'r> = (&'r Set, u16);
+
+/// The name of a process, among those of a set if it is of one.
+fn name_of(recording: &Recording, among: Option<Among<'_>>, number: u32) -> Option<String> {
+    let own = recording.process(number)?;
+    let among = among.and_then(|(set, member)| {
+        let place = set.place(ProcessId { member, number })?;
+        Some(set.process_name(place))
+    });
+    Some(among.unwrap_or_else(|| own.name.clone()))
 }
 
 /// An event, with all that is known of it.
@@ -114,6 +130,8 @@ pub struct Details {
 /// descriptors to be known by what they lead to.
 pub struct Renderer<'r> {
     recording: &'r Recording,
+    /// The set whose member that is, if names are to be those of the set.
+    among: Option<Among<'r>>,
     names: ThreadNames,
     limits: Limits,
     births: Births<'r>,
@@ -125,11 +143,30 @@ impl<'r> Renderer<'r> {
     pub fn new(recording: &'r Recording, names: &ThreadNames, limits: Limits) -> Renderer<'r> {
         Renderer {
             recording,
+            among: None,
             names: names.clone(),
             limits,
             births: Births::new(recording),
             now: HashMap::new(),
         }
+    }
+
+    /// Has processes called as they are among all of a set, of which the
+    /// recording is this member.
+    pub fn among(mut self, set: &'r Set, member: u16) -> Renderer<'r> {
+        self.among = set.is_joined().then_some((set, member));
+        self
+    }
+
+    /// Shows events of a member of a set. `names` are of any member.
+    pub fn of_member(
+        set: &'r Set,
+        member: u16,
+        names: &ThreadNames,
+        limits: Limits,
+    ) -> Option<Renderer<'r>> {
+        let renderer = Renderer::new(set.member(member)?, &names.member(member), limits);
+        Some(renderer.among(set, member))
     }
 
     /// Takes in what an event makes, before it is shown.
@@ -151,6 +188,7 @@ impl<'r> Renderer<'r> {
         Context {
             descriptors: self.now.get(&event.process),
             recording: Some(self.recording),
+            among: self.among,
             time: event.time,
             namespace: self
                 .recording
@@ -169,10 +207,8 @@ impl<'r> Renderer<'r> {
 
     /// The name of a process.
     pub fn process_name(&self, number: u32) -> String {
-        match self.recording.process(number) {
-            Some(process) => process.name.clone(),
-            None => format!("process {number}"),
-        }
+        let name = name_of(self.recording, self.among, number);
+        name.unwrap_or_else(|| format!("process {number}"))
     }
 
     /// The name of a thread of the event's process.

@@ -209,7 +209,7 @@ impl ImageReplay {
 
     fn remove(&mut self, at: usize) {
         let checkpoint = self.checkpoints.remove(at);
-        self.free.push(checkpoint.player.place);
+        self.free.push(checkpoint.player.slot);
         drop(checkpoint);
         self.measure(at);
     }
@@ -270,7 +270,7 @@ impl ImageReplay {
             }
         };
         let old = std::mem::replace(&mut self.current, fresh);
-        self.free.push(old.place);
+        self.free.push(old.slot);
         self.cost = cost;
         Ok(())
     }

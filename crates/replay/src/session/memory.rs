@@ -23,7 +23,7 @@ impl Session {
 
     /// The thread that is about to do its event, as it stands.
     pub fn running(&self) -> Option<ThreadState> {
-        let number = protocol::id::ThreadNo(self.thread());
+        let number = self.thread();
         self.threads().into_iter().find(|t| t.number == number)
     }
 

@@ -29,7 +29,7 @@ use ::target::{
     Watch,
 };
 use inject::Image;
-use protocol::id::{EventNo, ImageNo};
+use protocol::id::{EventNo, ImageNo, ThreadNo};
 use recording::Recording;
 
 pub use budget::{Budget, Pool};
@@ -168,14 +168,14 @@ impl Session {
     }
 
     /// The event the process is about to do.
-    pub fn event(&self) -> u64 {
-        self.here().map_or(0, ImageReplay::event)
+    pub fn event(&self) -> EventNo {
+        EventNo(self.here().map_or(0, ImageReplay::event))
     }
 
     /// The thread that is about to do it.
-    pub fn thread(&self) -> u32 {
-        self.here()
-            .map_or(0, |image| image.current.thread(&image.file))
+    pub fn thread(&self) -> ThreadNo {
+        let running = |image: &ImageReplay| image.current.thread(&image.file);
+        ThreadNo(self.here().map_or(0, running))
     }
 
     /// Whether the log of the process ends here.
@@ -191,8 +191,8 @@ impl Session {
     }
 
     /// The image of the process that does event `event`.
-    fn image_at(&self, event: u64) -> usize {
-        let after = self.streams.partition_point(|s| s.first_event <= event);
+    fn image_at(&self, event: EventNo) -> usize {
+        let after = self.streams.partition_point(|s| s.first_event <= event.0);
         after.saturating_sub(1)
     }
 
@@ -208,7 +208,7 @@ impl Session {
     }
 
     /// Goes to the place before `event`, forwards or back.
-    pub fn go_to(&mut self, event: u64) -> Result<Arrival, Error> {
+    pub fn go_to(&mut self, event: EventNo) -> Result<Arrival, Error> {
         let at = self.image_at(event);
         self.open_image(at)?;
         self.at = at;
@@ -219,7 +219,7 @@ impl Session {
         };
         let next_id = &mut self.next_id;
         match self.images.get_mut(&at) {
-            Some(image) => image.go_to(event, &terms, next_id),
+            Some(image) => image.go_to(event.0, &terms, next_id),
             None => Err(Error::NoLog {
                 process: self.process,
             }),
@@ -234,8 +234,10 @@ impl Session {
     /// Goes to a place, forwards or back.
     pub fn go_to_position(&mut self, position: Position) -> Result<Arrival, Error> {
         let goal = match position {
-            Position::Event(event) => return self.go_to(event.0),
+            Position::Event(event) => return self.go_to(event),
             Position::Inside(goal) => goal,
+            // That is of a process that lives.
+            Position::Halted(_) => return Ok(Arrival::End),
         };
         if self.position() == position {
             return Ok(Arrival::There);
@@ -246,10 +248,10 @@ impl Session {
             if now.event == goal.event && self.position() < position);
         let first = self
             .streams
-            .get(self.image_at(goal.event.0))
+            .get(self.image_at(goal.event))
             .map_or(0, |s| s.first_event);
         if !is_before && goal.event.0 > first {
-            match self.go_to(goal.event.0 - 1)? {
+            match self.go_to(goal.event.previous())? {
                 Arrival::There => {}
                 other => return Ok(other),
             }
@@ -317,7 +319,7 @@ impl Session {
             breakpoints: breakpoints.to_vec(),
             goal: match limit {
                 Position::Inside(goal) => Some(goal),
-                Position::Event(_) => None,
+                Position::Event(_) | Position::Halted(_) => None,
             },
             watches,
             ..Motion::default()
@@ -410,13 +412,13 @@ impl Session {
             .map_or(0, |image| image.current.hits(&image.file))
     }
 
-    fn first_event(&self) -> u64 {
-        self.streams.first().map_or(0, |s| s.first_event)
+    fn first_event(&self) -> EventNo {
+        EventNo(self.streams.first().map_or(0, |s| s.first_event))
     }
 
     /// Goes to the end of the process's log.
     pub fn go_to_end(&mut self) -> Result<Arrival, Error> {
-        self.go_to(u64::MAX)
+        self.go_to(EventNo::MAX)
     }
 
     /// Makes sure that image `at` is there.
@@ -479,7 +481,7 @@ impl Session {
     pub fn restart(&mut self, id: CheckpointId) -> Result<Arrival, Error> {
         let found = self.checkpoints().into_iter().find(|c| c.id == id);
         match found {
-            Some(checkpoint) => self.go_to(checkpoint.event.0),
+            Some(checkpoint) => self.go_to(checkpoint.event),
             None => Err(Error::NoCheckpoint(id)),
         }
     }

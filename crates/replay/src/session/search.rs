@@ -3,6 +3,8 @@
 
 use ::target::{Arrival, Back, Position, Stops, Watch};
 
+use protocol::id::EventNo;
+
 use super::{Session, before, named};
 use crate::Error;
 
@@ -81,8 +83,8 @@ impl Session {
             let before = self
                 .checkpoints()
                 .into_iter()
-                .map(|c| c.event.0)
-                .filter(|event| before(*event) < limit)
+                .map(|c| c.event)
+                .filter(|event| before(event.0) < limit)
                 .max();
             let from = before.unwrap_or(self.first_event());
             if self.go_to(from)? == Arrival::Interrupted {
@@ -160,7 +162,7 @@ impl Session {
         &mut self,
         breakpoints: &[u64],
         watches: &[Watch],
-        from: u64,
+        from: EventNo,
         limit: Position,
     ) -> Result<Last, Error> {
         let mut motion = self.motion(breakpoints, watches, limit)?;

@@ -14,7 +14,7 @@ impl Session {
         let event = here.event().0;
         let first = self
             .streams
-            .get(self.image_at(event))
+            .get(self.image_at(here.event()))
             .map_or(0, |s| s.first_event);
         if event <= first {
             return Ok(false);
@@ -23,7 +23,7 @@ impl Session {
         // control transfer on.
         let transfers = match here {
             Position::Inside(inside) => Some(inside.transfers),
-            Position::Event(_) => None,
+            Position::Event(_) | Position::Halted(_) => None,
         };
         let last = match transfers {
             // The first instruction of the stretch: the event is before it.
@@ -32,7 +32,7 @@ impl Session {
         };
         match last {
             Some(position) => self.go_to_position(position)?,
-            None => self.go_to(event - 1)?,
+            None => self.go_to(here.event().previous())?,
         };
         Ok(true)
     }

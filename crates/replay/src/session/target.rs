@@ -4,19 +4,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ::target::{
-    Arrival, Ask, Back, Cancel, CheckpointId, CheckpointInfo, Handler, Hit, ImageSpan, MapsVersion,
-    Opener, Position, Recorded, Region, Result, Stops, Target, ThreadState, Watch,
+    Arrival, Ask, Back, Cancel, CheckpointId, CheckpointInfo, Error, Handler, Hit, ImageSpan,
+    MapsVersion, Opener, Position, Recorded, Region, Result, Stops, Target, ThreadState, Watch,
 };
 use inspect::Process;
 use protocol::id::{ProcessId, ThreadNo};
+use recording::Set;
 
-use super::Session;
+use super::{Pool, Session};
 use crate::group::SharedReplay;
 use crate::stopped::Stopped;
 
 impl Target for Session {
     fn id(&self) -> ProcessId {
-        ProcessId::of_first(self.process)
+        ProcessId {
+            member: self.shared.member(),
+            number: self.process,
+        }
     }
 
     fn position(&self) -> Position {
@@ -24,7 +28,7 @@ impl Target for Session {
     }
 
     fn thread(&self) -> ThreadNo {
-        ThreadNo(Session::thread(self))
+        Session::thread(self)
     }
 
     fn threads(&self) -> Vec<ThreadState> {
@@ -114,13 +118,44 @@ impl Recorded for Session {
     }
 }
 
-/// Opens processes of one recording. What they share is kept: what they wrote
-/// into each other's memory, and what their checkpoints may take.
-pub struct Replayer(pub Arc<SharedReplay>);
+/// Opens processes of the members of a set. What they share is kept: what
+/// those of a member wrote into each other's memory, and what the checkpoints
+/// of all may take.
+pub struct Replayer {
+    members: Vec<Arc<SharedReplay>>,
+}
+
+impl Replayer {
+    /// Of all members.
+    pub fn new(set: &Set) -> Replayer {
+        let pool: Arc<Pool> = Arc::default();
+        let members = set.members().zip(0u16..).map(|(recording, number)| {
+            let shared = SharedReplay::of_member(recording, number, Arc::clone(&pool));
+            Arc::new(shared)
+        });
+        Replayer {
+            members: members.collect(),
+        }
+    }
+
+    /// Whether all is there that replaying a process's member needs.
+    pub fn check(&self, process: ProcessId) -> Result<()> {
+        Ok(crate::check(self.member(process)?.recording())?)
+    }
+
+    fn member(&self, process: ProcessId) -> Result<&Arc<SharedReplay>> {
+        let member = self.members.get(usize::from(process.member));
+        member.ok_or(Error::NothingRecorded(process))
+    }
+}
 
 impl Opener for Replayer {
     fn open(&self, process: ProcessId, cancel: &Cancel) -> Result<Box<dyn Target>> {
-        let session = Session::open_with(&self.0, process.number, cancel.clone())?;
-        Ok(Box::new(session))
+        let shared = self.member(process)?;
+        match Session::open_with(shared, process.number, cancel.clone()) {
+            Ok(session) => Ok(Box::new(session)),
+            Err(crate::Error::NoLog { .. }) => Err(Error::NothingRecorded(process)),
+            Err(other) => Err(other.into()),
+        }
     }
 }

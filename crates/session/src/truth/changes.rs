@@ -69,7 +69,7 @@ fn joined(mut all: Vec<(u64, u64)>) -> Vec<Watch> {
 /// What an expression is now, and what it was computed from.
 struct Evaluated {
     was: Was,
-    memory: Vec<Watch>,
+    memory: Vec<(u64, u64)>,
 }
 
 /// An expression, as it means something in one program of a process.
@@ -78,21 +78,60 @@ struct Meant {
     expression: Expression,
 }
 
+/// What following an expression came to.
+pub type Followed = Result<Vec<Changed>, Trouble>;
+
+/// One of the expressions that are followed in a process.
 struct Follower<'f> {
-    program: &'f Program,
-    member: Member,
     text: &'f str,
     meant: Option<Meant>,
+    /// It meant something once.
+    is_known: bool,
     /// Why it means nothing, where it was last looked up.
     error: Option<Trouble>,
+    /// What it was computed from.
+    memory: Vec<(u64, u64)>,
+    found: Vec<Changed>,
+    /// It cannot be followed any more.
+    failed: Option<Trouble>,
 }
 
-impl Follower<'_> {
-    /// Looks at the process, and at what it was asked about.
-    fn evaluate(&mut self) -> Result<Evaluated, Trouble> {
-        let library = self.program.library();
-        let layout = self.member.layout(library)?;
-        let target = self.member.target()?;
+impl<'f> Follower<'f> {
+    fn new(text: &'f str) -> Follower<'f> {
+        Follower {
+            text,
+            meant: None,
+            is_known: false,
+            error: None,
+            memory: Vec::new(),
+            found: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Looks at the process, and notes what it is now if that is something else.
+    fn look(&mut self, program: &Program, member: &mut Member) -> Result<(), Trouble> {
+        let evaluated = self.evaluate(program, member)?;
+        self.is_known |= self.meant.is_some();
+        if self
+            .found
+            .last()
+            .is_none_or(|last| last.was != evaluated.was)
+        {
+            let moment = moment(member)?;
+            self.found.push(Changed {
+                moment,
+                was: evaluated.was,
+            });
+        }
+        self.memory = evaluated.memory;
+        Ok(())
+    }
+
+    fn evaluate(&mut self, program: &Program, member: &mut Member) -> Result<Evaluated, Trouble> {
+        let library = program.library();
+        let layout = member.layout(library)?;
+        let target = member.target()?;
         let maps: MapsVersion = target.maps_version();
         let looked = target.look();
         let noted = Noted {
@@ -144,100 +183,175 @@ impl Follower<'_> {
             Err(inspect::Error::OptimizedOut) => return Err(Trouble::OptimizedOut),
             Err(error) => Was::Unknown(error.to_string()),
         };
-        let memory = joined(noted.read.take());
-        let pieces = memory.iter().flat_map(|watch| watch.pieces()).count();
+        let memory = noted.read.take();
+        let pieces = pieces(&joined(memory.clone()));
         if pieces > protocol::replay::WATCHES {
             return Err(Trouble::TooMuch(pieces));
         }
         Ok(Evaluated { was, memory })
     }
 
-    /// Where the process stands, after something that was watched.
-    fn moment(&self) -> Result<Moment, Trouble> {
-        let target = self.member.target()?;
-        let at = target.position();
-        // The event before has just returned: what stands before this
-        // instruction is the call.
-        let by_event = match at {
-            Position::Event(_) => true,
-            Position::Inside(inside) if inside.transfers == 0 => {
-                let mut call = [0; 2];
-                let before = inside.address.wrapping_sub(2);
-                target.look().read(before, &mut call) == 2 && call == [0x0f, 0x05]
-            }
-            Position::Inside(_) => false,
-        };
-        Ok(Moment {
-            at,
-            thread: target.thread(),
-            by_event,
-        })
+    fn answer(self) -> Followed {
+        match (self.failed, self.error) {
+            (Some(failed), _) => Err(failed),
+            (None, Some(error)) if !self.is_known => Err(error),
+            _ => Ok(self.found),
+        }
     }
 }
 
-/// The moments at which the value of an expression over globals and statics
-/// changed, from the beginning of a process's run to its end; the first of them
-/// is that beginning. In programs that have nothing of its name it is absent.
+/// How many words have to be watched for this.
+fn pieces(memory: &[Watch]) -> usize {
+    memory.iter().flat_map(|watch| watch.pieces()).count()
+}
+
+/// Where a process stands, after something that was watched.
+fn moment(member: &Member) -> Result<Moment, Trouble> {
+    let target = member.target()?;
+    let at = target.position();
+    // The event before has just returned: what stands before this
+    // instruction is the call.
+    let by_event = match at {
+        Position::Event(_) => true,
+        Position::Inside(inside) if inside.transfers == 0 => {
+            let mut call = [0; 2];
+            let before = inside.address.wrapping_sub(2);
+            target.look().read(before, &mut call) == 2 && call == [0x0f, 0x05]
+        }
+        Position::Inside(_) | Position::Halted(_) => false,
+    };
+    Ok(Moment {
+        at,
+        thread: target.thread(),
+        by_event,
+    })
+}
+
+/// The moments at which the values of expressions over globals and statics changed,
+/// from the beginning of a process's run to its end; the first of each is that
+/// beginning. In programs that have nothing of its name an expression is absent.
+///
+/// All are followed in one run, as long as they are computed from no more memory
+/// together than can be watched at once; the others in one more.
 pub fn changes(
     program: &Program,
     process: ProcessId,
-    expression: &str,
+    expressions: &[&str],
     cancel: &Cancel,
-) -> Result<Vec<Changed>, Trouble> {
+) -> Result<Vec<Followed>, Trouble> {
     let ix = super::index(program, process)?;
-    let mut follower = Follower {
-        member: Member::new(program, process, ix),
-        program,
-        text: expression,
-        meant: None,
-        error: None,
-    };
-    let mut all: Vec<Changed> = Vec::new();
-    if follower.member.is_empty() {
-        return Ok(all);
-    }
-    follower.member.open(program, cancel)?;
-    let end = follower.member.end();
-    let mut is_known = false;
-    loop {
-        let evaluated = follower.evaluate()?;
-        is_known |= follower.meant.is_some();
-        if all.last().is_none_or(|last| last.was != evaluated.was) {
-            let moment = follower.moment()?;
-            all.push(Changed {
-                moment,
-                was: evaluated.was,
-            });
+    let mut answers: Vec<Option<Followed>> = Vec::new();
+    answers.resize_with(expressions.len(), || None);
+    let mut left: Vec<usize> = (0..expressions.len()).collect();
+    while !left.is_empty() {
+        let texts: Vec<&str> = left
+            .iter()
+            .filter_map(|i| expressions.get(*i).copied())
+            .collect();
+        let followed = follow(
+            program,
+            Member::new(program.history()?, process, ix),
+            &texts,
+            cancel,
+        )?;
+        // Those that there was no room for are followed by themselves.
+        let mut put_off = Vec::new();
+        for (i, followed) in left.iter().zip(followed) {
+            match followed {
+                Some(answer) => {
+                    if let Some(place) = answers.get_mut(*i) {
+                        *place = Some(answer);
+                    }
+                }
+                None => put_off.push(*i),
+            }
         }
-        let now = follower.member.position()?;
-        let border = follower.member.next_image(now.event());
+        left = put_off;
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// One run. What there is no room for has no answer; the first always has one.
+fn follow(
+    program: &Program,
+    mut member: Member,
+    expressions: &[&str],
+    cancel: &Cancel,
+) -> Result<Vec<Option<Followed>>, Trouble> {
+    let mut followers: Vec<Option<Follower<'_>>> = expressions
+        .iter()
+        .map(|text| Some(Follower::new(text)))
+        .collect();
+    let answers = |followers: Vec<Option<Follower<'_>>>| {
+        let each = followers.into_iter();
+        Ok(each.map(|own| own.map(Follower::answer)).collect())
+    };
+    if member.is_empty() {
+        return answers(followers);
+    }
+    member.open(program, cancel)?;
+    let end = member.end();
+    loop {
+        let mut read: Vec<(u64, u64)> = Vec::new();
+        let mut watched: Vec<Watch> = Vec::new();
+        let mut mapped = false;
+        let mut all_failed = true;
+        for place in &mut followers {
+            let Some(own) = place.as_mut().filter(|own| own.failed.is_none()) else {
+                continue;
+            };
+            match own.look(program, &mut member) {
+                Ok(()) => {}
+                Err(Trouble::Cancelled) => return Err(Trouble::Cancelled),
+                Err(trouble) => {
+                    own.failed = Some(trouble);
+                    continue;
+                }
+            }
+            // Several may be computed from the same.
+            let mut all = read.clone();
+            all.extend(&own.memory);
+            let together = joined(all.clone());
+            if pieces(&together) > protocol::replay::WATCHES {
+                *place = None;
+                continue;
+            }
+            all_failed = false;
+            (read, watched) = (all, together);
+            // What it means may be in code that is mapped later.
+            mapped |= own.meant.is_none();
+        }
+        if all_failed {
+            return answers(followers);
+        }
+        let now = member.position()?;
+        let border = member.next_image(now.event());
         let border = border.map(Position::Event);
         let to = border.unwrap_or(end);
         let stops = Stops {
-            watches: &evaluated.memory,
-            // What it means may be in code that is mapped later.
-            mapped: follower.meant.is_none(),
+            watches: &watched,
+            mapped,
             ..Stops::default()
         };
-        let arrival = follower.member.target_mut()?.run(&stops, to, cancel)?;
+        let arrival = member.target_mut()?.run(&stops, to, cancel)?;
         match (arrival, border) {
             (Arrival::Watch(_) | Arrival::Mapped | Arrival::Stepped | Arrival::Breakpoint, _) => {}
             (Arrival::There | Arrival::End, Some(border)) => {
                 // From here on it is another program.
-                if !follower.member.seek(border, cancel)? {
+                if !member.seek(border, cancel)? {
                     return Err(Trouble::Cancelled);
                 }
             }
-            (Arrival::There | Arrival::End, None) => break,
+            (Arrival::There | Arrival::End, None) => return answers(followers),
             (Arrival::Interrupted, _) => return Err(Trouble::Cancelled),
+            // What is alive has no run that could be gone from its beginning.
+            (Arrival::Happened(_) | Arrival::Elsewhere(..), _) => {
+                return Err(target::Error::NoPast.into());
+            }
             (Arrival::Diverged(difference), _) => return Err(Trouble::Diverged(difference)),
         }
         if cancel.is_cancelled() {
             return Err(Trouble::Cancelled);
         }
-    }
-    match follower.error {
-        Some(error) if !is_known => Err(error),
-        _ => Ok(all),
     }
 }

@@ -16,7 +16,7 @@ use inspect::types::Kind;
 use protocol::id::{ProcessId, ThreadNo};
 use target::{Difference, Position};
 
-pub use changes::changes;
+pub use changes::{Followed, changes};
 pub use passes::{Deed, Passing, passes};
 
 /// A place in the run of a process.
@@ -123,11 +123,8 @@ impl From<inspect::Error> for Trouble {
 
 /// Which process, and its place among all.
 fn index(program: &crate::Program, id: ProcessId) -> Result<protocol::id::ProcessIx, Trouble> {
-    let all = program.recording().processes().iter().zip(0u32..);
-    let mut own = all.filter(|(process, _)| ProcessId::of_first(process.number) == id);
-    own.next()
-        .map(|(_, ix)| protocol::id::ProcessIx(ix))
-        .ok_or(Trouble::Other(crate::Error::NoProcess(id)))
+    let found = program.history()?.index_of(id);
+    found.ok_or(Trouble::Other(crate::Error::NoProcess(id)))
 }
 
 /// DWARF's encodings of numbers that are not whole: complex, float, imaginary.

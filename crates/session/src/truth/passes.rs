@@ -14,7 +14,7 @@ use crate::conditions::INLINED_MAX;
 use crate::found::{Came, Search};
 use crate::member::{Context, Member};
 use crate::program::Program;
-use crate::stops::{StopTable, What, places};
+use crate::stops::{StopTable, What, locations};
 
 /// What a thread does at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ struct Pending {
     address: u64,
     cfa: u64,
     point: u32,
+    /// Which of those asked about.
+    asked: usize,
 }
 
 type Parsed = HashMap<(MapsVersion, u64), Expression>;
@@ -108,7 +110,7 @@ fn is_there(member: &mut Member, program: &Program, place: &str) -> Result<(), T
         let looked = member.look(program.library(), |inspector, _| {
             let bare = inspector.main_module();
             let bare = bare.is_some_and(|main| main.module.info().is_none());
-            (places(inspector, place).map(|_| ()), bare)
+            (locations(inspector, place).map(|_| ()), bare)
         })?;
         match looked {
             (Ok(()), _) => return Ok(()),
@@ -124,33 +126,75 @@ fn is_there(member: &mut Member, program: &Program, place: &str) -> Result<(), T
     trouble.map_or(Ok(()), Err)
 }
 
-/// Each time a thread of a process got to a place, or returned from it, in order.
+/// One of the places that are asked about.
+struct Asked<'q> {
+    passing: Passing<'q>,
+    /// The point at the place.
+    entry: u32,
+    parsed: Parsed,
+    found: Vec<Passed>,
+    failed: Option<Trouble>,
+}
+
+impl Asked<'_> {
+    /// A thread passed: with what was to be evaluated there.
+    fn pass(
+        &mut self,
+        member: &mut Member,
+        program: &Program,
+        moment: Moment,
+        inlined: Option<&Location>,
+    ) {
+        let was = match self.passing.value {
+            Some(text) => match value_here(member, program, text, inlined, &mut self.parsed) {
+                Ok(was) => Some(was),
+                Err(trouble) => {
+                    self.failed.get_or_insert(trouble);
+                    return;
+                }
+            },
+            None => None,
+        };
+        self.found.push(Passed { moment, was });
+    }
+}
+
+/// Each time a thread of a process got to a place, or returned from it, in order: of
+/// several places, found in one run.
 pub fn passes(
     program: &Program,
     process: ProcessId,
-    passing: &Passing<'_>,
+    passings: &[Passing<'_>],
     cancel: &Cancel,
-) -> Result<Vec<Passed>, Trouble> {
+) -> Result<Vec<Result<Vec<Passed>, Trouble>>, Trouble> {
     let ix = super::index(program, process)?;
-    let mut member = Member::new(program, process, ix);
-    let mut all: Vec<Passed> = Vec::new();
+    let mut member = Member::new(program.history()?, process, ix);
     if member.is_empty() {
-        return Ok(all);
+        return Ok(passings.iter().map(|_| Ok(Vec::new())).collect());
     }
     member.open(program, cancel)?;
     let mut stops = StopTable::default();
-    let entry = stops.add(What::Break(passing.place.to_string()), |point| {
-        point.condition = passing.condition.map(str::to_string);
-    });
+    let mut asked: Vec<Asked<'_>> = passings
+        .iter()
+        .map(|passing| Asked {
+            entry: stops.add(What::Break(passing.place.to_string()), |point| {
+                point.condition = passing.condition.map(str::to_string);
+            }),
+            passing: *passing,
+            parsed: Parsed::new(),
+            found: Vec::new(),
+            failed: None,
+        })
+        .collect();
     let end = member.end();
     let mut pending: Vec<Pending> = Vec::new();
-    let mut parsed = Parsed::new();
     loop {
         let context = Context {
             program,
             stops: &stops,
             execs: true,
             cancel,
+            company: None,
         };
         let found = match member.next_stop(context, end)? {
             Search::Found(found) => found,
@@ -162,12 +206,19 @@ pub fn passes(
             Came::Exec => {
                 // Nobody returns from what was replaced.
                 pending.clear();
-                stops.retain(|point| point.number == entry);
-                parsed.clear();
+                stops.retain(|point| asked.iter().any(|own| own.entry == point.number));
+                asked.iter_mut().for_each(|own| own.parsed.clear());
                 continue;
             }
             Came::Diverged(difference) => return Err(Trouble::Diverged(difference)),
-            Came::Trouble(trouble) => return Err(trouble.2.clone().into()),
+            Came::Trouble(trouble) => {
+                let (number, _, error) = (*trouble).clone();
+                for own in asked.iter_mut().filter(|own| own.entry == number) {
+                    own.failed = Some(error.clone().into());
+                }
+                stops.remove(number);
+                continue;
+            }
             _ => {}
         }
         let moment = Moment {
@@ -184,9 +235,13 @@ pub fn passes(
             .iter()
             .any(|own| mine(own) && own.address == address)
         {
-            let returned = pending
+            let is_back = |own: &&Pending| own.address == address && own.cfa == rsp;
+            let returned: Vec<usize> = pending
                 .iter()
-                .any(|own| mine(own) && own.address == address && own.cfa == rsp);
+                .filter(|own| mine(own))
+                .filter(is_back)
+                .map(|own| own.asked)
+                .collect();
             // Those that were left in another way are gone, too.
             let gone: Vec<u32> = pending
                 .extract_if(.., |own| mine(own))
@@ -195,63 +250,60 @@ pub fn passes(
             stops.retain(|point| {
                 !gone.contains(&point.number) || pending.iter().any(|p| p.point == point.number)
             });
-            if returned {
-                let was = match passing.value {
-                    Some(text) => Some(value_here(&mut member, program, text, None, &mut parsed)?),
-                    None => None,
-                };
-                all.push(Passed { moment, was });
+            for (i, own) in asked.iter_mut().enumerate() {
+                if returned.contains(&i) {
+                    own.pass(&mut member, program, moment, None);
+                }
             }
         }
-        if !found.points.contains(&entry) {
-            continue;
-        }
-        match passing.deed {
-            Deed::At => {
+        for (i, own) in asked.iter_mut().enumerate() {
+            if !found.points.contains(&own.entry) {
+                continue;
+            }
+            if own.passing.deed == Deed::At {
                 let plan = member.plan(Context {
                     program,
                     stops: &stops,
                     execs: true,
                     cancel,
+                    company: None,
                 })?;
-                let inlined = plan.inlined_at(entry, address);
-                let was = match passing.value {
-                    Some(text) => Some(value_here(
-                        &mut member,
-                        program,
-                        text,
-                        inlined,
-                        &mut parsed,
-                    )?),
-                    None => None,
-                };
-                all.push(Passed { moment, was });
+                let inlined = plan.inlined_at(own.entry, address);
+                own.pass(&mut member, program, moment, inlined);
+                continue;
             }
-            Deed::Return => {
-                if let Some((address, cfa)) = returns(&mut member, program)? {
-                    let known = pending.iter().find(|own| own.address == address);
-                    let point = match known {
-                        Some(own) => own.point,
-                        None => stops.add(
-                            What::Code {
-                                address,
-                                conditions: Vec::new(),
-                            },
-                            |_| {},
-                        ),
-                    };
-                    pending.push(Pending {
-                        thread: moment.thread,
+            let Some((address, cfa)) = returns(&mut member, program)? else {
+                continue;
+            };
+            let known = pending.iter().find(|own| own.address == address);
+            let point = match known {
+                Some(own) => own.point,
+                None => stops.add(
+                    What::Code {
                         address,
-                        cfa,
-                        point,
-                    });
-                }
-            }
+                        conditions: Vec::new(),
+                    },
+                    |_| {},
+                ),
+            };
+            pending.push(Pending {
+                thread: moment.thread,
+                address,
+                cfa,
+                point,
+                asked: i,
+            });
         }
     }
-    if all.is_empty() {
-        is_there(&mut member, program, passing.place)?;
+    let mut answers = Vec::new();
+    for own in asked {
+        answers.push(match own.failed {
+            Some(failed) => Err(failed),
+            None if own.found.is_empty() => {
+                is_there(&mut member, program, own.passing.place).map(|()| own.found)
+            }
+            None => Ok(own.found),
+        });
     }
-    Ok(all)
+    Ok(answers)
 }

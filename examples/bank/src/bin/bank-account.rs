@@ -65,6 +65,7 @@ impl Books {
                 Ok(AccountReply::Done)
             }
             AccountRequest::Sum => Ok(AccountReply::Sum(self.balances.iter().sum())),
+            AccountRequest::Close => std::process::exit(0),
         }
     }
 

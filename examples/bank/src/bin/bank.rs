@@ -1,6 +1,6 @@
 //! The launcher: opens the bank, waits for the clients, and audits the books.
 //!
-//! Usage: bank
+//! Usage: bank [ACCOUNT-SERVER...]: those are on other machines already, the others it starts
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use bank::bank::{CLIENTS, EXPECTED_TOTAL, Money, SERVERS};
 use bank::failure::{self, Context, Failure, Result};
 use bank::line::Line;
-use bank::protocol::{Reply, Request};
+use bank::protocol::{AccountRequest, Reply, Request};
 
 fn main() -> ExitCode {
     failure::run("bank", || {
@@ -27,11 +27,11 @@ fn main() -> ExitCode {
 
 /// Runs the bank from opening to closing, and says what the balances add up to at the end.
 fn run_bank() -> Result<Money> {
-    let servers = (0..SERVERS)
+    let servers = (elsewhere().count()..SERVERS)
         .map(|server| Service::start("bank-account", [server.to_string()]))
         .collect::<Result<Vec<_>>>()?;
     let ports = servers.iter().map(|server| server.port.to_string());
-    let coordinator = Service::start("bank-coordinator", ports)?;
+    let coordinator = Service::start("bank-coordinator", elsewhere().chain(ports))?;
 
     let clients = (0..CLIENTS)
         .map(|client| {
@@ -48,7 +48,7 @@ fn run_bank() -> Result<Money> {
     for server in servers {
         server.stop()?;
     }
-    Ok(total)
+    close_elsewhere().map(|()| total)
 }
 
 fn audit(port: u16) -> Result<Money> {
@@ -154,4 +154,20 @@ fn reported_port(child: &mut Child) -> Result<u16> {
     line.trim_end()
         .parse()
         .context(|| format!("it wrote `{}`", line.trim_end()))
+}
+
+/// The account servers that are on other machines, the first ones.
+fn elsewhere() -> impl Iterator<Item = String> {
+    std::env::args().skip(1).take(SERVERS)
+}
+
+/// Tells them that the bank closes.
+fn close_elsewhere() -> Result<()> {
+    for server in elsewhere() {
+        let address: bank::address::Address = server
+            .parse()
+            .context(|| "ACCOUNT-SERVER must be an address")?;
+        Line::connect(&server, address)?.send(&AccountRequest::Close)?;
+    }
+    Ok(())
 }

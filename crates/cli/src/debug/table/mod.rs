@@ -2,14 +2,18 @@
 //! what is said about it and what does it. The names are gdb's where gdb has them.
 //!
 //! Dispatch, `help`, completion and docs/commands.md all read these rows, so a new
-//! command is a row in the section that it belongs to, and a method that does it.
+//! command is a row in the section that it belongs to, and a method that does it. So
+//! is a new topic of `info`.
 
+mod alive;
+mod info;
 mod look;
 mod moves;
 mod page;
 mod prompt;
 mod stops;
 
+pub use info::{TOPICS, topic};
 pub use page::page;
 
 use super::commands::Prompt;
@@ -71,6 +75,7 @@ pub const SECTIONS: &[Section] = &[
     moves::FORWARDS,
     moves::BACKWARDS,
     moves::ANYWHERE,
+    alive::ALIVE,
     prompt::PROMPT,
 ];
 

@@ -116,7 +116,7 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rev"])
         .takes(Takes::Command, "COMMAND [...]")
-        .more("One of step, next, stepi, nexti, finish, until, run-to and continue")
+        .more("One of step, next, stepi, nexti, finish, until, run-to, stop and continue")
         .example("rev step"),
     ],
 };
@@ -126,10 +126,11 @@ pub const ANYWHERE: Section = Section {
     commands: &[
         Command::new(
             "goto",
-            "to an event (NAME:NUMBER, a number, or the last that fits a pattern), `start` or `end`",
+            "to an event (NAME:NUMBER, a number, or the last that fits a pattern), `start` or `end`; to a cut of several",
             |prompt, call| prompt.goto(call.rest),
         )
-        .takes(Takes::Event, "[-only] EVENT|PATTERN|start|end")
+        .takes(Takes::Event, "[-only] EVENT|PATTERN|start|end | cut NAME:NUMBER ...")
+        .more("`goto cut` takes everybody right behind the events that are named, and the others only as far as that needs them")
         .example("goto bank-client-1:196"),
         Command::new(
             "back",

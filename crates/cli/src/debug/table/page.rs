@@ -1,6 +1,6 @@
 //! docs/commands.md, from the rows.
 
-use super::super::info::TOPICS;
+use super::info::{TOPICS, Topic};
 use super::{Command, SECTIONS};
 
 /// The lines of docs/commands.md.
@@ -11,7 +11,7 @@ pub fn page() -> Vec<String> {
         "<!-- Made from the rows in crates/cli/src/debug/table. To make it again:",
         "     cargo run -q -p mw -- commands --markdown > docs/commands.md -->",
         "",
-        "What `mw replay` understands. The names are gdb's where gdb has them; a beginning that",
+        "What `mw replay`, `mw attach` and `mw run` understand. The names are gdb's where gdb has them; a beginning that",
         "only one command has will do, and an empty line repeats the last. `help` lists the",
         "commands, `help NAME` says more about one.",
     ]
@@ -28,13 +28,23 @@ pub fn page() -> Vec<String> {
     lines.push(String::new());
     lines.push("## What `info` knows about".to_string());
     lines.push(String::new());
-    let topics: Vec<String> = TOPICS.iter().map(|topic| code(topic)).collect();
-    lines.push(format!("{}.", topics.join(", ")));
+    lines.push("| topic | also | what it shows |".to_string());
+    lines.push("|---|---|---|".to_string());
+    lines.extend(TOPICS.iter().map(topic_row));
     lines
 }
 
+fn topic_row(topic: &Topic) -> String {
+    let usage = format!("info {} {}", topic.name, topic.arguments);
+    format!(
+        "| {} | {} | {} |",
+        code(usage.trim_end()),
+        codes(topic.aliases),
+        topic.summary
+    )
+}
+
 fn row(command: &Command) -> String {
-    let aliases: Vec<String> = command.aliases.iter().map(|name| code(name)).collect();
     let mut what = command.summary.to_string();
     if !command.more.is_empty() {
         what.push_str(". ");
@@ -43,10 +53,15 @@ fn row(command: &Command) -> String {
     format!(
         "| {} | {} | {} | {} |",
         code(&command.usage()),
-        aliases.join(", "),
+        codes(command.aliases),
         what.replace('|', "\\|"),
         code(command.example)
     )
+}
+
+fn codes(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| code(name)).collect();
+    names.join(", ")
 }
 
 /// A text as code in a table.

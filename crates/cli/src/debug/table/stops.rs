@@ -1,5 +1,7 @@
 //! Commands about what to stop at.
 
+use ::session::Direction;
+
 use super::{Command, Section, Takes};
 use crate::failure::Failure;
 
@@ -26,8 +28,39 @@ pub const STOPS: Section = Section {
             |prompt, call| prompt.add_breakpoint(call.name, call.rest),
         )
         .aliases(&["tp"])
-        .takes(Takes::Function, "PLACE [in NAME] [if EXPR]")
+        .takes(Takes::Function, "PLACE|EXPR [in NAME] [if COND]")
+        .more("With an expression in place of a function, and a condition over several processes behind `if` (docs/conditions.md): say what it is where that holds")
         .example("trace transfer"),
+        Command::new(
+            "stop",
+            "on to the first state of all processes in which a condition holds; `rev stop if` back to the last",
+            |prompt, call| prompt.stop_if(call.rest, Direction::Forwards),
+        )
+        .takes(Takes::Nothing, "if COND")
+        .more("`continue` and `reverse-continue` then stop there, too. docs/conditions.md has the language")
+        .example("stop if value(bank-account-0: total) < 0"),
+        Command::new(
+            "rule",
+            "add a rule, or a name for rules; the word `rule` may be left out",
+            |prompt, call| prompt.define(call.rest),
+        )
+        .takes(Takes::Nothing, "let|state|never|always|find|expect|recognizer|verifier ...")
+        .more("docs/conditions.md has the language; `source FILE` reads a file of rules")
+        .example("rule never both: value(a-0: x) == 1 and value(b-0: x) == 1"),
+        Command::new(
+            "switch",
+            "of all conditions stop at one only, and tell of the others; without one, at all again",
+            |prompt, call| prompt.switch(call.rest),
+        )
+        .takes(Takes::Nothing, "[NUMBER|RULE]")
+        .example("switch 2"),
+        Command::new(
+            "save",
+            "write all conditions and rules to a file, for `source`",
+            |prompt, call| prompt.save(call.rest),
+        )
+        .takes(Takes::Nothing, "FILE")
+        .example("save rules.mw"),
         Command::new(
             "watch",
             "stop when a variable changes, and before it going back; `if EXPR`",

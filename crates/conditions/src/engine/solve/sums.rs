@@ -76,7 +76,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
             return self.enumerate_all(parts, Modality::Possibly, unknown);
         }
         let tracks: Vec<&Track> = combined.iter().map(|(track, _)| track).collect();
-        let poset = match Poset::new(self.history, &tracks) {
+        let poset = match Poset::between(self.history, &tracks, self.floor, None) {
             Ok(poset) => poset,
             Err(_) => return self.observed_or(parts, linear, &combined, unknown),
         };

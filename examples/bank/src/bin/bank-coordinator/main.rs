@@ -1,6 +1,5 @@
 //! The coordinator: carries out the transfers of the clients on the account servers.
-//!
-//! Usage: bank-coordinator ACCOUNT-SERVER-PORT...
+//! Usage: bank-coordinator ACCOUNT-SERVER...
 
 mod locks;
 mod poster;
@@ -9,6 +8,7 @@ mod worker;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bank::address::Address;
 use bank::bank::SERVERS;
 use bank::failure::{self, Context, Failure, Result};
 use bank::line::Line;
@@ -23,11 +23,11 @@ fn main() -> ExitCode {
         let ports = std::env::args()
             .skip(1)
             .map(|port| port.parse())
-            .collect::<std::result::Result<Vec<u16>, _>>()
-            .context(|| "ACCOUNT-SERVER-PORT must be a port")?;
+            .collect::<std::result::Result<Vec<Address>, _>>()
+            .context(|| "ACCOUNT-SERVER must be a port or an address")?;
         if ports.len() != SERVERS {
             return Err(Failure::new(format!(
-                "usage: bank-coordinator ACCOUNT-SERVER-PORT... ({SERVERS} of them)"
+                "usage: bank-coordinator ACCOUNT-SERVER... ({SERVERS} of them)"
             )));
         }
         let posters = connect(&ports)?
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 }
 
 /// A new connection to each of the account servers.
-fn connect(ports: &[u16]) -> Result<Vec<Line>> {
+fn connect(ports: &[Address]) -> Result<Vec<Line>> {
     ports
         .iter()
         .enumerate()

@@ -1,0 +1,409 @@
+//! Halting the program, from outside: the word is set, those that run are told,
+//! and it is waited until nobody does.
+//!
+//! What the threads do with it is the monitor's `halt.rs`; what both agree on is
+//! `protocol::halt`.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use protocol::halt::{self, SEATS, Seat, flag, state};
+use protocol::layout::PREEMPT_SIGNAL;
+use protocol::shared::Control;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::arena;
+
+/// Who does not stop is told again after so long.
+const AGAIN: Duration = Duration::from_micros(500);
+/// Who is in a call that others see is likely to be through with it by then; if
+/// not, it waits for somebody who has stopped.
+const SENDS_NO_MORE: Duration = Duration::from_millis(2);
+/// Who has not stopped by then may have been stopped by somebody else.
+const IS_SUSPENDED: Duration = Duration::from_millis(5);
+
+/// Halts one program, again and again.
+pub struct Halter<'a> {
+    control: &'a Control,
+    /// Processes that are known to be the program's: no other is ever signalled.
+    known: HashMap<u32, OwnedFd>,
+    /// Both clocks at some time past, for the rate of the one by the other.
+    since: halt::Instant,
+}
+
+/// How a thread was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Stop {
+    pub pid: u32,
+    pub tid: u32,
+    /// Numbers as in a recording.
+    pub process: u32,
+    pub thread: u32,
+    pub state: State,
+    /// When it stopped, in ns after the halt was asked for. None: it was in the
+    /// kernel already, or waited for its turn.
+    pub after_ns: Option<u64>,
+    /// The call that it is in, by its number.
+    pub call: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It does not answer.
+    Runs,
+    /// In the program, where it computed.
+    Computed,
+    /// Before a call, or behind one.
+    Edge,
+    /// In a call that waits.
+    Call,
+    /// In a call that waits, and that others may see a part of.
+    Sends,
+    /// Waits for its turn (recordings).
+    Turn,
+    /// Waits for a child that has its memory, or for its new image.
+    Away,
+    /// Somebody else has stopped it (SIGSTOP, a tracer): it will halt before it
+    /// goes on.
+    Suspended,
+}
+
+/// How a halt went.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Halted {
+    pub number: u32,
+    /// All threads but those that are exempt, in the order in which they stopped.
+    pub stops: Vec<Stop>,
+    /// From the first that stopped to the last.
+    pub skew_ns: u64,
+    /// From the first that stopped to when all had been told: later than that no
+    /// instruction of the program has run.
+    pub told_ns: u64,
+    /// How long it took.
+    pub took_ns: u64,
+    /// Somebody did not stop in time: among those whose state is `runs`. (Others of
+    /// them have just begun, and stop before their first instruction.)
+    pub is_partial: bool,
+}
+
+impl<'a> Halter<'a> {
+    pub fn new(control: &'a Control) -> Halter<'a> {
+        Halter {
+            control,
+            known: HashMap::new(),
+            since: now(),
+        }
+    }
+
+    fn seats(&self) -> impl Iterator<Item = &'a Seat> + use<'a> {
+        let used = (self.control.seats_used.load(Acquire) as usize).min(SEATS);
+        self.control
+            .seats
+            .iter()
+            .take(used)
+            .filter(|seat| seat.is_taken())
+    }
+
+    /// Looks who there is, so that a halt need not.
+    pub fn prepare(&mut self) {
+        let pids: Vec<u32> = self.seats().map(pid_of).collect();
+        for pid in pids {
+            self.know(pid);
+        }
+        self.forget_the_dead();
+    }
+
+    /// Whether a process is one of the program's: it has the monitor's handler.
+    fn know(&mut self, pid: u32) -> bool {
+        if self.known.contains_key(&pid) {
+            return true;
+        }
+        let Some(id) = Pid::from_raw(pid as i32) else {
+            return false;
+        };
+        let Ok(fd) = rustix::process::pidfd_open(id, PidfdFlags::empty()) else {
+            self.bury(pid);
+            return false;
+        };
+        if has_ended(&fd) {
+            self.bury(pid);
+            return false;
+        }
+        let catches = catches_signal(pid);
+        if catches {
+            self.known.insert(pid, fd);
+        }
+        catches
+    }
+
+    /// Of a process that has ended, be it that nobody has waited for it yet, the
+    /// seats are free.
+    fn bury(&mut self, pid: u32) {
+        self.known.remove(&pid);
+        for seat in self.seats().filter(|seat| pid_of(seat) == pid) {
+            if seat.namespace.load(Relaxed) == 0 {
+                seat.tid.store(0, Release);
+            }
+        }
+    }
+
+    /// Seats of processes that have been killed are free.
+    fn forget_the_dead(&mut self) {
+        let entries: Vec<(u32, BorrowedFd<'_>)> = self
+            .known
+            .iter()
+            .map(|(pid, fd)| (*pid, fd.as_fd()))
+            .collect();
+        let mut polls: Vec<PollFd<'_>> = entries
+            .iter()
+            .map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        let none = rustix::event::Timespec::default();
+        if rustix::event::poll(&mut polls, Some(&none)).unwrap_or(0) == 0 {
+            return;
+        }
+        let dead: Vec<u32> = entries
+            .iter()
+            .zip(&polls)
+            .filter(|(_, poll)| !poll.revents().is_empty())
+            .map(|((pid, _), _)| *pid)
+            .collect();
+        for pid in dead {
+            self.bury(pid);
+        }
+    }
+
+    /// Halts the program. Waits at most so long for those who do not stop.
+    pub fn halt(&mut self, limit: Duration) -> Halted {
+        self.forget_the_dead();
+        let begin = Instant::now();
+        let halt = &self.control.halt;
+        let is_new = !halt.is_on();
+        let number = match is_new {
+            true => halt.begin(now()),
+            false => halt.word.load(Acquire),
+        };
+        let mut told = begin.checked_sub(AGAIN).unwrap_or(begin);
+        let is_partial = loop {
+            let arrivals = halt.arrivals.load(Acquire);
+            let age = begin.elapsed();
+            let missing: Vec<&Seat> = self
+                .seats()
+                .filter(|seat| {
+                    let is_halted = seat.has(flag::EXEMPT)
+                        || seat.is_still()
+                        || is_stuck_sending(seat, age)
+                        || age >= IS_SUSPENDED && is_suspended(seat);
+                    !is_halted
+                })
+                .collect();
+            if missing.is_empty() || age >= limit {
+                break !missing.is_empty();
+            }
+            if told.elapsed() >= AGAIN {
+                self.forget_the_dead();
+                for seat in missing {
+                    self.tell(seat);
+                }
+                if halt.told_at.get().0 == 0 {
+                    halt.told_at.set(now());
+                }
+                told = Instant::now();
+                continue;
+            }
+            wait_briefly(&halt.arrivals, arrivals);
+        };
+        self.describe(number, begin, is_partial)
+    }
+
+    /// Tells a thread to stop; not one that is in the kernel, unless it must come.
+    fn tell(&mut self, seat: &Seat) {
+        let state = seat.state.load(Acquire);
+        let is_told = state == state::RUNS || state == state::CALL && seat.has(flag::PULL);
+        let (pid, tid) = (seat.pid.load(Relaxed), seat.tid.load(Acquire));
+        if !is_told || tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
+            return;
+        }
+        // SAFETY: a plain system call, about a thread of a process that was seen
+        // to be the program's.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, tid as i32, PREEMPT_SIGNAL) };
+        if answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+            // It was killed. If another sits here by now, that one stays.
+            let _ = seat.tid.compare_exchange(tid, 0, AcqRel, Relaxed);
+        }
+    }
+
+    fn describe(&self, number: u32, begin: Instant, is_partial: bool) -> Halted {
+        let asked = self.control.halt.asked_at.get();
+        let mut stops: Vec<Stop> = self
+            .seats()
+            .filter(|seat| !seat.has(flag::EXEMPT))
+            .map(|seat| stop_of(seat, number, asked))
+            .collect();
+        stops.sort_by_key(|stop| (stop.after_ns, stop.process, stop.thread));
+        let times = || stops.iter().filter_map(|stop| stop.after_ns);
+        let skew_ns = times().max().unwrap_or(0) - times().min().unwrap_or(0);
+        Halted {
+            number,
+            skew_ns,
+            told_ns: match self.control.halt.told_at.get().0 {
+                0 => 0,
+                told => told.saturating_sub(asked.0 + times().min().unwrap_or(0)),
+            },
+            took_ns: u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            is_partial,
+            stops,
+        }
+    }
+
+    /// Lets the program go on; how long it was halted, if it was.
+    pub fn resume(&mut self) -> Option<Duration> {
+        let halt = &self.control.halt;
+        let number = halt.word.load(Acquire);
+        let now = now();
+        self.measure(now);
+        let length = halt.end(number, &self.control.seats, now);
+        arena::wake(&halt.word, i32::MAX);
+        length.map(Duration::from_nanos)
+    }
+
+    /// How fast the one clock goes by the other: the longer they are looked at,
+    /// the better it is known.
+    pub fn measure(&self, now: halt::Instant) {
+        let ticks = now.1.saturating_sub(self.since.1);
+        let ns = now.0.saturating_sub(self.since.0);
+        if ns > 1_000_000 && ticks != 0 {
+            let rate = (u128::from(ns) << 32) / u128::from(ticks);
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            self.control.halt.rate.store(rate, Relaxed);
+        }
+    }
+
+    /// Lets a process run on when the others are halted, or not any more.
+    pub fn exempt(&self, process: u32, on: bool) -> bool {
+        let mut is_there = false;
+        for seat in self.seats() {
+            if seat.process.load(Relaxed) == process {
+                is_there = true;
+                match on {
+                    true => seat.flags.fetch_or(flag::EXEMPT, AcqRel),
+                    false => seat.flags.fetch_and(!flag::EXEMPT, AcqRel),
+                };
+            }
+        }
+        // Those who had stopped look again.
+        arena::wake(&self.control.halt.word, i32::MAX);
+        is_there
+    }
+
+    /// The processes of the program.
+    pub fn pids(&self) -> std::collections::BTreeSet<u32> {
+        self.seats().map(pid_of).collect()
+    }
+
+    /// What each thread does now.
+    pub fn look(&self) -> Vec<Stop> {
+        let halt = &self.control.halt;
+        let number = halt.word.load(Acquire);
+        let asked = halt.asked_at.get();
+        let seats = self.seats();
+        seats.map(|seat| stop_of(seat, number, asked)).collect()
+    }
+}
+
+fn pid_of(seat: &Seat) -> u32 {
+    seat.pid.load(Relaxed)
+}
+
+/// Whether the thread waits in a call that others see, for somebody who has
+/// stopped.
+fn is_stuck_sending(seat: &Seat, age: Duration) -> bool {
+    age >= SENDS_NO_MORE && seat.state.load(Acquire) == state::SENDS
+}
+
+/// Whether somebody else has stopped the thread.
+fn is_suspended(seat: &Seat) -> bool {
+    let (pid, tid) = (pid_of(seat), seat.tid.load(Relaxed));
+    let stat = inject::read_proc(&format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    // The name before it may hold anything.
+    let stat = String::from_utf8_lossy(&stat);
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+fn stop_of(seat: &Seat, number: u32, asked: halt::Instant) -> Stop {
+    let state = seat.state.load(Acquire);
+    let has_stopped = state == state::STOPPED && seat.halt.load(Acquire) == number;
+    let place = seat.stopped_in.load(Relaxed);
+    let call = seat.call.load(Relaxed).checked_sub(1);
+    let state = match state {
+        state::STOPPED if place == halt::stopped_in::PROGRAM => State::Computed,
+        state::STOPPED if place == halt::stopped_in::CALL => State::Call,
+        state::STOPPED => State::Edge,
+        state::CALL => State::Call,
+        state::SENDS => State::Sends,
+        state::TURN => State::Turn,
+        state::AWAY => State::Away,
+        _ if is_suspended(seat) => State::Suspended,
+        _ => State::Runs,
+    };
+    Stop {
+        pid: pid_of(seat),
+        tid: seat.tid.load(Relaxed),
+        process: seat.process.load(Relaxed),
+        thread: seat.thread.load(Relaxed),
+        state,
+        after_ns: has_stopped.then(|| seat.stopped_at.get().0.saturating_sub(asked.0)),
+        call: call.filter(|_| matches!(state, State::Call | State::Sends)),
+    }
+}
+
+/// Whether a process has a handler for the signal that halts: without one it
+/// would kill.
+fn catches_signal(pid: u32) -> bool {
+    let status = inject::read_proc(&format!("/proc/{pid}/status")).unwrap_or_default();
+    String::from_utf8_lossy(&status)
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 << (PREEMPT_SIGNAL - 1) != 0)
+}
+
+/// Whether a process is dead.
+fn has_ended(fd: &OwnedFd) -> bool {
+    let mut poll = [PollFd::new(fd, PollFlags::IN)];
+    let none = rustix::event::Timespec::default();
+    rustix::event::poll(&mut poll, Some(&none)).unwrap_or(0) != 0
+}
+
+/// Both clocks, now.
+pub fn now() -> halt::Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+    (ns, arena::counter())
+}
+
+fn wait_briefly(word: &AtomicU32, value: u32) {
+    let limit = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000,
+    };
+    // SAFETY: both pointers are valid for the time of the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            &raw const limit,
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! `mw attach` and `mw run`: the prompt, on programs that are alive.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::session::Program;
+use live::Candidate;
+
+use crate::debug;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Debug processes that run. Without any named, list those that could be.
+///
+/// All of them stand still while the prompt waits, and run when it is told to have
+/// them run. On leaving they run on as if nobody had looked.
+///
+/// Exit status 0; 2 if a command failed or a process cannot be joined.
+#[derive(clap::Args)]
+pub struct Attach {
+    /// Processes: by id, or all that have a name
+    #[arg(value_name = "PID|NAME")]
+    processes: Vec<String>,
+
+    /// A process and all that it has made
+    #[arg(long, value_name = "PID")]
+    tree: Vec<i32>,
+
+    #[command(flatten)]
+    script: Script,
+}
+
+/// Start a program under the debugger, before its first instruction.
+///
+/// It ends with the debugger unless it is let go (`detach`).
+///
+/// Exit status 0; 2 if a command failed or the program cannot be started.
+#[derive(clap::Args)]
+pub struct Run {
+    /// Let it run at once
+    #[arg(long)]
+    go: bool,
+
+    #[command(flatten)]
+    script: Script,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+/// What is to be done without asking.
+#[derive(clap::Args)]
+struct Script {
+    /// Execute the debugger's commands in FILE first
+    #[arg(short = 'x', long = "command-file", id = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Execute a command of the debugger's
+    #[arg(short = 'e', long = "execute", id = "command", value_name = "CMD")]
+    commands: Vec<String>,
+
+    /// Execute the given commands, then leave; stop at the first that fails
+    #[arg(long)]
+    batch: bool,
+}
+
+/// Traces processes for a debugger; the debugger starts it.
+#[derive(clap::Args)]
+pub struct Warden {
+    socket: i32,
+}
+
+/// Waits until it is traced and becomes a program; the warden starts it.
+#[derive(clap::Args)]
+pub struct Begin {
+    gate: i32,
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// The hidden command that begins a program.
+const BEGIN: &str = "begin-alive";
+
+impl From<live::Error> for Failure {
+    fn from(error: live::Error) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+/// A program behind a warden of its own.
+fn program() -> Result<live::Program, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    Ok(live::Program::new(&own, &["warden"])?)
+}
+
+impl Script {
+    fn debug(
+        self,
+        program: live::Program,
+        first: Option<&str>,
+        ends: bool,
+    ) -> Result<ExitCode, Failure> {
+        let commands = first.map(str::to_string).into_iter().chain(self.commands);
+        let script = debug::Script {
+            files: self.files,
+            commands: commands.collect(),
+            batch: self.batch,
+        };
+        let program = Program::alive(Arc::new(program));
+        let good = debug::run_program(&program, &script, ends)?;
+        Ok(ExitCode::from(u8::from(!good) * 2))
+    }
+}
+
+impl Attach {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        if self.processes.is_empty() && self.tree.is_empty() {
+            return list();
+        }
+        let mut pids = named(&self.processes, &live::candidates())?;
+        let program = program()?;
+        if self.tree.is_empty() {
+            program.attach(&pids)?;
+        }
+        // Who is made while the others are being joined is joined too.
+        for root in &self.tree {
+            loop {
+                let all = live::candidates();
+                let new = live::descendants(*root, &all).into_iter();
+                let new: Vec<i32> = new.filter(|pid| !pids.contains(pid)).collect();
+                if new.is_empty() {
+                    break;
+                }
+                program.attach(&new)?;
+                pids.extend(new);
+            }
+        }
+        self.script.debug(program, None, false)
+    }
+}
+
+impl Run {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let program = program()?;
+        program.start(&self.program)?;
+        let first = self.go.then_some("continue");
+        self.script.debug(program, first, true)
+    }
+}
+
+impl Warden {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+        live::warden::serve(self.socket, (own, BEGIN.to_string()))
+            .map_err(|error| Failure::new(format!("the warden cannot work: {error}")))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Begin {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        live::start(self.gate, &self.command);
+        // Who started it knows why.
+        Ok(ExitCode::from(127))
+    }
+}
+
+/// The processes that words stand for.
+pub fn named(words: &[String], all: &[Candidate]) -> Result<Vec<i32>, Failure> {
+    let own = std::process::id() as i32;
+    let mut pids = Vec::new();
+    for word in words {
+        let found: Vec<i32> = match word.parse::<i32>() {
+            Ok(pid) => vec![pid],
+            Err(_) => all
+                .iter()
+                .filter(|c| c.pid != own && (c.name == *word || base(&c.command) == word))
+                .map(|c| c.pid)
+                .collect(),
+        };
+        if found.is_empty() {
+            let names = all.iter().map(|c| c.name.as_str());
+            let failure = Failure::new(format!("no process is called `{word}`"));
+            return Err(match events::nearest(word, names) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => failure.hint("`mw attach` lists what there is"),
+            });
+        }
+        pids.extend(found);
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// The name of the program in a command line.
+fn base(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or("");
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// What could be joined: this user's processes, or all for who may.
+fn list() -> Result<ExitCode, Failure> {
+    let own = std::process::id() as i32;
+    let user = rustix::process::geteuid().as_raw();
+    let mut out = Output::new();
+    out.line(&format!(
+        "{:>8}  {:<20} {:>7}  {}",
+        "PID", "NAME", "THREADS", "COMMAND"
+    ))?;
+    for c in live::candidates() {
+        let is_ours = user == 0 || c.user == user;
+        if !is_ours || c.pid == own {
+            continue;
+        }
+        let traced = match c.tracer {
+            0 => String::new(),
+            by => format!("(traced by {by}) "),
+        };
+        let line = format!(
+            "{:>8}  {:<20} {:>7}  {traced}{}",
+            c.pid, c.name, c.threads, c.command
+        );
+        let short: String = line.chars().take(160).collect();
+        out.line(short.trim_end())?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,287 @@
+//! All that rules tell of a run, to be asked from any place in it: what comes next,
+//! and what was last.
+//!
+//! Judging asks whether; who debugs stands somewhere and asks where to. A rule over
+//! events is there at known events, in one causal sequence of all. A condition over
+//! states is kept as what each state is over its process's run, and solved from where
+//! everybody stands.
+#![allow(clippy::indexing_slicing)] // Tables with a row for each track or process.
+
+use std::rc::Rc;
+
+use crate::engine::Trail;
+use crate::engine::solve::{Answer, Before, Formula, Modality, Solver, lead_back};
+use crate::engine::track::{Edge, Track};
+use crate::history::{At, History};
+use crate::stream::{Mark, Stream};
+use crate::syntax::ast::Kind;
+use crate::verdict::{Emitted, Verdict, Witness};
+
+/// A rule was complete, or broken, at an event.
+#[derive(Clone, Debug)]
+pub struct Fired {
+    /// Its place in the causal sequence of all events that rules look at.
+    pub order: usize,
+    /// The process.
+    pub process: usize,
+    /// Where it was then.
+    pub at: At,
+    /// What names were bound to.
+    pub captures: Vec<(String, String)>,
+    /// The events that make it up.
+    pub trail: Rc<Trail>,
+}
+
+/// What a rule tells.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// These, in causal order; and what is to be done at each.
+    Events(Vec<Fired>, Vec<String>),
+    /// A condition that holds in some states and not in others.
+    States(Stretches),
+    /// One state.
+    State(Witness),
+    /// Nothing, and why.
+    Nothing(String),
+}
+
+impl What {
+    /// Of a condition that is asked of all ways the run can have gone.
+    pub(crate) fn of_states(verdict: Verdict) -> What {
+        match verdict.witnesses.into_iter().next() {
+            Some(witness) => What::State(witness),
+            None => What::Nothing(verdict.reason.unwrap_or_default()),
+        }
+    }
+}
+
+/// What one rule tells.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Its name.
+    pub rule: String,
+    /// What kind it is.
+    pub kind: Kind,
+    /// What it tells.
+    pub what: What,
+}
+
+/// What all rules tell.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// In the order of the rules.
+    pub told: Vec<Told>,
+    /// Higher events, in causal order.
+    pub emitted: Vec<Emitted>,
+}
+
+/// A condition over states, with what each state is over the run.
+#[derive(Clone, Debug)]
+pub struct Stretches {
+    pub(crate) tracks: Vec<Track>,
+    /// Of each track, the name of its state.
+    pub(crate) names: Vec<String>,
+    /// Each way to give values to its names, and what is asked then.
+    pub(crate) ways: Vec<(Vec<(String, String)>, Formula)>,
+}
+
+/// A state in which a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Where every process is.
+    pub places: Vec<Edge>,
+    /// Those that it is about.
+    pub about: Vec<usize>,
+    /// What states were there: whose, which, what.
+    pub values: Vec<(usize, String, String)>,
+    /// What names were bound to.
+    pub captures: Vec<(String, String)>,
+}
+
+/// That cannot be told, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown(pub String);
+
+impl Stretches {
+    fn held(&self, places: Vec<Edge>, way: usize) -> Held {
+        let mut used = Vec::new();
+        let (captures, formula) = &self.ways[way];
+        formula.tracks(&mut used);
+        used.sort_unstable();
+        used.dedup();
+        let mut about: Vec<usize> = used.iter().map(|own| self.tracks[*own].process).collect();
+        about.sort_unstable();
+        about.dedup();
+        let values = used.into_iter().filter_map(|own| {
+            let track = &self.tracks[own];
+            let text = places[track.process].value(track).words()?;
+            Some((track.process, self.names[own].clone(), text))
+        });
+        Held {
+            values: values.collect(),
+            captures: captures.clone(),
+            about,
+            places,
+        }
+    }
+
+    fn is_so(&self, formula: &Formula, places: &[Edge]) -> bool {
+        let value = |track: usize| {
+            let track = &self.tracks[track];
+            places[track.process].value(track)
+        };
+        formula.holds(&value, false)
+    }
+
+    /// Whether it holds where everybody is.
+    pub fn here(&self, places: &[Edge]) -> Option<Held> {
+        let ways = 0..self.ways.len();
+        let mut so = ways.filter(|way| self.is_so(&self.ways[*way].1, places));
+        so.next().map(|way| self.held(places.to_vec(), way))
+    }
+
+    /// The changes of what a formula is about that pass a test, in causal order.
+    fn changes<H: History + ?Sized>(
+        &self,
+        history: &H,
+        formula: &Formula,
+        takes: &dyn Fn(usize, At) -> bool,
+    ) -> Vec<(usize, At)> {
+        let mut used = Vec::new();
+        formula.tracks(&mut used);
+        used.sort_unstable();
+        used.dedup();
+        let mut marks: Vec<Vec<Mark>> = vec![Vec::new(); history.processes()];
+        for track in used.iter().map(|own| &self.tracks[*own]) {
+            let own = track.changes.iter();
+            let own = own.filter(|change| takes(track.process, change.at));
+            marks[track.process].extend(own.map(|change| Mark {
+                at: change.at,
+                time: change.time,
+            }));
+        }
+        for list in &mut marks {
+            list.sort_by_key(|mark| mark.at);
+            list.dedup_by_key(|mark| mark.at);
+        }
+        let stream = Stream::new(history, &marks);
+        stream.map(|moment| (moment.process, moment.at)).collect()
+    }
+
+    /// The first state, from a consistent one on, in which it holds. If it holds there
+    /// already, the first after it has not: it is left as the run left it.
+    pub fn next<H: History + ?Sized>(
+        &self,
+        history: &H,
+        from: &[At],
+    ) -> Result<Option<Held>, Unknown> {
+        let mut best: Option<(Held, u64)> = None;
+        let mut open = None;
+        for (way, (_, formula)) in self.ways.iter().enumerate() {
+            let mut floor = from.to_vec();
+            let edges = |floor: &[At]| floor.iter().map(|at| Edge::at(*at)).collect::<Vec<_>>();
+            if self.is_so(formula, &edges(&floor)) {
+                let after = self.changes(history, formula, &|process, at| at > from[process]);
+                let mut left = false;
+                for (process, at) in after {
+                    // What happened before it has happened, too.
+                    let past = history.past(process, at.bound);
+                    for (own, bound) in floor.iter_mut().zip(past) {
+                        *own = (*own).max(At::bound(bound));
+                    }
+                    floor[process] = floor[process].max(at);
+                    if !self.is_so(formula, &edges(&floor)) {
+                        left = true;
+                        break;
+                    }
+                }
+                if !left {
+                    continue;
+                }
+            }
+            let solver = Solver {
+                history,
+                tracks: &self.tracks,
+                floor: Some(&floor),
+            };
+            match solver.ask(formula, Modality::Possibly) {
+                Answer::Yes(state) => {
+                    let mut places = floor.clone();
+                    for (own, bound) in places.iter_mut().zip(&state.cut) {
+                        *own = (*own).max(At::bound(*bound));
+                    }
+                    for (process, at) in &state.places {
+                        places[*process] = places[*process].max(*at);
+                    }
+                    let held = self.held(edges(&places), way);
+                    let size = size(&held.places);
+                    if best.as_ref().is_none_or(|(_, least)| size < *least) {
+                        best = Some((held, size));
+                    }
+                }
+                Answer::No => {}
+                Answer::Unknown(why) => open = Some(why),
+            }
+        }
+        match (best, open) {
+            (Some((held, _)), _) => Ok(Some(held)),
+            (None, Some(why)) => Err(Unknown(why)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The last state, before a consistent one, in which it holds. If it holds there
+    /// already, the last before it began to.
+    pub fn last<H: History + ?Sized>(
+        &self,
+        history: &H,
+        from: &[Edge],
+    ) -> Result<Option<Held>, Unknown> {
+        let mut best: Option<(Held, u64)> = None;
+        let mut open = None;
+        for (way, (_, formula)) in self.ways.iter().enumerate() {
+            let mut ceiling = from.to_vec();
+            if self.is_so(formula, &ceiling) {
+                let before = self.changes(history, formula, &|process, at| from[process].has(at));
+                let mut left = false;
+                for (process, at) in before.into_iter().rev() {
+                    let to = Edge::before(at);
+                    lead_back(history, &mut ceiling, process, to, &mut Vec::new());
+                    if !self.is_so(formula, &ceiling) {
+                        left = true;
+                        break;
+                    }
+                }
+                if !left {
+                    continue;
+                }
+            }
+            let solver = Solver {
+                history,
+                tracks: &self.tracks,
+                floor: None,
+            };
+            match solver.last(formula, &ceiling) {
+                Before::Yes(places) => {
+                    let held = self.held(places, way);
+                    let size = size(&held.places);
+                    if best.as_ref().is_none_or(|(_, most)| size > *most) {
+                        best = Some((held, size));
+                    }
+                }
+                Before::No => {}
+                Before::Unknown(why) => open = Some(why),
+            }
+        }
+        match (best, open) {
+            (Some((held, _)), _) => Ok(Some(held)),
+            (None, Some(why)) => Err(Unknown(why)),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// How much is behind a state: more, if one state is behind another.
+pub fn size(places: &[Edge]) -> u64 {
+    places.iter().map(|edge| u64::from(edge.bound())).sum()
+}

@@ -1,0 +1,26 @@
+//! Conditions in the debugger: where a group of processes is led because something
+//! holds over several of them.
+//!
+//! `conditions` knows what rules mean and when they hold; `session` moves processes and
+//! finds out by replay what variables were. Neither knows the other. Here they meet:
+//!
+//! | concept | file |
+//! |---|---|
+//! | what replay tells of variables and places, kept beside the recording | `replays`, `kept` |
+//! | places between events, on both sides | `steps` |
+//! | what is stopped at, traced and run on condition | `table` |
+//! | the next instant from where a group stands, and the last before | `motion` |
+
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
+mod kept;
+mod motion;
+mod replays;
+mod steps;
+mod table;
+
+pub use motion::{Fires, Instant, Next, Part};
+pub use replays::Replays;
+pub use steps::{Stand, Steps};
+pub use table::{Added, Conditions, Does, Entry, Error, Traced};

@@ -1,0 +1,358 @@
+//! Answers what conditions ask about the source, by replay.
+//!
+//! Each answer is found once and kept beside the recording: what is asked again
+//! replays nothing. All that a file of rules asks about a process is found together;
+//! processes are asked at once, each on a thread of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use conditions::engine::track::{Change, Val};
+use conditions::history::{At, History as _};
+use conditions::recorded::Recorded;
+use conditions::source::Events as _;
+use conditions::syntax::ast::Deed;
+use conditions::truth::{Pass, Question, Trouble, Truth};
+use protocol::id::{ProcessId, ProcessIx};
+use session::Program;
+use session::truth::{Moment, Passing, Was, changes, passes};
+use target::Cancel;
+
+use crate::kept::{Kept, Key};
+use crate::steps::{Steps, rank};
+
+/// An answer: moments in order, with values where values were asked for.
+pub type Answer = Vec<(Moment, Option<Was>)>;
+
+/// See the module.
+pub struct Replays<'r> {
+    program: &'r Arc<Program>,
+    recorded: &'r Recorded<'r>,
+    kept: Kept,
+    failed: BTreeMap<Key, Trouble>,
+    steps: Steps,
+    refused: Box<Refused<'r>>,
+}
+
+/// Why nothing can be replayed here, if nothing can.
+type Refused<'r> = dyn Fn() -> Option<String> + 'r;
+
+fn key(question: &Question<'_>, process: ProcessId) -> Key {
+    Key {
+        member: process.member,
+        process: process.number,
+        deed: question.place.map(|(deed, _)| deed.words().to_string()),
+        place: question.place.map(|(_, place)| place.to_string()),
+        expression: question.expression.map(str::to_string),
+        value: false,
+    }
+}
+
+fn trouble(error: &session::truth::Trouble) -> Trouble {
+    Trouble {
+        why: error.to_string(),
+        near: error.near().map(str::to_string),
+    }
+}
+
+fn is(key: &Key, deed: Deed) -> bool {
+    key.deed.as_deref() == Some(deed.words())
+}
+
+/// What is followed: an expression, or a variable whose changes are events.
+fn followed(key: &Key) -> Option<&str> {
+    match &key.place {
+        None => Some(key.expression.as_deref().unwrap_or_default()),
+        Some(place) => is(key, Deed::Change).then_some(place.as_str()),
+    }
+}
+
+/// Finds all answers about a process: what is followed in one run of it, and places in
+/// another.
+fn found(
+    program: &Program,
+    process: ProcessId,
+    keys: Vec<Key>,
+    cancel: &Cancel,
+) -> Vec<(Key, Result<Answer, Trouble>)> {
+    let refused = |key: &Key| is(key, Deed::Change) && key.expression.is_some();
+    let (refused, keys): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(refused);
+    let why = "a change of a variable cannot have a condition".to_string();
+    let none = Trouble { why, near: None };
+    let mut all: Vec<(Key, Result<Answer, Trouble>)> = refused
+        .into_iter()
+        .map(|key| (key, Err(none.clone())))
+        .collect();
+    let (values, places): (Vec<Key>, Vec<Key>) =
+        keys.into_iter().partition(|key| followed(key).is_some());
+    if !values.is_empty() {
+        let texts: Vec<&str> = values.iter().filter_map(followed).collect();
+        let answers = changes(program, process, &texts, cancel).map(|answers| {
+            let each = answers.into_iter();
+            each.map(|answer| {
+                let each = answer.map(|list| list.into_iter());
+                each.map(|list| list.map(|own| (own.moment, Some(own.was))).collect())
+            })
+            .collect()
+        });
+        all.extend(given(values, answers));
+    }
+    if !places.is_empty() {
+        let asked: Vec<Passing<'_>> = places.iter().map(passing).collect();
+        let answers = passes(program, process, &asked, cancel).map(|answers| {
+            let each = answers.into_iter();
+            each.map(|answer| {
+                let each = answer.map(|list| list.into_iter());
+                each.map(|list| list.map(|own| (own.moment, own.was)).collect())
+            })
+            .collect()
+        });
+        all.extend(given(places, answers));
+    }
+    all
+}
+
+fn passing(key: &Key) -> Passing<'_> {
+    let expression = key.expression.as_deref();
+    Passing {
+        deed: match is(key, Deed::Return) {
+            true => session::truth::Deed::Return,
+            false => session::truth::Deed::At,
+        },
+        place: key.place.as_deref().unwrap_or_default(),
+        condition: expression.filter(|_| !key.value),
+        value: expression.filter(|_| key.value),
+    }
+}
+
+type Answers = Result<Vec<Result<Answer, session::truth::Trouble>>, session::truth::Trouble>;
+
+/// To each question its answer.
+fn given(keys: Vec<Key>, answers: Answers) -> Vec<(Key, Result<Answer, Trouble>)> {
+    match answers {
+        Ok(answers) => {
+            let answers = answers.into_iter();
+            let answers = answers.map(|own| own.map_err(|error| trouble(&error)));
+            keys.into_iter().zip(answers).collect()
+        }
+        Err(error) => {
+            let none = trouble(&error);
+            let each = keys.into_iter();
+            each.map(|key| (key, Err(none.clone()))).collect()
+        }
+    }
+}
+
+impl<'r> Replays<'r> {
+    /// Of this recording.
+    pub fn new(program: &'r Arc<Program>, recorded: &'r Recorded<'r>) -> Replays<'r> {
+        Replays {
+            kept: Kept::load(recorded.history().set()),
+            program,
+            recorded,
+            failed: BTreeMap::new(),
+            steps: Steps::default(),
+            refused: Box::new(|| None),
+        }
+    }
+
+    /// With who says whether anything can be replayed here; asked before it is.
+    pub fn unless(mut self, refused: impl Fn() -> Option<String> + 'r) -> Replays<'r> {
+        self.refused = Box::new(refused);
+        self
+    }
+
+    /// The measure of steps of all answers that were given.
+    pub fn into_steps(self) -> Steps {
+        self.steps
+    }
+
+    /// See [`Replays::into_steps`].
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    fn key(&self, question: &Question<'_>, value: bool) -> Key {
+        let place = ProcessIx(question.process as u32);
+        let id = self.recorded.history().set().id(place);
+        Key {
+            value: value && question.place.is_some(),
+            ..key(question, id.unwrap_or(ProcessId::of_first(0)))
+        }
+    }
+
+    /// Finds what is not known yet; processes at once.
+    fn find(&mut self, wanted: Vec<Key>) {
+        let mut by_process: BTreeMap<ProcessId, Vec<Key>> = BTreeMap::new();
+        for key in wanted {
+            if self.kept.get(&key).is_none() && !self.failed.contains_key(&key) {
+                by_process.entry(key.id()).or_default().push(key);
+            }
+        }
+        if by_process.is_empty() {
+            return;
+        }
+        if let Some(why) = (self.refused)() {
+            for key in by_process.into_values().flatten() {
+                let why = why.clone();
+                self.failed.insert(key, Trouble { why, near: None });
+            }
+            return;
+        }
+        let work = Mutex::new(by_process.into_values());
+        let answers = Mutex::new(Vec::new());
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let program = self.program;
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    let never = Cancel::new();
+                    loop {
+                        let next = work.lock().map(|mut work| work.next());
+                        let Ok(Some(keys)) = next else { break };
+                        let Some(process) = keys.first().map(Key::id) else {
+                            continue;
+                        };
+                        let found = found(program, process, keys, &never);
+                        if let Ok(mut answers) = answers.lock() {
+                            answers.extend(found);
+                        }
+                    }
+                });
+            }
+        });
+        for (key, answer) in answers.into_inner().unwrap_or_default() {
+            match answer {
+                Ok(answer) => self.kept.insert(key, answer),
+                Err(trouble) => {
+                    self.failed.insert(key, trouble);
+                }
+            }
+        }
+        self.kept.save(self.recorded.history().set());
+    }
+
+    fn answer(&mut self, question: &Question<'_>, value: bool) -> Result<Answer, Trouble> {
+        let key = self.key(question, value);
+        self.find(vec![key.clone()]);
+        if let Some(trouble) = self.failed.get(&key) {
+            return Err(trouble.clone());
+        }
+        let answer = self.kept.get(&key).cloned().unwrap_or_default();
+        // Steps are told by order, so all of them must be known before one is.
+        let places = answer.iter().map(|(moment, _)| rank(moment));
+        self.steps.add(question.process, places);
+        Ok(answer)
+    }
+
+    fn at(&self, process: usize, moment: &Moment) -> At {
+        self.steps.at(process, rank(moment))
+    }
+
+    /// When the last event before a place was recorded.
+    fn times(&self, process: usize, places: &[At]) -> Vec<u64> {
+        let before = |at: &At| (process, at.bound.saturating_sub(1));
+        let events: Vec<(usize, u32)> = places.iter().map(before).collect();
+        self.recorded.times(&events)
+    }
+
+    fn is_meant(&self, question: &Question<'_>, moment: &Moment) -> bool {
+        let Some(wanted) = question.thread else {
+            return true;
+        };
+        let name = self.recorded.thread_name(question.process, moment.thread.0);
+        events::glob(wanted.as_bytes(), name.as_bytes())
+    }
+}
+
+fn val(was: Option<&Was>) -> Val {
+    match was {
+        Some(Was::Number(number)) => Val::Int(*number),
+        Some(Was::Absent) | None => Val::Absent,
+        // Texts have been refused.
+        Some(Was::Text(_) | Was::Unknown(_)) => Val::Unknown,
+    }
+}
+
+impl Truth for Replays<'_> {
+    fn prepare(&mut self, values: &[Question<'_>], passes: &[Question<'_>]) {
+        let keys = values.iter().map(|own| self.key(own, true));
+        let keys: Vec<Key> = keys
+            .chain(passes.iter().map(|own| self.key(own, false)))
+            .collect();
+        self.find(keys);
+        // The measure of steps is of all answers at once.
+        for (questions, value) in [(values, true), (passes, false)] {
+            for question in questions {
+                let _ = self.answer(question, value);
+            }
+        }
+    }
+
+    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble> {
+        let answer = self.answer(question, true)?;
+        let text = answer.iter().find_map(|(_, was)| match was {
+            Some(Was::Text(text)) => Some(text),
+            _ => None,
+        });
+        if let Some(text) = text {
+            let shown: String = text.chars().take(40).collect();
+            return Err(Trouble {
+                why: format!(
+                    "it is no whole number but `{shown}`: compare it in the words of the source"
+                ),
+                near: None,
+            });
+        }
+        let own = answer
+            .iter()
+            .filter(|(moment, _)| question.place.is_none() || self.is_meant(question, moment));
+        // Nobody is in a state before anything happened.
+        let first = At::after(self.recorded.first(question.process));
+        let all: Vec<(At, Val)> = own
+            .map(|(moment, was)| {
+                (
+                    self.at(question.process, moment).max(first),
+                    val(was.as_ref()),
+                )
+            })
+            .collect();
+        let places: Vec<At> = all.iter().map(|(at, _)| *at).collect();
+        let times = self.times(question.process, &places);
+        let mut changes: Vec<Change> = Vec::new();
+        for ((at, value), time) in all.into_iter().zip(times) {
+            match changes.last_mut() {
+                Some(last) if last.at == at => last.value = value,
+                Some(last) if last.value == value => {}
+                _ => changes.push(Change { at, time, value }),
+            }
+        }
+        Ok(changes)
+    }
+
+    fn passes(&mut self, question: &Question<'_>) -> Result<Vec<Pass>, Trouble> {
+        let answer = self.answer(question, false)?;
+        let is_change = matches!(question.place, Some((Deed::Change, _)));
+        // What a variable is when the run begins is no change of it, nor is
+        // that another program has none or another one.
+        let is_new = |i: usize| {
+            let before = i.checked_sub(1).and_then(|before| answer.get(before));
+            before.is_some_and(|(_, was)| *was != Some(Was::Absent))
+                && answer
+                    .get(i)
+                    .is_some_and(|(_, was)| *was != Some(Was::Absent))
+        };
+        let own = answer.iter().enumerate().filter(|(i, (moment, _))| {
+            (!is_change || is_new(*i)) && self.is_meant(question, moment)
+        });
+        let all: Vec<(At, u32)> = own
+            .map(|(_, (moment, _))| (self.at(question.process, moment), moment.thread.0))
+            .collect();
+        let places: Vec<At> = all.iter().map(|(at, _)| *at).collect();
+        let times = self.times(question.process, &places);
+        let passes = all.into_iter().zip(times);
+        Ok(passes
+            .map(|((at, thread), time)| Pass { at, time, thread })
+            .collect())
+    }
+}

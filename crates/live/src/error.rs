@@ -1,0 +1,77 @@
+//! Why a process that is alive cannot be debugged.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a process that is alive cannot be debugged. The warden finds most of these,
+/// and they are sent as they are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Error {
+    #[error("there is no process {0}")]
+    NoProcess(i32),
+    #[error("process {pid} ({name}) may not be traced")]
+    NotAllowed { pid: i32, name: String, yama: u32 },
+    #[error("process {pid} ({name}) is traced by {by} already")]
+    Traced { pid: i32, name: String, by: String },
+    #[error("process {pid} ({name}) runs under `mw record`, and cannot be traced besides")]
+    Recorded { pid: i32, name: String },
+    #[error("process {pid} ({name}) is a part of this debugger")]
+    Ourselves { pid: i32, name: String },
+    #[error("process {pid} is a thread of the kernel")]
+    Kernel { pid: i32 },
+    #[error("process {pid} ({name}) has ended: only its status is left")]
+    Zombie { pid: i32, name: String },
+    #[error("process {pid} ({name}) is a 32-bit program")]
+    NotSixtyFour { pid: i32, name: String },
+    #[error("process {pid} ({name}) does not stop: it is in an uninterruptible wait")]
+    Uninterruptible { pid: i32, name: String },
+    #[error("process {0} has ended")]
+    Ended(i32),
+    #[error("there is no thread {0}")]
+    NoThread(i32),
+    #[error("cannot start {program}: {why}")]
+    Start { program: String, why: String },
+    #[error("cannot {what} process {pid}: {why}")]
+    Failed { what: String, pid: i32, why: String },
+    #[error("the warden that traces the program is gone: {0}")]
+    Gone(String),
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        let words = |text: &str| Some(text.to_string());
+        match self {
+            Error::NotAllowed { yama: 0, .. } => {
+                words("it is another user's, or has privileges: run mw as that user, or as root")
+            }
+            Error::NotAllowed { yama: 1, .. } => words(
+                "the kernel lets only ancestors trace (kernel.yama.ptrace_scope is 1): run mw as \
+                 root, start the program by `mw run`, or `sysctl kernel.yama.ptrace_scope=0`",
+            ),
+            Error::NotAllowed { .. } => {
+                words("kernel.yama.ptrace_scope forbids it; root may set it to 0")
+            }
+            Error::Traced { .. } => words("another debugger has it: end that first"),
+            Error::Recorded { .. } => {
+                words("what is recorded can be debugged when it has ended: `mw replay`")
+            }
+            Error::NoProcess(_) => words("`mw attach` lists what there is"),
+            Error::NotSixtyFour { .. } => words("only x86-64 programs can be debugged"),
+            Error::Uninterruptible { .. } => {
+                words("it waits for a device or a file system that does not answer; try again")
+            }
+            Error::Gone(_) => words("the program runs on; attach again"),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for target::Error {
+    fn from(error: Error) -> target::Error {
+        let hint = error.hint();
+        target::Error::Failed {
+            source: Box::new(error),
+            hint,
+        }
+    }
+}

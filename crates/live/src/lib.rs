@@ -1,0 +1,40 @@
+//! Processes that are alive, as targets of the debugger.
+//!
+//! Whoever traces a process may not die with a breakpoint in its code: the next
+//! thread that comes there would end the whole of it. So the tracing is done by a
+//! process of its own, the *warden* ([`warden`]), which is small, reads no symbols,
+//! and holds on to nothing. The debugger asks it over a socket ([`Client`]). When
+//! the debugger goes away, by whatever means, the warden takes the breakpoints out
+//! and lets everybody go.
+//!
+//! Between two motions all processes stand still and their memory is their own:
+//! breakpoints are in it only while somebody runs.
+//!
+//! | concept | file |
+//! |---|---|
+//! | what is said between the two | `talk` |
+//! | what /proc tells | `proc` |
+//! | ptrace, and everything unsafe | `warden/raw` |
+//! | threads that run and threads that stand, as two types | `warden/task` |
+//! | processes and their breakpoints | `warden/process` |
+//! | joining and leaving | `warden/attach` |
+//! | running until something stops somebody | `warden/run` |
+//! | who waits for whom now | `waits` |
+//! | the debugger's end, and a process as a target | `client`, `process` |
+
+#![deny(clippy::indexing_slicing)]
+
+mod client;
+mod error;
+mod proc;
+mod process;
+mod start;
+mod talk;
+mod waits;
+pub mod warden;
+
+pub use client::{Client, Program};
+pub use error::Error;
+pub use proc::{Candidate, candidates, descendants};
+pub use start::start;
+pub use waits::{Kind, On, Waiting, rings, waiting};

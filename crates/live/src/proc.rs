@@ -1,0 +1,203 @@
+//! What /proc tells of processes.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+
+/// A process that could be joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub pid: i32,
+    pub parent: i32,
+    pub user: u32,
+    /// As the kernel has it.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    pub threads: usize,
+    /// Who traces it, if somebody does.
+    pub tracer: i32,
+}
+
+/// All processes but the kernel's, in order of their ids.
+pub fn candidates() -> Vec<Candidate> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut pids: Vec<i32> = numbers.collect();
+    pids.sort_unstable();
+    pids.into_iter().filter_map(candidate).collect()
+}
+
+fn candidate(pid: i32) -> Option<Candidate> {
+    let status = Status::of(pid, pid)?;
+    if status.is_kernel() {
+        return None;
+    }
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = line
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
+    Some(Candidate {
+        pid,
+        parent: status.parent,
+        user: std::fs::metadata(format!("/proc/{pid}")).ok()?.uid(),
+        command: words.join(" "),
+        threads: status.threads,
+        tracer: status.tracer,
+        name: status.name,
+    })
+}
+
+/// A process and all that it has made and they have, in order of their ids.
+pub fn descendants(of: i32, all: &[Candidate]) -> Vec<i32> {
+    let mut found = BTreeSet::from([of]);
+    loop {
+        let before = found.len();
+        let children = all.iter().filter(|c| found.contains(&c.parent));
+        let children: Vec<i32> = children.map(|c| c.pid).collect();
+        found.extend(children);
+        if found.len() == before {
+            return found.into_iter().collect();
+        }
+    }
+}
+
+/// What `status` says of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    pub name: String,
+    pub state: char,
+    pub group: i32,
+    pub parent: i32,
+    pub tracer: i32,
+    pub threads: usize,
+    pub blocked: u64,
+    pub ignored: u64,
+    pub caught: u64,
+    /// Of this thread, and of all.
+    pub pending: u64,
+    has_memory: bool,
+}
+
+impl Status {
+    pub fn of(pid: i32, tid: i32) -> Option<Status> {
+        let mut text = Vec::with_capacity(4096);
+        let mut file = std::fs::File::open(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        file.read_to_end(&mut text).ok()?;
+        Some(Status::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    /// Of a thread whose process is not known.
+    pub fn of_thread(tid: i32) -> Option<Status> {
+        let text = std::fs::read(format!("/proc/{tid}/status")).ok()?;
+        Some(Status::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    fn parse(text: &str) -> Status {
+        let mut status = Status::default();
+        let mask = |value: &str| u64::from_str_radix(value, 16).unwrap_or(0);
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let value = value.trim();
+            let number = || value.parse().unwrap_or(0);
+            match key {
+                "Name" => status.name = value.to_string(),
+                "State" => status.state = value.chars().next().unwrap_or('?'),
+                "Tgid" => status.group = number(),
+                "PPid" => status.parent = number(),
+                "TracerPid" => status.tracer = number(),
+                "Threads" => status.threads = value.parse().unwrap_or(0),
+                "VmSize" => status.has_memory = true,
+                "SigBlk" => status.blocked = mask(value),
+                "SigIgn" => status.ignored = mask(value),
+                "SigCgt" => status.caught = mask(value),
+                "SigPnd" | "ShdPnd" => status.pending |= mask(value),
+                _ => {}
+            }
+        }
+        status
+    }
+
+    /// A thread of the kernel's own.
+    pub fn is_kernel(&self) -> bool {
+        !self.has_memory && !self.is_zombie()
+    }
+
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let numbers = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut tids: Vec<i32> = numbers.collect();
+    tids.sort_unstable();
+    tids
+}
+
+/// Whether the program of a process is 64-bit code. None: it cannot be told.
+pub fn is_64_bit(pid: i32) -> Option<bool> {
+    let mut head = [0; 20];
+    let mut file = std::fs::File::open(format!("/proc/{pid}/exe")).ok()?;
+    file.read_exact(&mut head).ok()?;
+    let is_elf = head.starts_with(b"\x7fELF");
+    // Its class, and x86-64 as the machine.
+    (is_elf).then(|| head.get(4) == Some(&2) && head.get(18..20) == Some(&[62, 0]))
+}
+
+/// Whether something is mapped in a process from an address on.
+pub fn maps_at(pid: i32, address: u64) -> bool {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let start = format!("{address:08x}-");
+    let text = String::from_utf8_lossy(&text);
+    text.lines().any(|line| line.starts_with(&start))
+}
+
+/// What a process is called.
+pub fn name(pid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_string()
+}
+
+/// What a thread is called.
+pub fn thread_name(pid: i32, tid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    name.trim_end().to_string()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_among_them() {
+        let all = candidates();
+        let pid = std::process::id() as i32;
+        let own = all.iter().find(|c| c.pid == pid).unwrap();
+        assert!(own.threads >= 1 && !own.command.is_empty());
+        assert!(descendants(own.parent, &all).contains(&pid));
+        assert_eq!(is_64_bit(pid), Some(true));
+        assert!(threads(pid).contains(&pid));
+    }
+
+    #[test]
+    fn masks_are_read() {
+        let status = Status::parse(
+            "Name:\ta b\nState:\tT (stopped)\nTgid:\t7\nVmSize:\t 1 kB\nSigCgt:\t0000000000000400\n",
+        );
+        assert_eq!(
+            (status.name.as_str(), status.state, status.group),
+            ("a b", 'T', 7)
+        );
+        assert_eq!(status.caught, 1 << 10);
+        assert!(!status.is_kernel());
+    }
+}

@@ -1,0 +1,209 @@
+//! What the debugger and the warden say to each other: a length, then a message.
+//!
+//! Each request has one answer, but for [`Request::Halt`], which has none: it cuts
+//! short the motion that is under way, whose answer says so.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Longer messages are nonsense.
+const LONGEST: usize = 64 << 20;
+
+/// What is asked of the warden. Processes and threads are named by the kernel's ids.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Joins these processes: all of them, or none.
+    Attach(Vec<i32>),
+    /// Starts a program in a process group and stops it before its first instruction.
+    Start {
+        arguments: Vec<Vec<u8>>,
+        group: i32,
+    },
+    /// Who is there.
+    Processes,
+    Threads(i32),
+    Read {
+        process: i32,
+        address: u64,
+        length: u64,
+    },
+    Write {
+        process: i32,
+        address: u64,
+        bytes: Vec<u8>,
+    },
+    SetRegisters {
+        thread: i32,
+        general: Box<[u64; 27]>,
+        xmm: Box<[[u64; 2]; 16]>,
+    },
+    /// What a process stops at.
+    Arm(i32, Armed),
+    /// Runs processes; this thread of the first is not stopped where it stands.
+    Run {
+        thread: i32,
+        processes: Vec<i32>,
+    },
+    /// Has a thread execute one instruction, or as many as begin in the range. The
+    /// others run along only if it does not come out by itself.
+    Step {
+        thread: i32,
+        processes: Vec<i32>,
+        range: (u64, u64),
+    },
+    Halt,
+    /// The signal that a thread gets when it runs on; 0 for none.
+    SetSignal {
+        thread: i32,
+        signal: u32,
+    },
+    Kill(i32),
+    Detach(i32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Done,
+    Failed(Error),
+    Processes(Vec<Process>),
+    Threads(Vec<Thread>),
+    Bytes(Vec<u8>),
+    Count(u64),
+    Started(i32),
+    Stopped(Report),
+}
+
+/// A process that is traced.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: i32,
+    /// Goes up with each program that it begins.
+    pub image: u32,
+    pub ending: Option<What>,
+}
+
+/// A thread that is traced.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Thread {
+    pub tid: i32,
+    /// In its process, in order of their beginnings.
+    pub number: u32,
+    /// None: it does not stop.
+    pub registers: Option<Registers>,
+    /// The signal that it gets when it runs on; 0 for none.
+    pub signal: u32,
+    /// It stands before a system call.
+    pub at_call: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Registers {
+    /// In the kernel's order.
+    pub general: [u64; 27],
+    /// The FXSAVE image.
+    pub fxsave: Vec<u8>,
+    /// The upper halves of the vector registers, empty if there are none.
+    pub ymm_high: Vec<u8>,
+}
+
+/// What a process stops at.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Armed {
+    pub breakpoints: Vec<u64>,
+    /// Addresses, and conditions of which one must not be false.
+    pub conditions: Vec<(u64, Vec<u8>)>,
+    /// Addresses and lengths.
+    pub watches: Vec<(u64, u8)>,
+    /// Before which system calls; None for none, an empty list for all.
+    pub calls: Option<Vec<u64>>,
+    pub forks: bool,
+    pub signals: u64,
+}
+
+/// Why everybody stands still.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub process: i32,
+    pub thread: i32,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    Breakpoint,
+    /// Which of those that were given.
+    Watch(u32),
+    Stepped,
+    Halted,
+    Call(u64),
+    Forked(i32),
+    Exec,
+    Signal(u32),
+    Exited(i32),
+    Killed(u32),
+    /// There is nobody who could run.
+    Nobody,
+}
+
+/// Sends a message.
+pub fn send<T: Serialize>(to: &mut UnixStream, message: &T) -> std::io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(std::io::Error::other)?;
+    let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
+    let mut frame = length.to_le_bytes().to_vec();
+    frame.extend_from_slice(&body);
+    to.write_all(&frame)
+}
+
+/// Waits for a message. None: the other end is closed.
+pub fn receive<T: for<'d> Deserialize<'d>>(from: &mut UnixStream) -> std::io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > LONGEST {
+        return Err(std::io::Error::other("a message is too long"));
+    }
+    let mut body = vec![0; length];
+    from.read_exact(&mut body)?;
+    postcard::from_bytes(&body)
+        .map(Some)
+        .map_err(std::io::Error::other)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let said = Request::Write {
+            process: 7,
+            address: 1 << 40,
+            bytes: vec![1, 2, 3],
+        };
+        send(&mut here, &said).unwrap();
+        let heard: Request = receive(&mut there).unwrap().unwrap();
+        assert_eq!(format!("{said:?}"), format!("{heard:?}"));
+        drop(here);
+        assert!(receive::<Request>(&mut there).unwrap().is_none());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        here.write_all(&[255; 64]).unwrap();
+        assert!(receive::<Request>(&mut there).is_err());
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        here.write_all(&[3, 0, 0, 0, 200, 200, 200]).unwrap();
+        assert!(receive::<Request>(&mut there).is_err());
+    }
+}

@@ -1,0 +1,303 @@
+//! The warden: it traces processes for a debugger, and outlives it.
+//!
+//! One thread does everything: the kernel lets nobody else ask about what it
+//! traces. It waits for two things at once, a word from the debugger and news of a
+//! traced thread. While nobody runs there is nothing of it in any process; when
+//! the debugger is gone it takes back what there is and lets everybody go.
+
+mod attach;
+mod process;
+pub(crate) mod raw;
+mod run;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::Error;
+use crate::talk::{self, Answer, Registers, Request, Thread};
+use process::{Process, Space, State, Task};
+use raw::Status;
+
+/// See the module.
+pub struct Warden {
+    socket: UnixStream,
+    /// Readable when there is news.
+    children: OwnedFd,
+    /// How a program is begun: `MW HIDDEN-COMMAND`.
+    starter: (PathBuf, String),
+    tasks: BTreeMap<i32, Task>,
+    processes: BTreeMap<i32, Process>,
+    spaces: BTreeMap<i32, Space>,
+    /// Threads that stand, and of whose beginning nobody has told yet.
+    early: BTreeSet<i32>,
+    /// The debugger is gone.
+    alone: bool,
+    /// The debugger has asked for a halt of what runs now.
+    is_to_halt: bool,
+}
+
+/// What was waited for.
+enum News {
+    Of(i32, Status),
+    Asked(Box<Request>),
+    /// The time is over.
+    Nothing,
+    /// The debugger is gone.
+    Alone,
+}
+
+/// Serves the debugger at the other end of an inherited descriptor until that is
+/// gone. Programs are started by executing `starter` with a descriptor's number and
+/// the program's words behind it.
+pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
+    let socket = raw::inherited(socket)
+        .ok_or_else(|| std::io::Error::other("there is no debugger to serve"))?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    let mut warden = Warden {
+        socket: UnixStream::from(socket),
+        children: raw::children()?,
+        starter,
+        tasks: BTreeMap::new(),
+        processes: BTreeMap::new(),
+        spaces: BTreeMap::new(),
+        early: BTreeSet::new(),
+        alone: false,
+        is_to_halt: false,
+    };
+    warden.serve();
+    warden.leave_all();
+    Ok(())
+}
+
+impl Warden {
+    fn serve(&mut self) {
+        loop {
+            let request = match self.next(None) {
+                News::Asked(request) => *request,
+                News::Of(tid, status) => {
+                    // Somebody was killed where it stood, or begins to stand now.
+                    self.note_aside(tid, status);
+                    continue;
+                }
+                News::Nothing => continue,
+                News::Alone => return,
+            };
+            if matches!(request, Request::Halt) {
+                // What it was to cut short is over.
+                continue;
+            }
+            let answer = match self.answer(request) {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => Answer::Failed(error),
+                None => return,
+            };
+            if talk::send(&mut self.socket, &answer).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What is answered. None: the debugger is gone.
+    fn answer(&mut self, request: Request) -> Option<Result<Answer, Error>> {
+        Some(match request {
+            Request::Attach(pids) => self.attach(&pids).map(|()| Answer::Done),
+            Request::Start { arguments, group } => {
+                self.start(&arguments, group).map(Answer::Started)
+            }
+            Request::Processes => Ok(self.list()),
+            Request::Threads(pid) => self.threads(pid).map(Answer::Threads),
+            Request::Read {
+                process,
+                address,
+                length,
+            } => self.process(process).map(|process| {
+                let mut bytes = vec![0; length.min(1 << 20) as usize];
+                let got = process.read(address, &mut bytes);
+                bytes.truncate(got);
+                Answer::Bytes(bytes)
+            }),
+            Request::Write {
+                process,
+                address,
+                bytes,
+            } => self
+                .process(process)
+                .map(|process| Answer::Count(process.write(address, &bytes) as u64)),
+            Request::SetRegisters {
+                thread,
+                general,
+                xmm,
+            } => self
+                .set_registers(thread, &general, &xmm)
+                .map(|()| Answer::Done),
+            Request::Arm(pid, armed) => match self.processes.get_mut(&pid) {
+                Some(process) => {
+                    process.arm(armed);
+                    Ok(Answer::Done)
+                }
+                None => Err(Error::NoProcess(pid)),
+            },
+            Request::Run { thread, processes } => {
+                Ok(Answer::Stopped(self.run(thread, &processes, None)?))
+            }
+            Request::Step {
+                thread,
+                processes,
+                range: (from, to),
+            } => Ok(Answer::Stopped(self.run(
+                thread,
+                &processes,
+                Some(from..to),
+            )?)),
+            Request::SetSignal { thread, signal } => self.set_signal(thread, signal),
+            Request::Kill(pid) => self.kill(pid).map(|()| Answer::Done),
+            Request::Detach(pid) => self.detach(pid).map(|()| Answer::Done),
+            Request::Halt => Ok(Answer::Done),
+        })
+    }
+
+    fn process(&self, pid: i32) -> Result<&Process, Error> {
+        self.processes.get(&pid).ok_or(Error::NoProcess(pid))
+    }
+
+    fn list(&self) -> Answer {
+        let all = self.processes.values().map(|process| talk::Process {
+            pid: process.pid,
+            image: process.image,
+            ending: process.ending,
+        });
+        Answer::Processes(all.collect())
+    }
+
+    fn tids(&self, pid: i32) -> Vec<i32> {
+        let own = self.tasks.iter().filter(|(_, task)| task.process == pid);
+        own.map(|(tid, _)| *tid).collect()
+    }
+
+    fn threads(&self, pid: i32) -> Result<Vec<Thread>, Error> {
+        self.process(pid)?;
+        let own = self.tasks.iter().filter(|(_, task)| task.process == pid);
+        let threads = own.map(|(tid, task)| Thread {
+            tid: *tid,
+            number: task.number,
+            registers: task.stopped().and_then(|stopped| {
+                let general = stopped.registers().ok()?;
+                let vectors = stopped.vectors().unwrap_or_default();
+                Some(registers(&general, &vectors))
+            }),
+            signal: task.stopped().map_or(0, |stopped| stopped.signal),
+            at_call: task.at_call,
+        });
+        Ok(threads.collect())
+    }
+
+    fn set_registers(
+        &mut self,
+        tid: i32,
+        general: &[u64; 27],
+        xmm: &[[u64; 2]; 16],
+    ) -> Result<(), Error> {
+        let task = self.tasks.get_mut(&tid).ok_or(Error::NoThread(tid))?;
+        task.reported = None;
+        let stopped = task.stopped().ok_or(Error::NoThread(tid))?;
+        let failed = |error: std::io::Error| Error::Failed {
+            what: "set the registers of".to_string(),
+            pid: tid,
+            why: error.to_string(),
+        };
+        stopped
+            .set_registers(&raw::from_words(general))
+            .map_err(failed)?;
+        let mut vectors = stopped.vectors().map_err(failed)?;
+        let mut is_other = false;
+        let words = xmm.iter().flatten().flat_map(|word| word.to_le_bytes());
+        for (byte, value) in vectors.iter_mut().skip(XMM).zip(words) {
+            is_other |= *byte != value;
+            *byte = value;
+        }
+        if is_other {
+            // The state of SSE is among what is there.
+            if let Some(present) = vectors.get_mut(STATE) {
+                *present |= 2;
+            }
+            stopped.set_vectors(&mut vectors).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn set_signal(&mut self, tid: i32, signal: u32) -> Result<Answer, Error> {
+        let task = self.tasks.get_mut(&tid).ok_or(Error::NoThread(tid))?;
+        match &mut task.state {
+            State::Stopped(stopped) => {
+                stopped.signal = signal;
+                Ok(Answer::Done)
+            }
+            _ => Err(Error::NoThread(tid)),
+        }
+    }
+
+    /// Waits for news or a word, for so long at most.
+    fn next(&mut self, until: Option<Instant>) -> News {
+        loop {
+            if let Ok(Some((tid, status))) = raw::wait(-1, true) {
+                return News::Of(tid, status);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return News::Nothing;
+            }
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(&self.children, PollFlags::IN),
+            ];
+            // An end that is closed is always readable.
+            let fds = match self.alone {
+                true => fds.get_mut(1..).unwrap_or_default(),
+                false => &mut fds,
+            };
+            if poll(fds, left.as_ref()).is_err() {
+                continue;
+            }
+            let is_asked = !self.alone && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            // What is told there says only that there is news.
+            let mut told = [0; 1024];
+            while rustix::io::read(&self.children, &mut told).is_ok_and(|got| got == told.len()) {}
+            if is_asked {
+                return match talk::receive(&mut self.socket) {
+                    Ok(Some(request)) => News::Asked(Box::new(request)),
+                    Ok(None) | Err(_) => {
+                        self.alone = true;
+                        News::Alone
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Where things are in the image that XSAVE makes.
+const XMM: usize = 160;
+const STATE: usize = 512;
+const YMM_HIGH: usize = 576;
+
+fn registers(general: &raw::General, vectors: &[u8]) -> Registers {
+    let has_avx = vectors.get(STATE).is_some_and(|present| present & 4 != 0);
+    let high = vectors.get(YMM_HIGH..YMM_HIGH + 256);
+    Registers {
+        general: raw::words(general),
+        fxsave: vectors.get(..512).map_or(Vec::new(), <[u8]>::to_vec),
+        ymm_high: match (has_avx, high) {
+            (true, Some(high)) => high.to_vec(),
+            // The processor leaves out what is zero.
+            (false, Some(_)) => vec![0; 256],
+            (_, None) => Vec::new(),
+        },
+    }
+}

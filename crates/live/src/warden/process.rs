@@ -1,0 +1,326 @@
+//! Processes that are traced, their threads, and the breakpoints in their memory.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use super::task::{Resume, Running, Stopped};
+use crate::proc;
+use crate::talk::{Armed, What};
+
+/// The instruction that stops who executes it.
+const TRAP: u8 = 0xcc;
+
+/// A thread.
+#[derive(Debug)]
+pub struct Task {
+    pub process: i32,
+    pub number: u32,
+    pub state: State,
+    /// It came to the breakpoint here, and that was told.
+    pub reported: Option<u64>,
+    /// Something else was told first: this is next.
+    pub deferred: Option<What>,
+    /// The kernel has it wait for its child's exec or end.
+    pub vforks: bool,
+    /// It stands at the entry of a system call.
+    pub at_call: bool,
+    /// It is being led past an instruction, which takes one more stop.
+    pub steps: bool,
+    /// What it was told to watch.
+    pub watches: Vec<(u64, u8)>,
+}
+
+#[derive(Debug)]
+pub enum State {
+    Running(Running),
+    Stopped(Stopped),
+    /// Between the two, for as long as it takes to say so.
+    Changing,
+}
+
+impl Task {
+    pub fn new(process: i32, number: u32, state: State) -> Task {
+        Task {
+            process,
+            number,
+            state,
+            reported: None,
+            deferred: None,
+            vforks: false,
+            at_call: false,
+            steps: false,
+            watches: Vec::new(),
+        }
+    }
+
+    pub fn stopped(&self) -> Option<&Stopped> {
+        match &self.state {
+            State::Stopped(stopped) => Some(stopped),
+            _ => None,
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
+    /// The kernel has said that it stands.
+    pub fn stop(&mut self, tid: i32, signal: u32, by_job_control: bool) {
+        let running = match std::mem::replace(&mut self.state, State::Changing) {
+            State::Running(running) => running,
+            _ => Running::new(tid),
+        };
+        self.state = State::Stopped(running.into_stopped(signal, by_job_control));
+    }
+
+    pub fn resume(&mut self, how: Resume) {
+        self.state = match std::mem::replace(&mut self.state, State::Changing) {
+            State::Stopped(stopped) => {
+                self.at_call = false;
+                self.reported = None;
+                State::Running(stopped.resume(how))
+            }
+            other => other,
+        };
+    }
+
+    /// Lets it go.
+    pub fn detach(self) {
+        if let State::Stopped(stopped) = self.state {
+            if !self.watches.is_empty() {
+                let _ = stopped.watch(&[]);
+            }
+            stopped.detach();
+        }
+    }
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    pub pid: i32,
+    memory: File,
+    /// Whose address space it runs in: its own, or until its exec its parent's.
+    pub space: i32,
+    pub armed: Armed,
+    /// Pieces of what is watched, aligned, with the index of what they are of, and
+    /// what they were.
+    pieces: Vec<(u64, u8, u32, u64)>,
+    pub next_number: u32,
+    /// How many programs it has begun.
+    pub image: u32,
+    /// Who made it, while it was traced.
+    pub maker: Option<i32>,
+    /// We started it, or who made it.
+    pub is_ours: bool,
+    pub ending: Option<What>,
+}
+
+/// More pieces than the processor has registers for are looked at after each
+/// instruction.
+const REGISTERS: usize = 4;
+
+impl Process {
+    pub fn new(pid: i32, space: i32) -> std::io::Result<Process> {
+        Ok(Process {
+            pid,
+            memory: memory(pid)?,
+            space,
+            armed: Armed::default(),
+            pieces: Vec::new(),
+            next_number: 0,
+            image: 0,
+            maker: None,
+            is_ours: false,
+            ending: None,
+        })
+    }
+
+    /// It has begun another program: nothing of the old one is left.
+    pub fn begin_again(&mut self) -> std::io::Result<()> {
+        self.memory = memory(self.pid)?;
+        self.space = self.pid;
+        self.image += 1;
+        self.armed = Armed::default();
+        self.pieces.clear();
+        Ok(())
+    }
+
+    pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        // Addresses behind the middle are the kernel's.
+        if i64::try_from(address).is_err() {
+            return 0;
+        }
+        let mut got = 0;
+        while let Some(rest) = into.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.memory.read_at(rest, address + got as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => got += more,
+            }
+        }
+        got
+    }
+
+    pub fn write(&self, address: u64, bytes: &[u8]) -> usize {
+        if i64::try_from(address).is_err() {
+            return 0;
+        }
+        let mut done = 0;
+        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+            match self.memory.write_at(rest, address + done as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => done += more,
+            }
+        }
+        done
+    }
+
+    fn word(&self, address: u64, length: u8) -> u64 {
+        let mut bytes = [0; 8];
+        if let Some(into) = bytes.get_mut(..usize::from(length)) {
+            self.read(address, into);
+        }
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Says what stops it. What is watched is looked at.
+    pub fn arm(&mut self, armed: Armed) {
+        let mut pieces = Vec::new();
+        for ((address, length), index) in armed.watches.iter().zip(0..) {
+            for (at, length) in aligned(*address, *length) {
+                pieces.push((at, length, index, self.word(at, length)));
+            }
+        }
+        self.pieces = pieces;
+        self.armed = armed;
+    }
+
+    /// What its threads are to be told to watch; nothing if they are to be stepped.
+    pub fn watches(&self) -> Vec<(u64, u8)> {
+        if self.is_stepped() {
+            return Vec::new();
+        }
+        self.pieces
+            .iter()
+            .map(|(at, length, ..)| (*at, *length))
+            .collect()
+    }
+
+    /// Whether each instruction has to be looked at.
+    pub fn is_stepped(&self) -> bool {
+        self.pieces.len() > REGISTERS
+    }
+
+    /// Which watched memory is not what it was; it is taken as it is.
+    pub fn changed(&mut self) -> Option<u32> {
+        let now: Vec<u64> = self
+            .pieces
+            .iter()
+            .map(|(at, length, ..)| self.word(*at, *length))
+            .collect();
+        let mut found = None;
+        for ((_, _, index, was), is) in self.pieces.iter_mut().zip(now) {
+            if *was != is {
+                found = found.or(Some(*index));
+                *was = is;
+            }
+        }
+        found
+    }
+
+    /// How its threads go on.
+    pub fn resume(&self) -> Resume {
+        if self.is_stepped() {
+            Resume::Step
+        } else if self.armed.calls.is_some() {
+            Resume::ToCall
+        } else {
+            Resume::On
+        }
+    }
+
+    /// Whether a signal ends it, because it has nothing of its own for it.
+    pub fn ends_by(&self, signal: u32) -> bool {
+        // These do nothing: CHLD, CONT, URG, WINCH; and these stop: STOP, TSTP, TTIN, TTOU.
+        let harmless = [17, 18, 19, 20, 21, 22, 23, 28];
+        let bit = 1u64 << (signal.clamp(1, 64) - 1);
+        let status = proc::Status::of(self.pid, self.pid);
+        !harmless.contains(&signal)
+            && status.is_some_and(|status| (status.caught | status.ignored) & bit == 0)
+    }
+}
+
+/// Memory in pieces that a debug register can have.
+fn aligned(address: u64, length: u8) -> Vec<(u64, u8)> {
+    let (mut at, mut left) = (address, u64::from(length));
+    let mut pieces = Vec::new();
+    while left > 0 {
+        let fits = |size: &u64| *size <= left && at.is_multiple_of(*size);
+        let size = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        pieces.push((at, size as u8));
+        at = at.wrapping_add(size);
+        left -= size;
+    }
+    pieces
+}
+
+fn memory(pid: i32) -> std::io::Result<File> {
+    let path = format!("/proc/{pid}/mem");
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// The breakpoints in an address space: where, and what was there.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    inserted: BTreeMap<u64, u8>,
+}
+
+impl Space {
+    pub fn has(&self, address: u64) -> bool {
+        self.inserted.contains_key(&address)
+    }
+
+    pub fn insert(&mut self, process: &Process, address: u64) {
+        let mut byte = [0];
+        if self.has(address) || process.read(address, &mut byte) != 1 {
+            return;
+        }
+        if process.write(address, &[TRAP]) == 1 {
+            let [was] = byte;
+            self.inserted.insert(address, was);
+        }
+    }
+
+    /// Puts back what was there.
+    pub fn lift(&mut self, process: &Process, address: u64) {
+        if let Some(was) = self.inserted.remove(&address) {
+            process.write(address, &[was]);
+        }
+    }
+
+    pub fn lift_all(&mut self, process: &Process) {
+        for (address, was) in std::mem::take(&mut self.inserted) {
+            process.write(address, &[was]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::aligned;
+
+    #[test]
+    fn pieces_are_aligned_and_whole() {
+        for (address, length) in [(0x1000, 8), (0x1001, 8), (0x1004, 8), (0x1003, 29), (7, 1)] {
+            let mut at = address;
+            for (start, size) in aligned(address, length) {
+                assert_eq!(start, at);
+                assert!(start.is_multiple_of(u64::from(size)) && [1, 2, 4, 8].contains(&size));
+                at += u64::from(size);
+            }
+            assert_eq!(at, address + u64::from(length));
+        }
+        assert_eq!(aligned(0x1004, 8).len(), 2);
+    }
+}

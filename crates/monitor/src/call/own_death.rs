@@ -1,0 +1,62 @@
+//! A process that kills itself by SIGKILL, which no handler sees.
+//!
+//! Its last call never returns, so one record at its end would be missing, and
+//! replay would leave the process where its last recorded call was. What it did
+//! between the two matters where others see its memory: the child of a `vfork`
+//! leaves it to its parent, down to the symbols that it was the first to use. So
+//! this call has a record before it is made, as one that waits.
+
+use protocol::syscall::Syscall;
+
+use crate::arch;
+use crate::capture::Blobs;
+use crate::state::Thread;
+use crate::sys::{self, nr};
+
+use super::blocking::{finish, start};
+
+/// Makes a call that may kill the thread that makes it; None: it is no such call.
+pub(super) fn perform(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
+    let number = u64::from(row.nr);
+    if !may_be_last(number, args) {
+        return None;
+    }
+    start(thread, row, args);
+    // SAFETY: the program's own call; the kernel checks its pointers.
+    let result = unsafe { arch::syscall(number, args) };
+    finish(thread, row, args, result, &Blobs::new());
+    Some(result)
+}
+
+/// Whether a call is one of those that `perform` makes. In replay the log tells
+/// whether it was.
+pub(super) fn sends_signals(number: u64) -> bool {
+    matches!(
+        number,
+        nr::KILL
+            | nr::TKILL
+            | nr::TGKILL
+            | nr::RT_SIGQUEUEINFO
+            | nr::RT_TGSIGQUEUEINFO
+            | nr::PIDFD_SEND_SIGNAL
+    )
+}
+
+fn may_be_last(number: u64, args: &[u64; 6]) -> bool {
+    const SIGKILL: u32 = 9;
+    const GETPID: u64 = 39;
+    let signal = match number {
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => args[2],
+        _ => args[1],
+    };
+    if !sends_signals(number) || signal as u32 != SIGKILL {
+        return false;
+    }
+    let target = args[0] as u32 as i32;
+    match number {
+        // Nobody says whose a descriptor is, and any thread may be of this process.
+        nr::PIDFD_SEND_SIGNAL | nr::TKILL => true,
+        // Groups, and everybody.
+        _ => target <= 0 || i64::from(target) == sys::call(GETPID, 0, 0, 0, 0, 0, 0),
+    }
+}

@@ -1,0 +1,289 @@
+//! Halting: every thread of the program stops, in the program or on its way
+//! there, and goes on later without having noticed (see `protocol::halt`).
+//!
+//! A thread that computes is told by a signal, and stops in its handler. One
+//! that is in the monitor notes that it was told, and stops before it goes back
+//! to the program. One that waits in the kernel is left there: when it comes
+//! back it finds that the program is halted. New threads, children and images
+//! look before their first instruction. Nothing of it is written to the log.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use protocol::halt::{Halt, Instant, SEATS, Seat, flag, state, stopped_in};
+
+use crate::arch::{self, Regs};
+use crate::state::{Thread, control};
+use crate::sys::{self, nr};
+use crate::{live, patcher, recorder, signal, timers};
+
+/// How long a stopped thread waits before it looks whether there is still
+/// somebody who could let it go.
+const LOOK_AGAIN: u64 = 200_000_000;
+
+fn halt() -> &'static Halt {
+    &control().halt
+}
+
+/// Both clocks, now.
+fn now() -> Instant {
+    const MONOTONIC: u64 = 1;
+    let mut time = [0u64; 2];
+    let to = time.as_mut_ptr() as u64;
+    sys::call(nr::CLOCK_GETTIME, MONOTONIC, to, 0, 0, 0, 0);
+    (time[0] * 1_000_000_000 + time[1], arch::counter())
+}
+
+pub fn seat(thread: &Thread) -> Option<&'static Seat> {
+    let place = (thread.seat.get() as usize).checked_sub(1)?;
+    control().seats.get(place)
+}
+
+/// A thread that begins takes a seat; `flags` are those of who made it.
+pub fn sit(thread: &Thread, flags: u32) {
+    let control = control();
+    let process = thread.process();
+    thread.seat.set(0);
+    let mut seats = control.seats.iter();
+    let Some(place) = seats.position(|seat| seat.take(thread.tid.get())) else {
+        return;
+    };
+    let seat = &control.seats[place & (SEATS - 1)];
+    seat.flags.store(flags, Relaxed);
+    seat.pid.store(process.pid.get(), Relaxed);
+    seat.namespace.store(process.namespace.get(), Relaxed);
+    seat.process.store(process.number.get(), Relaxed);
+    seat.thread.store(thread.number.get(), Relaxed);
+    seat.image.store(process.image.get(), Release);
+    control.seats_used.fetch_max(place as u32 + 1, AcqRel);
+    thread.seat.set(place as u32 + 1);
+}
+
+/// A thread that ends, or whose process becomes another one, leaves its seat.
+pub fn rise(thread: &Thread) {
+    if let Some(seat) = seat(thread) {
+        thread.seat.set(0);
+        seat.tid.store(0, Release);
+    }
+}
+
+/// What is special about a thread, for those that it makes.
+pub fn flags(thread: &Thread) -> u32 {
+    seat(thread).map_or(0, |seat| seat.flags.load(Relaxed))
+}
+
+/// A process has ended, or become another image: its seats are free.
+pub fn rise_all(pid: u32, namespace: u32) {
+    let control = control();
+    let used = (control.seats_used.load(Acquire) as usize).min(SEATS);
+    for seat in &control.seats[..used] {
+        if seat.pid.load(Relaxed) == pid
+            && seat.namespace.load(Relaxed) == namespace
+            && seat.is_taken()
+        {
+            seat.tid.store(0, Release);
+        }
+    }
+}
+
+/// Whether this thread is to stop.
+#[inline]
+pub fn must_stop(thread: &Thread) -> bool {
+    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT))
+}
+
+/// Whether the thread is to leave its call.
+pub fn is_pulled(thread: &Thread) -> bool {
+    seat(thread).is_some_and(|seat| seat.has(flag::PULL))
+}
+
+/// The thread is where it goes on as `regs` say: if the program is halted, it
+/// stops. It may have been given other registers meanwhile.
+#[cold]
+#[inline(never)]
+pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
+    thread.asked.store(0, Relaxed);
+    if live::is_paused() {
+        live::wait(thread);
+    }
+    if !must_stop(thread) {
+        regs.rip = patcher::to_stub(patcher::to_program(regs.rip));
+        return;
+    }
+    let rip = patcher::to_program(regs.rip);
+    if let Some(seat) = seat(thread) {
+        show(seat, &signal::general_of(regs, rip), 0);
+    }
+    stay(thread, place);
+    if let Some(general) = seat(thread).and_then(changed) {
+        signal::put_general(regs, &general);
+        (regs.rip, regs.flags) = (general[16], general[17]);
+    }
+    // What it was about to run may have been patched since.
+    regs.rip = patcher::to_stub(patcher::to_program(regs.rip));
+}
+
+/// The thread was interrupted in the program, with these registers.
+pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
+    thread.asked.store(0, Relaxed);
+    let rip = general[16];
+    if let Some(seat) = seat(thread) {
+        show(seat, general, xstate);
+    }
+    thread.interrupted_at.store(rip, Release);
+    stay(thread, stopped_in::PROGRAM);
+    if let Some(changed) = seat(thread).and_then(changed) {
+        *general = changed;
+    }
+    thread.interrupted_at.store(0, Release);
+    general[16] = patcher::to_stub(general[16]);
+}
+
+/// The thread is about to wait in the kernel, in this call, which began then (the
+/// time-stamp counter) and has a time limit (ns).
+#[inline]
+pub fn enter(thread: &Thread, number: u64, since: u64, limit: u64) {
+    if let Some(seat) = seat(thread) {
+        seat.call.store(number + 1, Relaxed);
+        seat.since.store(since, Relaxed);
+        seat.limit.store(limit, Relaxed);
+        let state = if sends(number) {
+            state::SENDS
+        } else {
+            state::CALL
+        };
+        seat.state.store(state, Release);
+    }
+}
+
+/// It has come back with this.
+#[inline]
+pub fn back(thread: &Thread, result: i64) {
+    if let Some(seat) = seat(thread) {
+        seat.state.swap(state::RUNS, SeqCst);
+        if halt().is_on() || live::is_paused() {
+            came_back(thread, seat, result);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn came_back(thread: &Thread, seat: &Seat, result: i64) {
+    if live::is_paused() {
+        live::wait(thread);
+    }
+    if !must_stop(thread) {
+        return;
+    }
+    seat.result.store(result, Relaxed);
+    // SAFETY: the registers that the thread came with lie on its monitor stack
+    // until it leaves; only it touches them.
+    let regs = unsafe { &*(thread.regs_at.get() as *const Regs) };
+    let rip = patcher::to_program(regs.rip);
+    show(seat, &signal::general_of(regs, rip), 0);
+    stay(thread, stopped_in::CALL);
+    seat.set_registers.store(0, Relaxed);
+}
+
+/// Calls whose effect others of the program may see while they wait.
+fn sends(number: u64) -> bool {
+    matches!(
+        number,
+        nr::WRITE
+            | nr::WRITEV
+            | nr::PWRITE64
+            | nr::PWRITEV
+            | nr::PWRITEV2
+            | nr::SENDTO
+            | nr::SENDMSG
+            | nr::SENDMMSG
+            | nr::CONNECT
+            | nr::VMSPLICE
+            | nr::CLOSE
+            | nr::IOCTL
+            | 40 // sendfile
+            | 65 // semop
+            | 69 // msgsnd
+            | 220 // semtimedop
+            | 242 // mq_timedsend
+            | 275 // splice
+            | 276 // tee
+    )
+}
+
+/// The thread waits for something that is none of the program's calls, and looks
+/// whether it is halted before it goes on there.
+pub fn away<T>(thread: &Thread, state: u32, wait: impl FnOnce() -> T) -> T {
+    let set = |state| {
+        if let Some(seat) = seat(thread) {
+            seat.state.swap(state, SeqCst);
+        }
+    };
+    set(state);
+    let result = wait();
+    set(state::RUNS);
+    if (halt().is_on() || live::is_paused())
+        && let Some(seat) = seat(thread)
+    {
+        came_back(thread, seat, 0);
+    }
+    result
+}
+
+fn show(seat: &Seat, general: &[u64; 18], xstate: u64) {
+    for (place, value) in seat.registers.iter().zip(general) {
+        place.store(*value, Relaxed);
+    }
+    seat.xstate_at.store(xstate, Relaxed);
+}
+
+/// The registers that a debugger has given to a thread that was stopped.
+fn changed(seat: &Seat) -> Option<[u64; 18]> {
+    if seat.set_registers.swap(0, AcqRel) == 0 {
+        return None;
+    }
+    let mut general = [0; 18];
+    for (value, place) in general.iter_mut().zip(&seat.registers) {
+        *value = place.load(Relaxed);
+    }
+    Some(general)
+}
+
+/// Waits until the halt is over.
+fn stay(thread: &Thread, place: u32) {
+    let halt = halt();
+    loop {
+        let number = halt.word.load(Acquire);
+        if number == 0 || !must_stop(thread) {
+            return;
+        }
+        if let Some(seat) = seat(thread) {
+            seat.stopped_in.store(place, Relaxed);
+            seat.called_at.store(thread.regs_at.get(), Relaxed);
+            seat.stopped_at.set(now());
+            seat.halt.store(number, Release);
+            seat.state.swap(state::STOPPED, SeqCst);
+        }
+        halt.arrivals.fetch_add(1, AcqRel);
+        sys::futex_wake(&halt.arrivals, 1);
+        timers::stop(thread, number);
+        wait_for_end(thread, &halt.word, number);
+        timers::go_on(thread, number);
+        if let Some(seat) = seat(thread) {
+            seat.state.swap(state::RUNS, SeqCst);
+        }
+    }
+}
+
+fn wait_for_end(thread: &Thread, word: &AtomicU32, number: u32) {
+    while word.load(Acquire) == number && must_stop(thread) {
+        sys::futex_wait(word, number, LOOK_AGAIN);
+        if word.load(Acquire) == number && !recorder::is_alive() {
+            // Who halted the program is gone: it goes on by itself.
+            let control = control();
+            control.halt.end(number, &control.seats, now());
+            sys::futex_wake(word, u32::MAX >> 1);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Timers of the kernel's that the program has set: they do not run while it is
+//! halted.
+//!
+//! Of each process the first thread that stops takes note of how much is left of
+//! each, and stops it; the first that goes on sets it again. Between the two the
+//! program's time has gone on by as much as the halt took to reach everybody, and
+//! by as much as it took to go on: that is taken off.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use protocol::halt::{SEATS, flag};
+
+use crate::state::{Process, Thread, control};
+use crate::sys::{self, nr};
+use crate::time::{self, SECOND, Span};
+use crate::{arch, mem};
+
+/// What kind a timer is of; with its id: `timer_create`'s, a descriptor, or
+/// `setitimer`'s.
+mod kind {
+    pub const NONE: u32 = 0;
+    pub const POSIX: u32 = 1;
+    pub const DESCRIPTOR: u32 = 2;
+    pub const INTERVAL: u32 = 3;
+}
+
+pub const TIMERS_MAX: usize = 64;
+
+/// A timer that the program has set.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Timer {
+    kind: u32,
+    id: u32,
+    /// While the program is halted: the interval, and what is left (ns, or
+    /// microseconds, as the kernel has it). All zero: it was not running.
+    left: [u64; 4],
+}
+
+const FREE: Timer = Timer {
+    kind: kind::NONE,
+    id: 0,
+    left: [0; 4],
+};
+
+/// Makes a call that sets a timer; None: this is none, or the clocks are as they
+/// are.
+pub fn set(thread: &Thread, number: u64, args: &[u64; 6]) -> Option<i64> {
+    const ABSOLUTE: u64 = 1;
+    let at = match number {
+        nr::TIMER_SETTIME | nr::TIMERFD_SETTIME => mem::read::<[u64; 4]>(args[2])?,
+        nr::SETITIMER => mem::read::<[u64; 4]>(args[1])?,
+        nr::ALARM => [0, 0, args[0] & 0xffff_ffff, 0],
+        _ => return None,
+    };
+    let (kind, id) = match number {
+        nr::TIMER_SETTIME => (kind::POSIX, args[0]),
+        nr::TIMERFD_SETTIME => (kind::DESCRIPTOR, args[0]),
+        nr::SETITIMER => (kind::INTERVAL, args[0]),
+        _ => (kind::INTERVAL, 0),
+    };
+    // The others count what the process computes, which it does not while it is
+    // halted.
+    let is_real = number != nr::SETITIMER || args[0] & 0xffff_ffff == 0;
+    if is_real && (at[2] != 0 || at[3] != 0) {
+        remember(thread, kind, id as u32);
+    }
+    let is_absolute = matches!(kind, kind::POSIX | kind::DESCRIPTOR) && args[1] & ABSOLUTE != 0;
+    if !is_absolute || time::shift() == 0 || at[2] == 0 && at[3] == 0 {
+        return None;
+    }
+    let when = (at[2].saturating_mul(SECOND))
+        .saturating_add(at[3])
+        .saturating_add(time::shift());
+    let real = [at[0], at[1], when / SECOND, when % SECOND];
+    let mut made = *args;
+    made[2] = real.as_ptr() as u64;
+    // SAFETY: the program's own call; what it reads is on this stack.
+    Some(unsafe { arch::syscall(number, &made) })
+}
+
+/// A process has this timer.
+fn remember(thread: &Thread, kind: u32, id: u32) {
+    let timers = &thread.process().timers;
+    let is_it = |timer: Timer| timer.kind == kind && timer.id == id;
+    if timers.iter().any(|timer| is_it(timer.get())) {
+        return;
+    }
+    if let Some(place) = timers.iter().find(|timer| timer.get().kind == kind::NONE) {
+        place.set(Timer { kind, id, ..FREE });
+    }
+    // Somebody has to see to it when the program is halted, whatever they wait
+    // for.
+    let (pid, control) = (thread.process().pid.get(), control());
+    for seat in &control.seats[..(control.seats_used.load(Acquire) as usize).min(SEATS)] {
+        if seat.is_taken() && seat.pid.load(Relaxed) == pid {
+            seat.flags.fetch_or(flag::PULL, AcqRel);
+        }
+    }
+}
+
+/// A process begins.
+pub fn begin(process: &Process) {
+    process.timers.iter().for_each(|timer| timer.set(FREE));
+    process.timers_stopped.store(0, Relaxed);
+}
+
+/// The process is a fork's child: what it has is its descriptors'.
+pub fn forked(process: &Process) {
+    for timer in &process.timers {
+        if timer.get().kind != kind::DESCRIPTOR {
+            timer.set(FREE);
+        }
+    }
+    process.timers_stopped.store(0, Relaxed);
+}
+
+/// The program is halted: the first of its threads to come here stops a process's
+/// timers.
+pub fn stop(thread: &Thread, halt: u32) {
+    let process = thread.process();
+    if !has_any(process) || !take(process, 0) {
+        return;
+    }
+    process.timers_span.set(Span::begin());
+    for timer in &process.timers {
+        let mut it = timer.get();
+        if it.kind != kind::NONE {
+            let mut left = [0; 4];
+            exchange(&it, &[0; 4], Some(&mut left));
+            it.left = left;
+            timer.set(it);
+        }
+    }
+    process.timers_stopped.store(halt, Release);
+}
+
+/// Somebody stops them, or sets them again.
+const BUSY: u32 = u32::MAX;
+
+/// Takes a process's timers, if they are in this state. Who comes late must not
+/// stop them while somebody still sets them.
+fn take(process: &Process, state: u32) -> bool {
+    let word = &process.timers_stopped;
+    loop {
+        match word.compare_exchange(state, BUSY, AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(BUSY) => {
+                sys::call(nr::SCHED_YIELD, 0, 0, 0, 0, 0, 0);
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+/// And the first to go on sets them again.
+pub fn go_on(thread: &Thread, halt: u32) {
+    let process = thread.process();
+    if !take(process, halt) {
+        return;
+    }
+    let passed = process.timers_span.get().signed();
+    for timer in &process.timers {
+        let mut it = timer.get();
+        let unit = if it.kind == kind::INTERVAL { 1000 } else { 1 };
+        let left = it.left[2] * SECOND + it.left[3] * unit;
+        if it.kind == kind::NONE || left == 0 {
+            continue;
+        }
+        let left = left.saturating_add_signed(-passed).max(unit);
+        (it.left[2], it.left[3]) = (left / SECOND, left % SECOND / unit);
+        exchange(&it, &it.left, None);
+    }
+    process.timers_stopped.store(0, Release);
+}
+
+fn has_any(process: &Process) -> bool {
+    process
+        .timers
+        .iter()
+        .any(|timer| timer.get().kind != kind::NONE)
+}
+
+/// Sets a timer, and says what was left of it.
+fn exchange(timer: &Timer, value: &[u64; 4], left: Option<&mut [u64; 4]>) {
+    let id = u64::from(timer.id);
+    let new = value.as_ptr() as u64;
+    let old = left.map_or(0, |left| left.as_mut_ptr() as u64);
+    match timer.kind {
+        kind::POSIX => sys::call(nr::TIMER_SETTIME, id, 0, new, old, 0, 0),
+        kind::DESCRIPTOR => sys::call(nr::TIMERFD_SETTIME, id, 0, new, old, 0, 0),
+        _ => sys::call(nr::SETITIMER, id, new, old, 0, 0, 0),
+    };
+}

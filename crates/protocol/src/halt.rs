@@ -1,0 +1,340 @@
+//! Halting a program, and the time that it does not see: what of it lies in the
+//! arena.
+//!
+//! [`Halt::word`] says whether the program is halted. Every thread has a
+//! [`Seat`], which says in which state it is. A thread that computes is told by
+//! a signal and stops in its handler; one that is in the monitor looks at the
+//! word before it goes on into the program; one that waits in the kernel stays
+//! there, and looks when it comes back. So nothing is broken off, and a halt is
+//! no event.
+//!
+//! The program's clocks show real time less [`Halt::shift`], to which the length
+//! of each halt is added when it ends.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Halt {
+    /// A futex. 0: the program runs; else the number of the halt that is on.
+    pub word: AtomicU32,
+    /// How many halts there have been.
+    pub count: AtomicU32,
+    /// The last halt that was ended.
+    pub ended: AtomicU32,
+    /// Not 0: halts are not taken out of the program's time.
+    pub real_time: AtomicU32,
+    /// By how much the program's clocks are behind (ns), and its time-stamp
+    /// counter (ticks).
+    pub shift: AtomicU64,
+    pub shift_ticks: AtomicU64,
+    /// How many nanoseconds 2^32 ticks are.
+    pub rate: AtomicU64,
+    /// The rest is not looked at while the program runs.
+    pub asked_at: Moment,
+    /// When all who ran had been sent the signal: from then on nobody runs another
+    /// instruction of the program, though who is not on a processor stops later.
+    pub told_at: Moment,
+    /// A futex: bumped whenever a thread stops.
+    pub arrivals: AtomicU32,
+    /// Who moves the program now: one at a time (the thread's id, a lock).
+    pub mover: AtomicU32,
+}
+
+/// A moment, by both clocks.
+#[repr(C)]
+#[derive(Default)]
+pub struct Moment {
+    /// CLOCK_MONOTONIC.
+    pub ns: AtomicU64,
+    /// The time-stamp counter.
+    pub ticks: AtomicU64,
+}
+
+/// A moment, by both clocks: CLOCK_MONOTONIC in ns, and the time-stamp counter.
+pub type Instant = (u64, u64);
+
+impl Moment {
+    pub fn set(&self, (ns, ticks): Instant) {
+        self.ns.store(ns, Relaxed);
+        self.ticks.store(ticks, Release);
+    }
+    pub fn get(&self) -> Instant {
+        (self.ns.load(Acquire), self.ticks.load(Relaxed))
+    }
+}
+
+/// What a thread is doing.
+pub mod state {
+    /// It runs: program code, or the monitor's on its way.
+    pub const RUNS: u32 = 0;
+    /// It is in the kernel, in a call that may wait.
+    pub const CALL: u32 = 1;
+    /// It is in the kernel, in a call that may wait and that others see.
+    pub const SENDS: u32 = 2;
+    /// In a recording: it waits for its turn.
+    pub const TURN: u32 = 3;
+    /// It has stopped.
+    pub const STOPPED: u32 = 4;
+    /// It waits for a child that has its memory, or becomes another program.
+    pub const AWAY: u32 = 5;
+}
+
+/// What is special about a thread.
+pub mod flag {
+    /// It runs on when the others are halted. Threads and processes that it
+    /// makes do so, too.
+    pub const EXEMPT: u32 = 1;
+    /// It is taken out of its call at a halt, because something has to be done
+    /// in its process then.
+    pub const PULL: u32 = 2;
+}
+
+/// What a thread is stopped in.
+pub mod stopped_in {
+    /// It computed: `registers` are what they were.
+    pub const PROGRAM: u32 = 0;
+    /// Before a call, which it has not made.
+    pub const ENTRY: u32 = 1;
+    /// In a call that waited, which has not come back to the program.
+    pub const CALL: u32 = 2;
+    /// Behind a call, or where it begins.
+    pub const EXIT: u32 = 3;
+}
+
+/// The registers of a thread, in the order of a signal frame: r8 to r15, rdi,
+/// rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
+pub const REGISTERS: usize = 18;
+
+/// A thread of the program.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Seat {
+    /// Its id in its own pid namespace; 0 = nobody sits here.
+    pub tid: AtomicU32,
+    pub state: AtomicU32,
+    pub flags: AtomicU32,
+    pub pid: AtomicU32,
+    /// 0: the pid namespace of the recorder.
+    pub namespace: AtomicU32,
+    /// Numbers as in a recording.
+    pub process: AtomicU32,
+    pub thread: AtomicU32,
+    pub image: AtomicU32,
+    /// Number + 1 of the call that it is in, or was in last, and since when (the
+    /// time-stamp counter).
+    pub call: AtomicU64,
+    pub since: AtomicU64,
+    /// How long that may last (ns, from `since` in the program's time);
+    /// `u64::MAX`: for ever.
+    pub limit: AtomicU64,
+    /// Where in its process's memory the registers are that it made the call
+    /// with: see [`Called`].
+    pub called_at: AtomicU64,
+    /// The rest is written when it stops: in which halt, when, in what.
+    pub halt: AtomicU32,
+    pub stopped_in: AtomicU32,
+    pub stopped_at: Moment,
+    /// What came of the call, if it has come back since.
+    pub result: AtomicI64,
+    /// Where the processor's state is in its process's memory (an XSAVE image),
+    /// 0 if only what [`Called`] has is known.
+    pub xstate_at: AtomicU64,
+    pub registers: [AtomicU64; REGISTERS],
+    /// Not 0: the thread is to go on with `registers` as they are now.
+    pub set_registers: AtomicU32,
+    /// What is to become of the time limit of the call it is in (`on_limit`),
+    /// and by how much it is made longer.
+    pub on_limit: AtomicU32,
+    pub extended: AtomicI64,
+}
+
+/// What is to become of a time limit.
+pub mod on_limit {
+    pub const KEEP: u32 = 0;
+    /// It is over now.
+    pub const FIRE: u32 = 1;
+    /// There is none any more.
+    pub const DROP: u32 = 2;
+}
+
+pub const SEATS: usize = 4096;
+
+/// What the monitor keeps of a thread that has entered it by a call.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Called {
+    pub xmm: [[u64; 2]; 16],
+    pub way: u64,
+    /// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi
+    pub general: [u64; 15],
+    /// The number of the call.
+    pub number: u64,
+    /// Where it goes on; perhaps in a stub.
+    pub rip: u64,
+    pub flags: u64,
+    pub rsp: u64,
+}
+
+impl Seat {
+    pub fn is_taken(&self) -> bool {
+        self.tid.load(Acquire) != 0
+    }
+
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Takes the seat, if nobody sits here.
+    pub fn take(&self, tid: u32) -> bool {
+        let is_taken = self.tid.load(Relaxed) == 0
+            && self.tid.compare_exchange(0, tid, AcqRel, Relaxed).is_ok();
+        if is_taken {
+            self.state.store(state::RUNS, Relaxed);
+            self.flags.store(0, Relaxed);
+            self.halt.store(0, Relaxed);
+            self.call.store(0, Relaxed);
+            self.set_registers.store(0, Relaxed);
+            self.on_limit.store(on_limit::KEEP, Relaxed);
+            self.extended.store(0, Relaxed);
+        }
+        is_taken
+    }
+
+    /// Whether no program code runs on this thread, now that the program is
+    /// halted.
+    pub fn is_still(&self) -> bool {
+        use state::{AWAY, CALL, STOPPED, TURN};
+        matches!(self.state.load(SeqCst), CALL | TURN | STOPPED | AWAY) && !self.must_come()
+    }
+
+    /// Whether it must leave its call, and has not.
+    fn must_come(&self) -> bool {
+        self.has(flag::PULL) && self.state.load(Relaxed) == state::CALL
+    }
+}
+
+impl Halt {
+    /// Whether a halt is on.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.word.load(Relaxed) != 0
+    }
+
+    /// Asks for a halt; its number.
+    pub fn begin(&self, now: Instant) -> u32 {
+        self.asked_at.set(now);
+        self.told_at.set((0, 0));
+        let number = self.count.fetch_add(1, AcqRel).wrapping_add(1).max(1);
+        self.word.store(number, SeqCst);
+        number
+    }
+
+    /// Ends halt `number`: its length is taken out of the program's time, and
+    /// the word is 0 (whose futex is the caller's to wake). None: somebody else
+    /// has ended it; else the length in ns.
+    pub fn end(&self, number: u32, seats: &[Seat], now: Instant) -> Option<u64> {
+        let before = self.ended.load(Acquire);
+        if number == 0
+            || before == number
+            || self
+                .ended
+                .compare_exchange(before, number, AcqRel, Relaxed)
+                .is_err()
+        {
+            return None;
+        }
+        // Time stands still from when the last one stopped, or could have: nobody
+        // has seen a later one. (Who came back from the kernel since has seen none at all.)
+        let stopped = seats
+            .iter()
+            .filter(|seat| {
+                seat.is_taken()
+                    && seat.halt.load(Acquire) == number
+                    && seat.stopped_in.load(Relaxed) != stopped_in::CALL
+            })
+            .map(|seat| {
+                let stop = seat.stopped_at.get();
+                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM;
+                let told = self.told_at.get();
+                match computed && told.0 != 0 {
+                    true => (stop.0.min(told.0), stop.1.min(told.1)),
+                    false => stop,
+                }
+            });
+        let last = stopped.fold(self.asked_at.get(), |last, stop| {
+            (last.0.max(stop.0), last.1.max(stop.1))
+        });
+        let length = now.0.saturating_sub(last.0);
+        if self.real_time.load(Relaxed) == 0 {
+            self.shift.fetch_add(length, AcqRel);
+            let ticks = now.1.saturating_sub(last.1);
+            self.shift_ticks.fetch_add(ticks, AcqRel);
+        }
+        self.word.store(0, SeqCst);
+        Some(length)
+    }
+
+    /// Ticks of the counter in nanoseconds.
+    pub fn ns_of(&self, ticks: u64) -> u64 {
+        let rate = u128::from(self.rate.load(Relaxed));
+        u64::try_from((u128::from(ticks) * rate) >> 32).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> (Halt, [Seat; 3]) {
+        Default::default()
+    }
+
+    #[test]
+    fn time_stands_still_from_the_last_stop_to_the_end() {
+        let (halt, seats) = fresh();
+        let number = halt.begin((1000, 10));
+        for (seat, at) in seats.iter().zip([(1200, 12), (1700, 17)]) {
+            assert!(seat.take(7));
+            assert!(!seat.is_still());
+            seat.stopped_at.set(at);
+            seat.halt.store(number, Release);
+            seat.state.store(state::STOPPED, SeqCst);
+            assert!(seat.is_still());
+        }
+        // One that comes back from the kernel meanwhile.
+        let back = &seats[2];
+        assert!(back.take(7));
+        back.stopped_at.set((3000, 30));
+        back.stopped_in.store(stopped_in::CALL, Relaxed);
+        back.halt.store(number, Release);
+        assert_eq!(halt.end(number, &seats, (5700, 57)), Some(4000));
+        assert_eq!(halt.end(number, &seats, (5800, 58)), None);
+        assert!(!halt.is_on());
+        assert_eq!(halt.shift.load(Relaxed), 4000);
+        assert_eq!(halt.shift_ticks.load(Relaxed), 40);
+    }
+
+    #[test]
+    fn a_call_is_still_unless_it_is_seen_by_others_or_must_be_left() {
+        let (_, seats) = fresh();
+        let seat = &seats[0];
+        assert!(seat.take(7) && !seat.take(8));
+        seat.state.store(state::CALL, SeqCst);
+        assert!(seat.is_still());
+        seat.flags.store(flag::PULL, Relaxed);
+        assert!(!seat.is_still());
+        seat.state.store(state::SENDS, SeqCst);
+        assert!(!seat.is_still());
+    }
+
+    #[test]
+    fn real_time_shows_the_halt() {
+        let (halt, seats) = fresh();
+        halt.real_time.store(1, Relaxed);
+        let number = halt.begin((1000, 10));
+        assert_eq!(halt.end(number, &seats, (2000, 20)), Some(1000));
+        assert_eq!(halt.shift.load(Relaxed), 0);
+    }
+}
