@@ -32,6 +32,17 @@ pub struct Damage {
     pub is_tail: bool,
 }
 
+impl Damage {
+    /// A frame whose check is wrong.
+    pub(crate) fn of(frame: &Frame) -> Damage {
+        Damage {
+            at: frame.at,
+            len: frame::HEAD as u64 + u64::from(frame.head.stored_len),
+            is_tail: false,
+        }
+    }
+}
+
 /// Where a frame is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
@@ -113,9 +124,13 @@ impl Journal {
                 None => 0,
             };
             let frame = found.map(|head| Frame { at, head });
-            // The last frame is checked here, the others when they are read.
+            // The last frame is checked here, and one of no known kind, which
+            // nobody reads: a damaged head can look like that. The others
+            // are checked when they are read.
             let whole = match frame {
-                Some(frame) if next == self.len => self.is_whole(&frame)?,
+                Some(frame) if next == self.len || Kind::from_number(frame.head.kind).is_none() => {
+                    self.is_whole(&frame)?
+                }
                 Some(_) => true,
                 None => false,
             };

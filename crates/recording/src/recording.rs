@@ -189,22 +189,28 @@ impl Recording {
                     stored_len: frame.head.stored_len + frame::HEAD as u32,
                     storage: Storage::Journal(frame),
                 };
-                let better = match chunks.get(&key) {
-                    None => true,
-                    Some(other) => self.load(other, key.0, &mut Vec::new()).is_err(),
-                };
-                if better {
+                // Of two with one name one may be another, its head damaged.
+                let Some(other) = chunks.get(&key) else {
                     chunks.insert(key, chunk);
+                    continue;
+                };
+                let is_better = self.load(other, key.0, &mut Vec::new()).is_err();
+                let worse = if is_better {
+                    chunks.insert(key, chunk)
+                } else {
+                    Some(chunk)
+                };
+                if let Some(worse) = worse
+                    && let Storage::Journal(frame) = worse.storage
+                    && (is_better || self.load(&worse, key.0, &mut Vec::new()).is_err())
+                {
+                    self.damage.push(Damage::of(&frame));
                 }
                 continue;
             }
             if let Err(error) = self.take(kind, frame) {
                 match error {
-                    FrameError::Damaged { at } => self.damage.push(Damage {
-                        at,
-                        len: frame::HEAD as u64 + u64::from(frame.head.stored_len),
-                        is_tail: false,
-                    }),
+                    FrameError::Damaged { .. } => self.damage.push(Damage::of(&frame)),
                     error => return Err(self.unreadable(error)),
                 }
             }
@@ -233,7 +239,6 @@ impl Recording {
         for ((process, _), chunk) in chunks {
             self.logs.entry(process).or_default().push(chunk);
         }
-        self.damage.sort_by_key(|damage| damage.at);
         Ok(())
     }
 
@@ -290,6 +295,15 @@ impl Recording {
             }
         }
         self.processes = processes;
+        // A chunk of nobody is somebody's: the process in its head is wrong.
+        let of_nobody = self.logs.iter();
+        let of_nobody = of_nobody.filter(|(process, _)| !self.by_number.contains_key(process));
+        for chunk in of_nobody.flat_map(|(_, chunks)| chunks) {
+            if let Storage::Journal(frame) = &chunk.storage {
+                self.damage.push(Damage::of(frame));
+            }
+        }
+        self.damage.sort_by_key(|damage| damage.at);
     }
 
     /// Reads a chunk, from its head to its `used`. On failure says why.

@@ -13,7 +13,7 @@ use protocol::record::{begin, kind};
 use recording::render::{Limits, Renderer};
 use recording::synthetic::{FULL, LogBuilder, TAKEN, image, manifest, write_arena};
 use recording::{
-    FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, ThreadNames, Timeline, Writer,
+    FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, ThreadNames, Timeline, Writer, frame,
 };
 
 /// A small generator of numbers, the same in every run.
@@ -515,6 +515,30 @@ fn damage_in_the_middle_is_stepped_over_and_never_believed() {
             }
         }
         touch_everything(dir.path());
+    }
+}
+
+/// Wherever a bit is wrong, in a head or behind it, a reader is told.
+#[test]
+fn no_flipped_bit_goes_unnoticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = sample(dir.path(), &mut Random::seeded(7));
+    let path = dir.path().join("journal");
+    let magic = frame::MAGIC.as_slice();
+    let heads = journal.windows(magic.len()).enumerate();
+    let heads = heads.filter_map(|(at, window)| (window == magic).then_some(at));
+    let in_heads = heads.flat_map(|at| at * 8..(at + frame::HEAD) * 8);
+    let elsewhere = (0..journal.len()).map(|at| at * 8 + at % 8);
+    for bit in in_heads.chain(elsewhere) {
+        let mut bytes = journal.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).unwrap();
+        let recording = Recording::open(dir.path()).unwrap();
+        let survey = recording.survey();
+        let told = !recording.damage().is_empty() || survey.ends.values().any(LogEnd::is_damage);
+        let (at, bit) = (bit / 8, bit % 8);
+        let head = journal[..=at].windows(4).rposition(|w| w == magic);
+        assert!(told, "bit {bit} of byte {at}, in the frame at {head:?}");
     }
 }
 
