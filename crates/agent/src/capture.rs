@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use protocol::id::ProcessNo;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
@@ -210,7 +211,7 @@ impl Captures {
                 sites.doubtful.len() + sites.confirmed.len()
             };
             let note = Note {
-                process: 0,
+                process: ProcessNo(0),
                 kind: "counter".to_string(),
                 text: format!(
                     "{}: {left} instructions that may ask the processor (rdtsc, cpuid, rdrand and kin) stay as they are",

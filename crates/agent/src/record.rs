@@ -407,11 +407,11 @@ impl Calibration {
     /// Both clocks, read as close to each other as a few tries allow.
     fn look() -> (Instant, u64) {
         let tries = (0..4).map(|_| {
-            let (before, now, after) = (ticks(), Instant::now(), ticks());
+            let (before, now, after) = (ticks().0, Instant::now(), ticks().0);
             (after - before, (now, before.midpoint(after)))
         });
         let best = tries.min_by_key(|(apart, _)| *apart);
-        best.map_or_else(|| (Instant::now(), ticks()), |(_, look)| look)
+        best.map_or_else(|| (Instant::now(), ticks().0), |(_, look)| look)
     }
 
     fn end(self, manifest: &mut Manifest) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::replay::{Arrival, Session, SharedReplay};
-use protocol::id::{EventNo, ProcessId};
+use protocol::id::{EventNo, ProcessId, ProcessNo};
 use protocol::syscall::Arg;
 use recording::descriptors::{Births, Descriptors, Standard};
 use recording::{Event, Set, Timeline, calls};
@@ -68,7 +68,7 @@ enum Pace {
 struct Piece {
     process: ProcessId,
     /// The event at which the memory holds it.
-    event: u64,
+    event: EventNo,
     /// When it was written, since the recording began.
     time_ns: u64,
     to: Standard,
@@ -163,7 +163,7 @@ fn find(set: &Arc<Set>) -> Result<Vec<Piece>, Failure> {
     let mut found = Vec::new();
     for (recording, member) in set.members().zip(0u16..) {
         let mut births = Births::new(recording);
-        let mut descriptors: HashMap<u32, Descriptors> = HashMap::new();
+        let mut descriptors: HashMap<ProcessNo, Descriptors> = HashMap::new();
         let numbers = recording.processes().iter().map(|process| process.number);
         let mut timeline = Timeline::new(recording, numbers);
         while timeline.advance() {
@@ -172,8 +172,7 @@ fn find(set: &Arc<Set>) -> Result<Vec<Piece>, Failure> {
                 .entry(event.process)
                 .or_insert_with(|| births.of(event.process));
             own.before(&event);
-            let number = event.process;
-            let process = ProcessId { member, number };
+            let process = event.process.of_member(member);
             let time_ns = || match (&history, set.place(process)) {
                 (Some(history), Some(place)) => history.shown_ns(place, event.time),
                 _ => recording.clock().since_start_ns(event.time),
@@ -196,7 +195,10 @@ fn find(set: &Arc<Set>) -> Result<Vec<Piece>, Failure> {
 
 /// What an event wrote to where the program was started, if it did: where the
 /// memory holds it, to what it was written, and how much.
-fn written(event: &Event<'_>, descriptors: &Descriptors) -> Option<(u64, Standard, u64, Bytes)> {
+fn written(
+    event: &Event<'_>,
+    descriptors: &Descriptors,
+) -> Option<(EventNo, Standard, u64, Bytes)> {
     const SENDFILE: u64 = 40;
     const SPLICE: u64 = 275;
     const TEE: u64 = 276;
@@ -254,7 +256,9 @@ fn from_memory(
         Entry::Vacant(free) => {
             let ground = grounds.get(usize::from(piece.process.member));
             let number = piece.process.number;
-            let nothing = ::replay::Error::NoLog { process: number };
+            let nothing = ::replay::Error::NoLog {
+                process: piece.process,
+            };
             let ground = ground.ok_or(nothing).map_err(explain)?;
             let mut session = Session::open_on(ground, number).map_err(explain)?;
             // Nobody goes back.
@@ -269,7 +273,7 @@ fn from_memory(
         let place = set.place(piece.process);
         place.map_or(String::new(), |place| set.process_name(place))
     };
-    match session.go_to(EventNo(piece.event)).map_err(explain)? {
+    match session.go_to(piece.event).map_err(explain)? {
         Arrival::There => {}
         Arrival::Diverged(difference) => {
             let mut out = crate::output::Output::to_stderr();

@@ -337,9 +337,9 @@ impl Member {
             let mut log = recording.log(id.number);
             while log.advance() {
                 let Some(event) = log.event() else { break };
-                let thread = ThreadNo(event.thread);
+                let thread = event.thread;
                 if runs.last().is_none_or(|(_, last)| *last != thread) {
-                    runs.push((EventNo(event.number), thread));
+                    runs.push((event.number, thread));
                 }
             }
             runs

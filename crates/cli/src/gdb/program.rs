@@ -12,7 +12,7 @@ use ::gdb_remote::{Stop, StopKind, StopReason, ThreadId};
 use ::session::{Follow, Group, Reason, Stopped, Whom};
 use ::target::{Position, Region, ThreadState};
 use inspect::Inspector;
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ImageNo, ProcessId, ProcessNo, ThreadNo};
 use recording::{ImageStart, Recording, Set};
 
 use crate::failure::Failure;
@@ -320,7 +320,7 @@ impl Program {
         let index = self.image_now(i)?;
         let span = *self.group.images(id).ok()?.get(index)?;
         let recording = self.group.recording_of(id)?;
-        let (process, image) = whose(recording, id.number, span.number.0);
+        let (process, image) = whose(recording, id.number, span.number);
         let image = recording
             .images()
             .iter()
@@ -426,7 +426,7 @@ pub(super) fn tid(pid: u32, state: &ThreadState) -> u32 {
 }
 
 /// An image of a process, or of the process that it was forked from.
-fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
+fn whose(recording: &Recording, process: ProcessNo, image: ImageNo) -> (ProcessNo, ImageNo) {
     let (mut process, mut image) = (process, image);
     for _ in 0..protocol::replay::PATH_STREAMS {
         let mut all = recording.images().iter();
@@ -445,7 +445,7 @@ fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
             .iter()
             .rfind(|i| i.process == parent && i.time <= info.birth);
         process = parent;
-        image = ran.map_or(0, |i| i.image);
+        image = ran.map_or(ImageNo(0), |i| i.image);
     }
     (process, image)
 }

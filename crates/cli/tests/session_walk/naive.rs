@@ -260,7 +260,7 @@ impl Naive {
             .iter()
             .zip(0u32..)
             .map(|(process, place)| {
-                let id = ProcessId::of_first(process.number);
+                let id = process.number.of_member(0);
                 walk(&opener, id, history.span(ProcessIx(place)))
             })
             .collect();

@@ -17,10 +17,7 @@ use crate::stopped::Stopped;
 
 impl Target for Session {
     fn id(&self) -> ProcessId {
-        ProcessId {
-            member: self.shared.member(),
-            number: self.process,
-        }
+        self.process.of_member(self.shared.member())
     }
 
     fn position(&self) -> Position {
