@@ -215,7 +215,10 @@ fn walk_at_random(seed: &mut u64, walk: u32, naive: &mut Naive, program: &Arc<Pr
             _ => {
                 // Of two that are both right, the one that it chose.
                 let chosen = goals.iter().find(|goal| **goal == stopped.at);
-                let goal = *chosen.unwrap_or(&goals[0]);
+                let mut goal = *chosen.unwrap_or(&goals[0]);
+                if back && matches!(way, Way::Line { .. }) {
+                    goal = naive.last(lead, goal).unwrap_or(goal);
+                }
                 Some(naive.step_to(lead, goal, all, follow, back))
             }
         };

@@ -185,7 +185,8 @@ impl Events for Recorded<'_> {
         take: &mut dyn FnMut(Seen<'_>),
     ) {
         let ix = place(process);
-        let Some((recording, known)) = self.history.set().at(ix) else {
+        let set = self.history.set();
+        let (Some((recording, known)), Some(member)) = (set.at(ix), set.member_of(ix)) else {
             return;
         };
         let all: Vec<(u32, Matcher<'_>, Compiled)> = wanted
@@ -209,7 +210,6 @@ impl Events for Recorded<'_> {
         };
         let by_call: Vec<Vec<usize>> = (0..CALLS as u64).map(|nr| may(Some(nr))).collect();
         let (not_calls, unknown) = (may(None), may(Some(u64::MAX)));
-        let member = self.history.set().member_of(ix).unwrap_or(0);
         let names = self.names.member(member);
         let mut renderer = Renderer::new(recording, &names, Limits::default());
         let mut log = recording.log(known.number);

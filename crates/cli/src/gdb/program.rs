@@ -186,8 +186,7 @@ impl Program {
             Told::Stop(stop) => Some(stop),
             Told::Program(i) => {
                 let path = self.path_of(i).unwrap_or_default();
-                let number = self.states(i).first().map_or(ThreadNo(0), |s| s.number);
-                let thread = self.thread_id(i, number);
+                let thread = self.thread_id(i, None);
                 let image = self.image_now(i);
                 if let Some(served) = self.served.get_mut(i) {
                     served.is_introduced = true;
@@ -266,18 +265,19 @@ impl Program {
         Some(self.group.at(id).ok()?.target().thread())
     }
 
-    /// gdb's name for a thread of a process.
-    pub fn thread_id(&mut self, i: usize, number: ThreadNo) -> ThreadId {
+    /// gdb's name for a thread of a process; for its first one if none is meant, or
+    /// none that is there.
+    pub fn thread_id(&mut self, i: usize, number: Option<ThreadNo>) -> ThreadId {
         let pid = self.served.get(i).map_or(0, |served| served.pid);
         let states = self.states(i);
-        let state = states.iter().find(|state| state.number == number);
+        let state = states.iter().find(|state| Some(state.number) == number);
         let state = state.or(states.first());
         ThreadId::new(pid, state.map_or(pid, |state| tid(pid, state)))
     }
 
     /// gdb's name for the thread of a process that runs.
     pub(super) fn running_id(&mut self, i: usize) -> ThreadId {
-        let number = self.running(i).unwrap_or(ThreadNo(0));
+        let number = self.running(i);
         self.thread_id(i, number)
     }
 
@@ -397,7 +397,7 @@ impl Program {
             served.told = image;
         }
         self.lead = i;
-        Ok(stop(self.thread_id(i, stopped.thread), reason))
+        Ok(stop(self.thread_id(i, Some(stopped.thread)), reason))
     }
 
     /// What gdb calls a point.

@@ -11,7 +11,7 @@ use inspect::Process;
 use protocol::id::{ProcessId, ThreadNo};
 use recording::Set;
 
-use super::{Pool, Session};
+use super::{Budget, Pool, Session};
 use crate::group::SharedReplay;
 use crate::stopped::Stopped;
 
@@ -108,6 +108,13 @@ impl Recorded for Session {
 
     fn checkpoints(&self) -> Vec<CheckpointInfo> {
         Session::checkpoints(self)
+    }
+
+    fn only_forwards(&mut self) {
+        self.set_budget(Budget {
+            memory: u64::MAX,
+            count: 1,
+        });
     }
 
     fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {
