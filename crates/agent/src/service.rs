@@ -13,8 +13,8 @@ use recording::{Note, Writer};
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
 use crate::capture::{Captures, Why, open_file};
+use crate::capture_cache::Companion;
 use crate::exec;
-use crate::shelf::Companion;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is

@@ -1,6 +1,6 @@
 //! Replays the processes of a recording and compares them with it.
 //!
-//! The same monitor that recorded is put into an empty process and fed from
+//! The monitor that recorded is put into an empty process and fed from
 //! the log (see the monitor's `replay` module). What it needs is one file in
 //! the form of an arena ([`file`]); what comes of it is read from there.
 

@@ -304,7 +304,7 @@ impl Member {
         Ok(self.probe_mut(program, at, cancel)?)
     }
 
-    /// The same, to be led on from there.
+    /// A second target on the recording, to be led on from there.
     pub fn probe_mut(
         &mut self,
         program: &Program,

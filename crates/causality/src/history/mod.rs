@@ -225,7 +225,8 @@ impl History {
             .saturating_sub(self.origin)
     }
 
-    /// The same as it is to be shown ([`History::show_raw_times`]).
+    /// Nanoseconds from when the earliest of the members began to be recorded to when
+    /// this was, as it is to be shown ([`History::show_raw_times`]).
     pub fn shown_ns(&self, place: ProcessIx, ticks: Ticks) -> u64 {
         let own = self.set.at(place).filter(|_| self.raw_times);
         match own {
