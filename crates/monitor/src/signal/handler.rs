@@ -12,7 +12,9 @@ use crate::patcher::What;
 use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, domain, space, thread};
-use crate::{counter, halt, live, log, mode, patcher, rounds, sharing, stretch, sys, turn};
+use crate::{
+    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, turn,
+};
 
 use super::deliver::enter;
 use super::fault::{GENERAL_PROTECTION, SI_KERNEL, fault};
@@ -54,7 +56,8 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         return;
     }
     if signal == SIGTRAP && code == TRAP_PERF && mode::is_replay() {
-        context.gregs[RIP] = stretch::at_breakpoint(thread, &context.gregs, context.fpstate);
+        context.gregs[RIP] =
+            interruption_search::at_breakpoint(thread, &context.gregs, context.fpstate);
         return;
     }
     if signal == SIGSEGV && code > 0 && sharing::on_fault(context.cr2, context.err & 2 != 0) {
