@@ -18,7 +18,9 @@ use crate::{
 
 use super::deliver::enter;
 use super::fault::{GENERAL_PROTECTION, SI_KERNEL, fault};
-use super::{FAULTS, NEVER_BLOCKED, SIG_DFL, SIGILL, SIGSEGV, SIGTRAP, UContext, bit, kernel_mask};
+use super::{
+    FAULTS, NEVER_BLOCKED, SIG_DFL, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, UContext, bit, kernel_mask,
+};
 
 const TRAP_PERF: i32 = 6;
 
@@ -60,7 +62,11 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
             interruption_search::at_breakpoint(thread, &context.gregs, context.fpstate);
         return;
     }
-    if signal == SIGSEGV && code > 0 && sharing::on_fault(context.cr2, context.err & 2 != 0) {
+    let is_bus = signal == SIGBUS;
+    if (signal == SIGSEGV || is_bus)
+        && code > 0
+        && sharing::on_fault(context.cr2, context.err & 2 != 0, is_bus)
+    {
         return;
     }
     if bit(signal) & FAULTS != 0 && code > 0 {
