@@ -207,17 +207,34 @@ impl Member {
     pub fn step_line_back(&mut self, context: Context<'_>, into: bool) -> Result<Search> {
         self.here(context.program)?;
         let here = self.at;
-        let search = match self.last_line_start(context, into, here)? {
-            Some(search) => search,
-            None => {
-                self.seek(here, &target::Cancel::new())?;
-                self.find_line_back(context, into, here)?
-            }
-        };
+        let search = self.line_back(context, into, here)?;
         if context.cancel.is_cancelled() {
             return Ok(Search::Interrupted(here));
         }
         Ok(search)
+    }
+
+    /// To where the line before `here`, where it stands, began.
+    fn line_back(&mut self, context: Context<'_>, into: bool, here: Position) -> Result<Search> {
+        if let Some(search) = self.last_line_start(context, into, here)? {
+            return Ok(search);
+        }
+        self.seek(here, &target::Cancel::new())?;
+        self.find_line_back(context, into, here)
+    }
+
+    /// From where a function was entered to where the line began that called it.
+    fn calling_line(&mut self, context: Context<'_>, into: bool) -> Result<Search> {
+        let search = self.one_back(context)?;
+        let in_a_line = self
+            .top(context)?
+            .is_some_and(|frame| frame.place.is_some() && frame.inside_line);
+        match &search {
+            Search::Found(found) if matches!(found.came, Came::Step) && in_a_line => {
+                self.line_back(context, into, self.position()?)
+            }
+            _ => Ok(search),
+        }
     }
 
     /// The short way to the line before: to the last place where a line of the
@@ -253,7 +270,7 @@ impl Member {
         let rsp = self.stack_pointer()?;
         if frame.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa) {
             // It was just called.
-            return self.one_back(context).map(Some);
+            return self.calling_line(context, into).map(Some);
         }
         let floor = Position::Event(self.image_begins(here.event()));
         if into {
@@ -296,7 +313,7 @@ impl Member {
                     self.seek(position, &target::Cancel::new())?;
                     return self.arrived(Came::Step).map(Some);
                 }
-                None if is_entry => return self.one_back(context).map(Some),
+                None if is_entry => return self.calling_line(context, into).map(Some),
                 // Going on in the same line from its middle.
                 None if line == start_line && !frame.inside_line => {}
                 _ => {}
@@ -356,7 +373,7 @@ impl Member {
             {
                 // The first line: before it is the call.
                 self.seek(entry, &never)?;
-                return self.one_back(context);
+                return self.calling_line(context, into);
             }
             if let Some(last) = last {
                 self.seek(last, &never)?;

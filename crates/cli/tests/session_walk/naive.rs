@@ -98,12 +98,21 @@ impl Walked {
         None
     }
 
-    /// Where the line before began in the same frame; before the first, the call.
+    /// From a call, where the line began that it is in, if it is in one.
+    fn calling_line(&self, call: usize) -> Position {
+        let at = self.positions[call];
+        let in_a_line = self.spots[call].as_ref().is_some_and(|spot| !spot.begins);
+        let line = in_a_line.then(|| self.last_line(at)).flatten();
+        line.unwrap_or(at)
+    }
+
+    /// Where the line before began in the same frame; before the first, the line that
+    /// called the function.
     fn last_line(&self, from: Position) -> Option<Position> {
         let now = self.index(from)?;
         let start = self.spots[now].as_ref()?;
         if start.is_entry {
-            return now.checked_sub(1).map(|i| self.positions[i]);
+            return now.checked_sub(1).map(|i| self.calling_line(i));
         }
         let mut found: Option<(Position, u32)> = None;
         for i in (0..now).rev() {
@@ -112,7 +121,7 @@ impl Walked {
                 continue;
             }
             if spot.is_entry {
-                let call = i.checked_sub(1).map(|i| self.positions[i]);
+                let call = i.checked_sub(1).map(|i| self.calling_line(i));
                 return found.map(|(at, _)| at).or(call);
             }
             if spot.is_row {
