@@ -100,7 +100,7 @@ fn what_was_true_equals_single_steps() {
             let found: Vec<(Position, i64)> = changes
                 .iter()
                 .map(|change| match change.was {
-                    Was::Number(number) => (change.moment.at, number),
+                    Was::Number(number) => (change.moment.at, i64::try_from(number).unwrap()),
                     ref other => panic!("{other:?}"),
                 })
                 .collect();

@@ -14,7 +14,9 @@ use crate::engine::solve::{Answer, Before, Formula, Modality, Solver, lead_back}
 use crate::engine::track::{Edge, Track};
 use crate::history::{At, History};
 use crate::stream::{Mark, Stream};
+use crate::source::Symbols;
 use crate::syntax::ast::Kind;
+use crate::values::Value;
 use crate::verdict::{Emitted, Verdict, Witness};
 
 /// A rule was complete, or broken, at an event.
@@ -79,8 +81,10 @@ pub struct Timeline {
 #[derive(Clone, Debug)]
 pub struct Stretches {
     pub(crate) tracks: Vec<Track>,
-    /// Of each track, the name of its state.
+    /// Of each track, the name of its state, and what that is.
     pub(crate) names: Vec<String>,
+    pub(crate) origins: Vec<Rc<Track<Value>>>,
+    pub(crate) symbols: Rc<Symbols>,
     /// Each way to give values to its names, and what is asked then.
     pub(crate) ways: Vec<(Vec<(String, String)>, Formula)>,
 }
@@ -114,7 +118,8 @@ impl Stretches {
         about.dedup();
         let values = used.into_iter().filter_map(|own| {
             let track = &self.tracks[own];
-            let text = places[track.process].value(track).words()?;
+            let value = places[track.process].value(&self.origins[own]);
+            let text = value.words(&self.symbols)?;
             Some((track.process, self.names[own].clone(), text))
         });
         Held {

@@ -219,7 +219,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                                 Val::Absent => linear.absent,
                                 Val::Int(number) => linear
                                     .rel
-                                    .holds(i128::from(number) + i128::from(linear.constant), 0),
+                                    .holds(number.saturating_add(linear.constant), 0),
                             };
                             add(track.process, spans(track, fits));
                         }
