@@ -223,9 +223,14 @@ impl Events for Recorded<'_> {
                 true => by_call.get(event.nr as usize).unwrap_or(&unknown),
                 false => &not_calls,
             };
+            if candidates.is_empty() {
+                renderer.after(&event);
+                continue;
+            }
+            let kind = renderer.type_of(&event);
             set.clear();
             for (letter, matcher, compiled) in candidates.iter().filter_map(|i| all.get(*i)) {
-                if compiled.happens(matcher, &event, &renderer, &mut captured) {
+                if compiled.happens(matcher, &event, &renderer, kind, &mut captured) {
                     let values = match captured.is_empty() {
                         true => nothing.clone(),
                         false => captured

@@ -267,7 +267,9 @@ impl Compared<'_> {
                     }
                     Value::Real(number) => take(*factor, number.get()),
                     whole => {
-                        whole.number().inspect(|number| take(*factor, *number as f64));
+                        whole
+                            .number()
+                            .inspect(|number| take(*factor, *number as f64));
                     }
                 }
             }
@@ -325,9 +327,7 @@ impl Measure {
             (_, Value::Unknown) | (Measure::None(_), _) => Val::Unknown,
             (Measure::Whole, value) => value.number().map_or(Val::Unknown, Val::Int),
             (Measure::Fractions(_), Value::Text(_)) => Val::Unknown,
-            (Measure::Fractions(by), Value::Real(number)) => {
-                Val::Int(scaled(number.get(), *by))
-            }
+            (Measure::Fractions(by), Value::Real(number)) => Val::Int(scaled(number.get(), *by)),
             (Measure::Fractions(by), value) => match value.number() {
                 Some(number) => Val::Int(number << by),
                 None => Val::Unknown,

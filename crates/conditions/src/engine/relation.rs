@@ -152,8 +152,7 @@ pub fn pair(
             to += 1;
         }
         window.slide(second, from, to);
-        let holds =
-            |x: i128, y: i128| rel.holds(x.saturating_add(y).saturating_add(constant), 0);
+        let holds = |x: i128, y: i128| rel.holds(x.saturating_add(y).saturating_add(constant), 0);
         let Val::Int(own) = *own else {
             if absent && from < to {
                 return Some((i as u32, from as u32));

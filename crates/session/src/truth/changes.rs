@@ -22,8 +22,31 @@ struct Noted<'p> {
     process: &'p dyn Process,
     notes: Cell<bool>,
     read: RefCell<Vec<(u64, u64)>>,
-    /// Somebody wanted to know what is in registers.
-    registers: Cell<bool>,
+}
+
+/// The kind of a segment that is a program's storage of threads.
+const PT_TLS: u32 = 7;
+/// Where a thread's control block has the address of its table of storage.
+const DTV: u64 = 8;
+
+impl Noted<'_> {
+    /// Whether any of what was read is a thread's own: the program's block of it, which
+    /// ends at the thread's control block, or the table that leads to those of libraries.
+    fn is_of_thread(&self, inspector: &Inspector<'_>, base: u64) -> bool {
+        let main = inspector.main_module();
+        let own = main.and_then(|main| {
+            let segments = main.module.image.segments.iter();
+            let mut own = segments.filter(|segment| segment.kind == PT_TLS);
+            own.next()
+        });
+        let size = own.map_or(0, |segment| {
+            segment.memory_size.next_multiple_of(segment.align.max(1))
+        });
+        let from = base.wrapping_sub(size);
+        self.read.borrow().iter().any(|(address, _)| {
+            address.wrapping_sub(from) < size || *address == base.wrapping_add(DTV)
+        })
+    }
 }
 
 impl Process for Noted<'_> {
@@ -39,9 +62,6 @@ impl Process for Noted<'_> {
     }
 
     fn registers(&self, thread: ThreadId) -> inspect::Result<Registers> {
-        if self.notes.get() {
-            self.registers.set(true);
-        }
         self.process.registers(thread)
     }
 
@@ -185,7 +205,6 @@ impl<'f> Follower<'f> {
             process: &*looked,
             notes: Cell::new(false),
             read: RefCell::default(),
-            registers: Cell::new(false),
         };
         let inspector = Inspector::with_layout(library, &noted, layout);
         let is_known = |meant: &Meant| meant.image == maps.image;
@@ -218,7 +237,8 @@ impl<'f> Follower<'f> {
         let scope = Scope::new(&inspector, &stack, 0).ok_or(crate::Error::NoFrame)?;
         noted.notes.set(true);
         let was = was(&scope, &meant.expression);
-        if noted.registers.get() && !self.is_per_thread {
+        let base = looked.registers(ThreadId(thread.0))?.fs_base;
+        if !self.is_per_thread && noted.is_of_thread(&inspector, base) {
             return Ok(None);
         }
         let was = match was {
