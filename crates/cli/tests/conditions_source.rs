@@ -267,7 +267,7 @@ state low = values-0: load < 0.2
 find   led: led                                                       # => matched
 find   text: value(values-0: role) == \"leader\"                      # => matched
 find   odd: value(values-0: role) == \"king\"                         # => holds
-find   before: value(values-1: role) < \"folk\"                       # => matched
+find   sorted: value(values-1: role) < \"folk\"                       # => matched
 never  two_candidates: value(values-0: role) == \"candidate\" and value(values-1: role) == \"candidate\"  # => violated
 never  two_leaders: value(values-0: role) == \"leader\" and value(values-1: role) == \"leader\"           # => holds
 never  alike: value(values-0: role) == value(values-1: role)          # => violated

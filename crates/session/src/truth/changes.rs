@@ -244,8 +244,10 @@ impl<'f> Follower<'f> {
         let was = match was {
             Ok(was) => was,
             Err(inspect::Error::OptimizedOut) => return Err(Trouble::OptimizedOut),
-            // A thread whose storage is not there yet has no such variable.
+            // A thread whose storage is not there yet has no such variable; and what
+            // a pointer that leads nowhere should lead to is not there either.
             Err(_) if self.is_per_thread => Was::Absent,
+            Err(inspect::Error::Memory { .. }) => Was::Absent,
             Err(error) => Was::Unknown(error.to_string()),
         };
         self.memory.extend(noted.read.take());
