@@ -100,7 +100,7 @@ fn what_was_true_equals_single_steps() {
             let found: Vec<(Position, i64)> = changes
                 .iter()
                 .map(|change| match change.was {
-                    Was::Number(number) => (change.moment.at, number),
+                    Was::Number(number) => (change.moment.at, i64::try_from(number).unwrap()),
                     ref other => panic!("{other:?}"),
                 })
                 .collect();
@@ -223,4 +223,132 @@ find   odd: odd
         );
     }
     assert_eq!(output.status.code(), Some(2), "{said}");
+}
+
+/// The verdicts of rules, by name, and what was said.
+fn judged(scratch: &Scratch, recorded: &Recorded, rules: &str) -> (Vec<(String, String)>, String) {
+    let (output, verdicts) = check(scratch, recorded, rules);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let word = |own: &Value, name: &str| own[name].as_str().unwrap_or("").to_string();
+    let verdicts = verdicts.iter();
+    let verdicts = verdicts.map(|own| (word(own, "rule"), word(own, "verdict")));
+    (verdicts.collect(), said)
+}
+
+/// Rules, each with what comes of it behind `# =>`.
+fn are_judged_so(scratch: &Scratch, recorded: &Recorded, rules: &str) {
+    let (verdicts, said) = judged(scratch, recorded, rules);
+    let mut count = 0;
+    for line in rules.lines() {
+        let Some((rule, expected)) = line.split_once("# =>") else {
+            continue;
+        };
+        let name = rule
+            .split([' ', ':'])
+            .filter(|word| !word.is_empty())
+            .nth(1);
+        let own = verdicts.iter().find(|(own, _)| Some(own.as_str()) == name);
+        assert_eq!(own.unwrap().1, expected.trim(), "{line}\n{said}");
+        count += 1;
+    }
+    assert!(count > 0);
+}
+
+/// Texts, numbers with fractions, and numbers beyond any signed one.
+#[test]
+fn values_need_not_be_whole_numbers() {
+    let scratch = Scratch::new("truth-values");
+    let program = programs::for_debuggers(&scratch, "debug/values.c", &["-static"]);
+    let recorded = scratch.record(&[program]);
+    let rules = "\
+state led = values-0: role == \"leader\"
+state low = values-0: load < 0.2
+find   led: led                                                       # => matched
+find   text: value(values-0: role) == \"leader\"                      # => matched
+find   odd: value(values-0: role) == \"king\"                         # => holds
+find   sorted: value(values-1: role) < \"folk\"                       # => matched
+never  two_candidates: value(values-0: role) == \"candidate\" and value(values-1: role) == \"candidate\"  # => violated
+never  two_leaders: value(values-0: role) == \"leader\" and value(values-1: role) == \"leader\"           # => holds
+never  alike: value(values-0: role) == value(values-1: role)          # => violated
+find   motto: value(values-0: motto) == \"go\"                        # => matched
+find   stays: value(values-1: motto) != \"wait\"                      # => holds
+find   low: low                                                       # => matched
+find   high: value(values-1: load) > 0.7                              # => matched
+find   rel: value(values-0: load) + 0.5 < value(values-1: load)       # => matched
+never  together: sum(values-*: load) > 0.875                          # => holds
+always some: sum(values-*: load) >= 0.25                              # => violated
+find   share: value(values-0: share) == 0.1                           # => holds
+find   shares: value(values-0: share) > 0.1                           # => matched
+find   most: value(values-0: most) == 18446744073709551615            # => matched
+";
+    are_judged_so(&scratch, &recorded, rules);
+    let (output, verdicts) = check(&scratch, &recorded, rules);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let own = verdicts.iter().find(|own| own["rule"] == "rel").unwrap();
+    assert!(own["values"].to_string().contains("0.125"), "{said}");
+    let own = verdicts.iter().find(|own| own["rule"] == "text").unwrap();
+    assert!(own["values"].to_string().contains("leader"), "{said}");
+}
+
+/// A variable of which each thread has one: each thread is a state by itself.
+#[test]
+fn threads_have_variables_of_their_own() {
+    for options in [&["-static"][..], &[]] {
+        let scratch = Scratch::new("truth-threads");
+        let program = programs::for_debuggers(&scratch, "debug/values.c", options);
+        let recorded = scratch.record(&[program]);
+        let rules = "\
+state busy = values-0/worker-*: handled > 0
+let raised = change of handled in values-0/worker-*
+find   one: count(busy) >= 1                              # => matched
+find   two: count(busy) == 2                              # => matched
+find   three: count(busy) > 2                             # => holds
+find   all: sum(values-0/worker-*: handled) == 8          # => matched
+never  more: sum(values-0/worker-*: handled) > 8          # => holds
+find   best: value(values-0/worker-*: handled) == 5       # => matched
+find   none: value(values-0/main-*: handled) > 0          # => holds
+find   changes: raised^8                                  # => matched
+find   nine: raised^9                                     # => holds
+";
+        are_judged_so(&scratch, &recorded, rules);
+    }
+}
+
+#[test]
+fn texts_of_other_languages() {
+    let scratch = Scratch::new("truth-texts");
+    for (compiler, source, options, rules) in [
+        (
+            tool!("c++"),
+            "debug/strings.cpp",
+            &["-g", "-O0"][..],
+            "\
+state third = strings-0: name == \"third\"
+find   third: third                                                   # => matched
+find   second: value(strings-0: name) == \"second\"                   # => matched
+find   long: value(strings-0: where) == \"a text that is too long to be kept in the object itself\"  # => matched
+find   other: value(strings-0: name) == \"fourth\"                    # => holds
+",
+        ),
+        (
+            tool!("rustc"),
+            "debug/strings.rs",
+            &["-g", "-Copt-level=0", "-Astatic_mut_refs"],
+            "\
+find   second: value(strings-0: strings::SLICE) == \"second\"         # => matched
+find   third: value(strings-0: strings::SLICE) == \"third\"           # => matched
+find   text: value(strings-0: strings::TEXT) == \"long live the text\"  # => matched
+find   other: value(strings-0: strings::SLICE) == \"fourth\"          # => holds
+",
+        ),
+    ] {
+        let program = scratch.path().join("strings");
+        let mut compile = Command::new(compiler);
+        compile.args(options).arg("-o").arg(&program);
+        compile.arg(programs::sources().join(source));
+        assert!(compile.status().unwrap().success());
+        let recorded = scratch.record(&[program]);
+        are_judged_so(&scratch, &recorded, rules);
+    }
 }

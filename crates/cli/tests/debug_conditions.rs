@@ -366,7 +366,7 @@ fn what_is_wrong_with_a_condition_is_said() {
         ),
         (
             "stop if value(ledger-0: accounts) > 1",
-            "it is no whole number but",
+            "it is neither a number nor a text but",
         ),
         (
             "stop if value(nobody-*: limit) > 1",

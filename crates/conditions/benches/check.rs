@@ -1,6 +1,6 @@
 //! How fast rules are judged.
 //!
-//! `cargo bench -p conditions --bench check [-- --write FILE]`
+//! `cargo bench -p conditions --bench check -- [--quick] [--write FILE]`
 //!
 //! Patterns, recognizers and linked predicates over a recording of 10 million
 //! events of 100 processes, one rule and ten; and the first state of a
@@ -31,26 +31,93 @@ use servers::{PROCESSES, make};
 
 const MILLIONS: u64 = 10;
 
-/// What is measured: name, rules, what must be reached.
-fn cases() -> Vec<(&'static str, String)> {
-    let lets = "let s = send and length > 0\nlet r = recv and length > 0\n";
-    let pattern =
-        |n: usize| format!("find p{n}: send and process = server-{n}* and length > {n}\n");
-    let pattern = |n: usize| match n {
-        0 => "find p0: send and length > 100000\n".to_string(),
-        n => pattern(n),
+/// What a case is held against.
+enum Goal {
+    /// So many million events a second.
+    Speed(f64),
+    /// Against the case so far before it: at most so many times that.
+    Times(usize, f64),
+    /// Against the case so far before it, with nothing to reach.
+    Told(usize),
+    /// Half the events, against the case so far before it: that takes at most so many
+    /// times as long.
+    Linear(usize, f64),
+    /// Seconds and MiB.
+    State(f64, u64),
+}
+
+/// What is measured: name, rules, which recording (0: the whole, 1: half of it), and what
+/// must be reached. Rules that are compared are alike: ten of them are ten times the
+/// first, about processes of their own (whose names end with another digit) or all about
+/// the same events.
+fn cases() -> Vec<(&'static str, String, usize, Goal)> {
+    let lets = |own: &str| {
+        format!(
+            "let s{own} = send and process = server-*{own} and length > 0\n\
+             let r{own} = recv and process = server-*{own} and length > 0\n"
+        )
     };
-    let ten = |one: &dyn Fn(usize) -> String| (0..10).map(one).collect::<String>();
-    let linked = |n: usize| format!("find l{n}: s -> r without connect -> s^{}\n", n + 2);
-    let sequence = |n: usize| format!("recognizer r{n} over message: s (r | s){{{}}} r\n", n + 1);
+    let pattern = |n: usize| format!("find p{n}: send and length > {}\n", 100_000 + n);
+    let linked =
+        |n: usize, own: &str| format!("find l{n}: s{own} -> r{own} without connect -> s{own}^2\n");
+    let sequence = |n: usize, own: &str| {
+        format!("recognizer r{n} over message: s{own} (r{own} | s{own}){{2}} r{own}\n")
+    };
+    type Rule<'r> = &'r dyn Fn(usize, &str) -> String;
+    let all = |rule: Rule<'_>| format!("{}{}", lets(""), rule(0, ""));
+    let apart = |rule: Rule<'_>, count: usize| {
+        let own = |n: usize| lets(&n.to_string()) + &rule(n, &n.to_string());
+        (0..count).map(own).collect::<String>()
+    };
+    let same = |rule: Rule<'_>| {
+        let each = (0..10).map(|n| rule(n, ""));
+        lets("") + &each.collect::<String>()
+    };
+    let ten = (0..10).map(pattern).collect::<String>();
     vec![
-        ("one pattern", pattern(0)),
-        ("ten patterns", ten(&pattern)),
-        ("one linked predicate", format!("{lets}{}", linked(0))),
-        ("ten linked predicates", format!("{lets}{}", ten(&linked))),
-        ("one recognizer", format!("{lets}{}", sequence(0))),
-        ("ten recognizers", format!("{lets}{}", ten(&sequence))),
-        ("conjunction of 100", conjunction()),
+        ("one pattern", pattern(0), 0, Goal::Speed(3.0)),
+        (
+            "ten patterns of the same events",
+            ten,
+            0,
+            Goal::Times(1, 1.5),
+        ),
+        ("one linked predicate", all(&linked), 0, Goal::Speed(3.0)),
+        (
+            "it, over half the events",
+            all(&linked),
+            1,
+            Goal::Linear(1, 2.2),
+        ),
+        (
+            "a linked predicate of a tenth of the processes",
+            apart(&linked, 1),
+            0,
+            Goal::Speed(3.0),
+        ),
+        ("ten of these", apart(&linked, 10), 0, Goal::Times(1, 1.5)),
+        ("ten of all processes", same(&linked), 0, Goal::Told(4)),
+        ("one recognizer", all(&sequence), 0, Goal::Speed(3.0)),
+        (
+            "it, over half the events",
+            all(&sequence),
+            1,
+            Goal::Linear(1, 2.2),
+        ),
+        (
+            "a recognizer of a tenth of the processes",
+            apart(&sequence, 1),
+            0,
+            Goal::Speed(3.0),
+        ),
+        ("ten of these", apart(&sequence, 10), 0, Goal::Times(1, 1.5)),
+        ("ten of all processes", same(&sequence), 0, Goal::Told(4)),
+        (
+            "first state of a conjunction over 100 processes",
+            conjunction(),
+            0,
+            Goal::State(5.0, 500),
+        ),
     ]
 }
 
@@ -77,21 +144,30 @@ fn main() {
         .collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
-        ["--make", dir] => make(Path::new(dir), MILLIONS * 1_000_000),
+        ["--make", dir, thousands] => {
+            make(Path::new(dir), thousands.parse::<u64>().unwrap() * 1000);
+        }
         ["--index", dir] => {
             let recording = Arc::new(Recording::open(Path::new(dir)).unwrap());
             History::build(&recording, &|_| {}).unwrap();
         }
-        ["--case", dir, case] => run_case(Path::new(dir), case),
+        ["--case", dir, case] => run_case(Path::new(dir), case.parse().unwrap()),
         ref rest => {
-            let dir = tempfile::tempdir().unwrap();
-            let dir = dir.path().join("recording");
-            let dir = dir.to_str().unwrap();
-            step(&["--make", dir]);
-            step(&["--index", dir]);
+            let (quick, rest) = match rest {
+                ["--quick", rest @ ..] => (true, rest),
+                rest => (false, rest),
+            };
+            let scratch = tempfile::tempdir().unwrap();
+            let thousands = if quick { 500 } else { MILLIONS * 1000 };
+            let dirs = [("whole", thousands), ("half", thousands / 2)].map(|(name, thousands)| {
+                let dir = scratch.path().join(name).to_str().unwrap().to_string();
+                step(&["--make", &dir, &thousands.to_string()]);
+                step(&["--index", &dir]);
+                dir
+            });
             let mut rows = Vec::new();
-            for (case, _) in cases() {
-                rows.push(step(&["--case", dir, case]));
+            for (case, (.., of, _)) in cases().iter().enumerate() {
+                rows.push(step(&["--case", &dirs[*of], &case.to_string()]));
             }
             let table = table(&rows);
             println!("{table}");
@@ -134,14 +210,14 @@ fn peak() -> u64 {
         / 1024
 }
 
-fn run_case(dir: &Path, case: &str) {
+fn run_case(dir: &Path, case: usize) {
     let recording = Arc::new(Recording::open(dir).unwrap());
     let history = History::open(&recording, &|_| {}).unwrap();
     assert!(!history.was_built());
     let names = ThreadNames::given(&recording);
     let recorded = Recorded::new(&history, names);
     // Processes of the recording are called after what they run.
-    let (_, rules) = cases().into_iter().find(|(name, _)| *name == case).unwrap();
+    let (_, rules, ..) = cases().swap_remove(case);
     let own = recording
         .processes()
         .iter()
@@ -179,30 +255,48 @@ fn table(rows: &[String]) -> String {
     let mut out =
         String::from("| what | measured | goal | reached |\n| --- | ---: | ---: | --- |\n");
     let yes = |reached: bool| if reached { "yes" } else { "no" };
-    let speed = |i: usize| parsed[i].1 / parsed[i].0 / 1e6;
-    for (i, (case, _)) in cases().iter().enumerate() {
-        if i == 6 {
-            let (seconds, _, memory) = parsed[i];
-            out.push_str(&format!(
-                "| first state of a conjunction over 100 processes | {seconds:.2} s | <= 5 s | {} |\n",
-                yes(seconds <= 5.0)
-            ));
-            out.push_str(&format!(
-                "| its memory | {memory} MiB | <= 500 MiB | {} |\n",
-                yes(memory <= 500)
-            ));
-        } else if i % 2 == 0 {
-            out.push_str(&format!(
-                "| {case} | {:.1} M events/s | >= 3 | {} |\n",
-                speed(i),
-                yes(speed(i) >= 3.0)
-            ));
-        } else {
-            let ratio = parsed[i].0 / parsed[i - 1].0;
-            out.push_str(&format!(
-                "| {case}: time of one | {ratio:.2} | <= 1.5 | {} |\n",
-                yes(ratio <= 1.5)
-            ));
+    let mut row = |what: &str, measured: String, goal: String, reached: Option<bool>| {
+        let reached = reached.map_or("", yes);
+        out.push_str(&format!("| {what} | {measured} | {goal} | {reached} |\n"));
+    };
+    for (i, (case, _, _, goal)) in cases().iter().enumerate() {
+        let (seconds, events, memory) = parsed[i];
+        match goal {
+            Goal::Speed(least) => {
+                let speed = events / seconds / 1e6;
+                let measured = format!("{speed:.1} M events/s, {memory} MiB");
+                row(case, measured, format!(">= {least}"), Some(speed >= *least));
+            }
+            Goal::Times(back, most) => {
+                let ratio = seconds / parsed[i - back].0;
+                let measured = format!("{ratio:.2} times one");
+                row(case, measured, format!("<= {most}"), Some(ratio <= *most));
+            }
+            Goal::Told(back) => {
+                let ratio = seconds / parsed[i - back].0;
+                row(case, format!("{ratio:.2} times one"), String::new(), None);
+            }
+            Goal::Linear(back, most) => {
+                let ratio = parsed[i - back].0 / seconds;
+                let measured = format!("all take {ratio:.2} times as long");
+                row(case, measured, format!("<= {most}"), Some(ratio <= *most));
+            }
+            Goal::State(most, room) => {
+                let reached = Some(seconds <= *most);
+                row(
+                    case,
+                    format!("{seconds:.2} s"),
+                    format!("<= {most} s"),
+                    reached,
+                );
+                let reached = Some(memory <= *room);
+                row(
+                    "its memory",
+                    format!("{memory} MiB"),
+                    format!("<= {room} MiB"),
+                    reached,
+                );
+            }
         }
     }
     out

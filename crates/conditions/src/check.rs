@@ -3,7 +3,10 @@
 #![allow(clippy::indexing_slicing)] // Tables with a row for each letter, part and process.
 
 mod follow;
+mod formulas;
 mod states;
+
+use std::rc::Rc;
 
 use crate::engine::linked::{Concurrent, Linked};
 use crate::engine::recognizer::Recognizer;
@@ -134,7 +137,7 @@ struct Run<'r, E: ?Sized> {
     rules: &'r Rules,
     events: &'r E,
     options: Options,
-    symbols: Symbols,
+    symbols: Rc<Symbols>,
     /// How often each kind of event happened.
     happened: Vec<u64>,
     workers: Vec<Worker>,
@@ -210,7 +213,7 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             rules,
             events,
             options,
-            symbols: Symbols::default(),
+            symbols: Rc::default(),
             workers,
             subscribed,
             emitted: Vec::new(),
@@ -224,7 +227,7 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         let lanes = self.read(&mut states, truth);
         self.follow(lanes, &mut states);
         let used = self.used_states();
-        states.finish(self.events, truth, &used)
+        states.finish(self.events, truth, &self.symbols, &used)
     }
 
     fn tell(mut self, truth: &mut dyn Truth) -> Timeline {

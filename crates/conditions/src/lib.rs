@@ -32,4 +32,5 @@ pub mod stream;
 pub mod syntax;
 pub mod timeline;
 pub mod truth;
+pub mod values;
 pub mod verdict;

@@ -10,7 +10,7 @@ use recording::{Process, ThreadNames};
 
 use crate::engine::{Happening, Sym};
 use crate::history::{Arrow, At, History};
-use crate::source::{Events, NoSuch, Seen, Symbols};
+use crate::source::{Events, NoSuch, Seen, Symbols, latest};
 
 /// A recording with its causes.
 pub struct Recorded<'h> {
@@ -223,9 +223,14 @@ impl Events for Recorded<'_> {
                 true => by_call.get(event.nr as usize).unwrap_or(&unknown),
                 false => &not_calls,
             };
+            if candidates.is_empty() {
+                renderer.after(&event);
+                continue;
+            }
+            let kind = renderer.type_of(&event);
             set.clear();
             for (letter, matcher, compiled) in candidates.iter().filter_map(|i| all.get(*i)) {
-                if compiled.happens(matcher, &event, &renderer, &mut captured) {
+                if compiled.happens(matcher, &event, &renderer, kind, &mut captured) {
                     let values = match captured.is_empty() {
                         true => nothing.clone(),
                         false => captured
@@ -261,24 +266,15 @@ impl Events for Recorded<'_> {
         }
     }
 
-    fn received(&self, process: usize, number: u32) -> Option<(usize, u32)> {
+    fn received(&self, process: usize, number: u32) -> Vec<(usize, u32)> {
         let links = self
             .history
             .effects(EventId::new(place(process), EventNo(number.into())));
         let messages = links.into_iter().filter(|link| link.kind == Kind::Message);
-        let mut all: Vec<(usize, u32)> = messages
+        let all: Vec<(usize, u32)> = messages
             .map(|link| (link.effect.process.index(), clamp(link.effect.number)))
             .collect();
-        if all.len() <= 1 {
-            return all.pop();
-        }
-        // Several processes took a part each: it is on its way until the last of them has.
-        let times = self.times(&all);
-        let last = all
-            .into_iter()
-            .zip(times)
-            .max_by_key(|(own, time)| (*time, *own));
-        last.map(|(own, _)| own)
+        latest(self, &all)
     }
 
     fn times(&self, events: &[(usize, u32)]) -> Vec<u64> {

@@ -15,6 +15,7 @@ use crate::engine::relation::Rel;
 use crate::engine::solve::Modality;
 use crate::syntax::ast::{self, Item, Kind, Selector, Source};
 use crate::syntax::{Error, Span, Text, parse, parse_condition};
+use crate::values::Literal;
 
 use resolve::Resolver;
 
@@ -96,7 +97,7 @@ pub struct Use {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
     /// This.
-    Literal(i64),
+    Literal(Literal),
     /// Over all processes.
     Sum(Use),
     /// Of how many processes it is true.

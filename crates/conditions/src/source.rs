@@ -1,13 +1,14 @@
 //! Where events come from: a recording, or whatever stands for one.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use events::Pattern;
 
 use crate::engine::{Happening, Sym};
 use crate::history::{At, History};
+use crate::values::Value;
 
 /// Texts that were captured, each once.
 #[derive(Clone, Debug, Default)]
@@ -39,11 +40,27 @@ impl Symbols {
         }
     }
 
-    /// The text as a number.
-    pub fn integer(&self, sym: Sym) -> Option<i64> {
+    /// The text of a number, as it was.
+    pub fn bytes(&self, sym: Sym) -> Rc<[u8]> {
         let texts = self.texts.borrow();
-        let text = texts.get(sym.0 as usize)?;
-        std::str::from_utf8(text).ok()?.trim().parse().ok()
+        texts.get(sym.0 as usize).cloned().unwrap_or_default()
+    }
+
+    /// The number that a text says, else the text.
+    pub fn value(&self, sym: Sym) -> Value {
+        let texts = self.texts.borrow();
+        let Some(text) = texts.get(sym.0 as usize) else {
+            return Value::Unknown;
+        };
+        let text = std::str::from_utf8(text).unwrap_or("").trim();
+        let real = || {
+            // `inf` and `nan` are words of texts.
+            let begins = text.trim_start_matches(['-', '+', '.']);
+            let is_number = begins.starts_with(|c: char| c.is_ascii_digit());
+            text.parse().ok().filter(|_| is_number).map(Value::real)
+        };
+        let whole = text.parse::<i128>().ok().map(Value::whole);
+        whole.or_else(real).unwrap_or(Value::Text(sym))
     }
 }
 
@@ -69,6 +86,30 @@ pub struct NoSuch {
     pub near: Option<String>,
 }
 
+/// Of events, those that happened before none of the others: when these have
+/// happened, all have.
+pub fn latest(history: &(impl History + ?Sized), events: &[(usize, u32)]) -> Vec<(usize, u32)> {
+    let mut last: BTreeMap<usize, u32> = BTreeMap::new();
+    for (process, number) in events {
+        let own = last.entry(*process).or_default();
+        *own = (*own).max(*number);
+    }
+    let is_last = |(process, number): &(usize, u32)| {
+        let mut others = last.iter().filter(|(other, _)| **other != *process);
+        !others.any(|(other, known)| {
+            let past = history.past(*other, known.saturating_add(1));
+            past.get(*process).is_some_and(|bound| bound > number)
+        })
+    };
+    match last.len() {
+        0 | 1 => last.into_iter().collect(),
+        _ => {
+            let all = last.iter().map(|(process, number)| (*process, *number));
+            all.filter(is_last).collect()
+        }
+    }
+}
+
 /// A history with events in it.
 pub trait Events: History {
     /// Goes over the events of a process, in order, and calls `take` for each
@@ -85,8 +126,9 @@ pub trait Events: History {
     /// The name of a thread.
     fn thread_name(&self, process: usize, thread: u32) -> String;
 
-    /// The event at which the last of what an event sent was received.
-    fn received(&self, process: usize, number: u32) -> Option<(usize, u32)>;
+    /// The events at which what an event sent was received: when all of them have
+    /// happened it has arrived. None of them happened before another.
+    fn received(&self, process: usize, number: u32) -> Vec<(usize, u32)>;
 
     /// When these events happened.
     fn times(&self, events: &[(usize, u32)]) -> Vec<u64>;

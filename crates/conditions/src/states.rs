@@ -2,14 +2,16 @@
 #![allow(clippy::indexing_slicing)] // Tables with a row for each state.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
-use crate::engine::track::{Change, Track, Val};
+use crate::engine::track::{Change, Track};
 use crate::engine::{Happening, Sym, merge};
 use crate::history::{At, History};
 use crate::rules::{Rules, State, StateBody};
 use crate::source::{Events, Symbols};
 use crate::syntax::ast::{Selector, Source};
-use crate::truth::{Question, Truth};
+use crate::truth::{Changed, Question, Truth, Was};
+use crate::values::Value;
 
 /// Of one state: which values, which process, and what it is over its run.
 #[derive(Clone, Debug)]
@@ -17,7 +19,20 @@ pub struct Instance {
     /// What it is about.
     pub key: Box<[Sym]>,
     /// The value over the run.
-    pub track: Track,
+    pub track: Rc<Track<Value>>,
+    /// Of a message that several processes received a part of: it has arrived when
+    /// all of those with this number have theirs.
+    pub part_of: Option<u32>,
+}
+
+impl Instance {
+    fn new(key: Box<[Sym]>, track: Track<Value>) -> Instance {
+        Instance {
+            key,
+            track: Rc::new(track),
+            part_of: None,
+        }
+    }
 }
 
 /// Why nothing can be said of a state.
@@ -32,7 +47,7 @@ pub enum Empty {
 }
 
 /// How a state goes, by process and by the values of its names.
-type Tracks = BTreeMap<(usize, Box<[Sym]>), Track>;
+type Tracks = BTreeMap<(usize, Box<[Sym]>), Track<Value>>;
 
 /// All states, as they are filled.
 pub struct States<'r> {
@@ -156,11 +171,9 @@ impl<'r> States<'r> {
     ) {
         let state = &self.rules.states[number];
         let building = &mut self.building[number];
-        let mut set = |key: Box<[Sym]>, value: Val| {
-            let track = building.entry((process, key)).or_insert_with(|| Track {
-                process,
-                changes: Vec::new(),
-            });
+        let mut set = |key: Box<[Sym]>, value: Value| {
+            let track = building.entry((process, key));
+            let track = track.or_insert_with(|| Track::new(process));
             track.push(Change { at, time, value });
         };
         match &state.body {
@@ -176,28 +189,23 @@ impl<'r> States<'r> {
                         if building.contains_key(&(process, key.clone()))
                             && let Some(track) = building.get_mut(&(process, key))
                         {
-                            let value = Val::Int(0);
+                            let value = Value::Int(0);
                             track.push(Change { at, time, value });
                         }
                         continue;
                     }
                     for ((owner, key), track) in building.iter_mut() {
                         if *owner == process && merge(key, &binding).is_some() {
-                            let value = Val::Int(0);
+                            let value = Value::Int(0);
                             track.push(Change { at, time, value });
                         }
                     }
                 }
                 for atom in from {
                     if let Some(binding) = atom.bind(happening, state.parameters) {
-                        let track =
-                            building
-                                .entry((process, binding.into()))
-                                .or_insert_with(|| Track {
-                                    process,
-                                    changes: Vec::new(),
-                                });
-                        let value = Val::Int(1);
+                        let track = building.entry((process, binding.into()));
+                        let track = track.or_insert_with(|| Track::new(process));
+                        let value = Value::Int(1);
                         track.push(Change { at, time, value });
                     }
                 }
@@ -205,11 +213,11 @@ impl<'r> States<'r> {
             StateBody::Last(atoms, position) => {
                 if atoms.iter().any(|atom| atom.letter == happening.letter) {
                     let value = happening.values.get(*position).copied();
-                    let value = value.and_then(|sym| symbols.integer(sym));
-                    set(Box::default(), value.map_or(Val::Unknown, Val::Int));
+                    let value = value.map_or(Value::Unknown, |sym| symbols.value(sym));
+                    set(Box::default(), value);
                 }
             }
-            StateBody::Happened(_) => set(Box::default(), Val::Int(1)),
+            StateBody::Happened(_) => set(Box::default(), Value::Int(1)),
             StateBody::InFlight(_) => {
                 if let Some(event) = at.event() {
                     self.sent[number].push((process, event, time));
@@ -224,6 +232,7 @@ impl<'r> States<'r> {
         mut self,
         events: &(impl Events + ?Sized),
         truth: &mut dyn Truth,
+        symbols: &Symbols,
         used: &[bool],
     ) -> (Vec<Vec<Instance>>, Vec<Option<Empty>>) {
         let mut all = Vec::new();
@@ -239,15 +248,11 @@ impl<'r> States<'r> {
                             let change = Change {
                                 at: first,
                                 time: 0,
-                                value: Val::Int(1),
+                                value: Value::Int(1),
                             };
-                            instances.push(Instance {
-                                key: Box::default(),
-                                track: Track {
-                                    process,
-                                    changes: vec![change],
-                                },
-                            });
+                            let mut track = Track::new(process);
+                            track.push(change);
+                            instances.push(Instance::new(Box::default(), track));
                         }
                     }
                 }
@@ -255,10 +260,10 @@ impl<'r> States<'r> {
                     for process in processes {
                         let question = source_question(state, source, place, process);
                         match truth.values(&question) {
-                            Ok(changes) => instances.push(Instance {
-                                key: Box::default(),
-                                track: Track { process, changes },
-                            }),
+                            Ok(all) => instances.extend(all.into_iter().map(|changes| {
+                                let track = sourced(process, changes, symbols);
+                                Instance::new(Box::default(), track)
+                            })),
                             Err(trouble) => {
                                 let name = events.name(process);
                                 let near = match trouble.near {
@@ -280,7 +285,7 @@ impl<'r> States<'r> {
                 _ => {
                     let built = std::mem::take(&mut self.building[number]);
                     for ((_, key), track) in built {
-                        instances.push(Instance { key, track });
+                        instances.push(Instance::new(key, track));
                     }
                 }
             }
@@ -294,14 +299,30 @@ impl<'r> States<'r> {
             }
             let lasts = matches!(state.body, StateBody::Happened(_) | StateBody::InFlight(_));
             for instance in &mut instances {
-                if !lasts {
-                    end(events, &mut instance.track);
+                if !lasts && let Some(track) = Rc::get_mut(&mut instance.track) {
+                    end(events, track);
                 }
             }
             all.push(instances);
         }
         (all, self.trouble)
     }
+}
+
+/// What replay found, with texts by number.
+fn sourced(process: usize, changes: Vec<Changed>, symbols: &Symbols) -> Track<Value> {
+    let mut track = Track::new(process);
+    for Changed { at, time, was } in changes {
+        let value = match was {
+            Was::Absent => Value::Absent,
+            Was::Number(number) => Value::whole(number),
+            Was::Real(number) => Value::real(number),
+            Was::Text(text) => Value::Text(symbols.number(&text)),
+            Was::Unknown => Value::Unknown,
+        };
+        track.push(Change { at, time, value });
+    }
+    track
 }
 
 /// What is asked for a state that is an expression of the source.
@@ -322,56 +343,70 @@ pub fn source_question<'q>(
 }
 
 /// What has ended is in no state.
-fn end(history: &(impl History + ?Sized), track: &mut Track) {
+fn end(history: &(impl History + ?Sized), track: &mut Track<Value>) {
     if !history.ended(track.process) {
         return;
     }
     let at = At::bound(history.end(track.process));
     track.changes.retain(|change| change.at < at);
     let time = track.changes.last().map_or(0, |last| last.time);
-    let value = Val::Absent;
+    let value = Value::Absent;
     track.push(Change { at, time, value });
 }
 
 /// Messages on their way, by process: one more where it was sent, one less
-/// where it was received.
+/// where it was received. Of one that several received a part of, the receipts stand
+/// apart: it has arrived where all of them have happened, whichever was last.
 fn flights(events: &(impl Events + ?Sized), sent: &[(usize, u32, u64)]) -> Vec<Instance> {
     let mut deltas: BTreeMap<usize, Vec<(u32, u64, i64)>> = BTreeMap::new();
-    let mut received = Vec::new();
+    let mut received: Vec<((usize, u32), Option<u32>)> = Vec::new();
+    let mut parted = 0;
     for (process, number, time) in sent {
         deltas
             .entry(*process)
             .or_default()
             .push((*number, *time, 1));
-        received.extend(events.received(*process, *number));
+        let own = events.received(*process, *number);
+        match own.as_slice() {
+            [one] => received.push((*one, None)),
+            many => received.extend(many.iter().map(|part| (*part, Some(parted)))),
+        }
+        parted += u32::from(own.len() > 1);
     }
-    let times = events.times(&received);
-    for ((process, number), time) in received.into_iter().zip(times) {
-        deltas.entry(process).or_default().push((number, time, -1));
+    let places: Vec<(usize, u32)> = received.iter().map(|(place, _)| *place).collect();
+    let times = events.times(&places);
+    let mut instances = Vec::new();
+    for (((process, number), part_of), time) in received.into_iter().zip(times) {
+        if part_of.is_none() {
+            deltas.entry(process).or_default().push((number, time, -1));
+            continue;
+        }
+        let mut track = Track::new(process);
+        track.push(Change {
+            at: At::after(number),
+            time,
+            value: Value::Int(-1),
+        });
+        instances.push(Instance {
+            part_of,
+            ..Instance::new(Box::default(), track)
+        });
     }
-    deltas
-        .into_iter()
-        .map(|(process, mut list)| {
-            list.sort_unstable();
-            let mut track = Track {
-                process,
-                changes: Vec::new(),
-            };
-            let mut sum = 0;
-            for (number, time, delta) in list {
-                sum += delta;
-                track.push(Change {
-                    at: At::after(number),
-                    time,
-                    value: Val::Int(sum),
-                });
-            }
-            Instance {
-                key: Box::default(),
-                track,
-            }
-        })
-        .collect()
+    for (process, mut list) in deltas {
+        list.sort_unstable();
+        let mut track = Track::new(process);
+        let mut sum = 0;
+        for (number, time, delta) in list {
+            sum += delta;
+            track.push(Change {
+                at: At::after(number),
+                time,
+                value: Value::Int(sum),
+            });
+        }
+        instances.push(Instance::new(Box::default(), track));
+    }
+    instances
 }
 
 /// The kinds of events that a state is made of.

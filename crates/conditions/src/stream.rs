@@ -11,6 +11,7 @@
 #![allow(clippy::indexing_slicing)] // Tables with a row for each process.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
@@ -212,6 +213,16 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
             None => self.history.past(other, cause + 1).into(),
         };
         let lane = &mut self.lanes[process];
+        // Nobody else knows of this clock: it is changed where it is.
+        if let Some(clock) = Rc::get_mut(&mut lane.clock) {
+            for (own, told) in clock.iter_mut().zip(told.iter()) {
+                *own = (*own).max(*told);
+            }
+            if let Some(place) = clock.get_mut(other) {
+                *place = (*place).max(cause + 1);
+            }
+            return;
+        }
         let mut merged: Vec<u32> = Vec::with_capacity(told.len());
         merged.extend(lane.clock.iter().zip(told.iter()).map(|(a, b)| *a.max(b)));
         if let Some(place) = merged.get_mut(other) {
@@ -264,20 +275,26 @@ impl<H: History + ?Sized> Iterator for Stream<'_, H> {
     fn next(&mut self) -> Option<Moment> {
         loop {
             let Some((process, target)) = self.stack.last().copied() else {
-                let Reverse((_, process, index)) = self.heap.pop()?;
+                // The next of its process takes its place in the heap.
+                let mut top = self.heap.peek_mut()?;
+                let Reverse((_, process, index)) = *top;
                 let next = self.lanes[process].next;
                 // It may have been passed for the sake of another.
-                if next > index {
-                    if let Some(mark) = self.marks[process].get(next) {
-                        self.heap.push(Reverse((mark.time, process, next)));
+                let after = match next > index {
+                    true => next,
+                    false => index + 1,
+                };
+                match self.marks[process].get(after) {
+                    Some(mark) => {
+                        *top = Reverse((mark.time, process, after));
+                        drop(top);
                     }
-                    continue;
+                    None => _ = PeekMut::pop(top),
                 }
-                if let Some(mark) = self.marks[process].get(index) {
+                if next <= index
+                    && let Some(mark) = self.marks[process].get(index)
+                {
                     self.stack.push((process, mark.at));
-                    if let Some(after) = self.marks[process].get(index + 1) {
-                        self.heap.push(Reverse((after.time, process, index + 1)));
-                    }
                 }
                 continue;
             };

@@ -13,8 +13,10 @@ use crate::engine::Trail;
 use crate::engine::solve::{Answer, Before, Formula, Modality, Solver, lead_back};
 use crate::engine::track::{Edge, Track};
 use crate::history::{At, History};
+use crate::source::Symbols;
 use crate::stream::{Mark, Stream};
 use crate::syntax::ast::Kind;
+use crate::values::Value;
 use crate::verdict::{Emitted, Verdict, Witness};
 
 /// A rule was complete, or broken, at an event.
@@ -79,8 +81,10 @@ pub struct Timeline {
 #[derive(Clone, Debug)]
 pub struct Stretches {
     pub(crate) tracks: Vec<Track>,
-    /// Of each track, the name of its state.
+    /// Of each track, the name of its state, and what that is.
     pub(crate) names: Vec<String>,
+    pub(crate) origins: Vec<Rc<Track<Value>>>,
+    pub(crate) symbols: Rc<Symbols>,
     /// Each way to give values to its names, and what is asked then.
     pub(crate) ways: Vec<(Vec<(String, String)>, Formula)>,
 }
@@ -114,7 +118,8 @@ impl Stretches {
         about.dedup();
         let values = used.into_iter().filter_map(|own| {
             let track = &self.tracks[own];
-            let text = places[track.process].value(track).words()?;
+            let value = places[track.process].value(&self.origins[own]);
+            let text = value.words(&self.symbols)?;
             Some((track.process, self.names[own].clone(), text))
         });
         Held {
@@ -168,59 +173,42 @@ impl Stretches {
         stream.map(|moment| (moment.process, moment.at)).collect()
     }
 
-    /// The first state, from a consistent one on, in which it holds. If it holds there
-    /// already, the first after it has not: it is left as the run left it.
-    pub fn next<H: History + ?Sized>(
+    /// Leaves a state in which a formula holds, change by change, as the run did: a
+    /// state in which it does not, or nothing if it holds to the end.
+    fn leave(
         &self,
-        history: &H,
-        from: &[At],
+        formula: &Formula,
+        mut places: Vec<Edge>,
+        changes: impl Iterator<Item = (usize, At)>,
+        go: impl Fn(&mut [Edge], usize, At),
+    ) -> Option<Vec<Edge>> {
+        for (process, at) in changes {
+            go(&mut places, process, at);
+            if !self.is_so(formula, &places) {
+                return Some(places);
+            }
+        }
+        None
+    }
+
+    /// Of the states that the ways lead to, the one whose size is the best.
+    fn best_of_ways(
+        &self,
+        find: impl Fn(&Formula) -> Result<Option<Vec<Edge>>, String>,
+        is_better: impl Fn(u64, u64) -> bool,
     ) -> Result<Option<Held>, Unknown> {
         let mut best: Option<(Held, u64)> = None;
         let mut open = None;
         for (way, (_, formula)) in self.ways.iter().enumerate() {
-            let mut floor = from.to_vec();
-            let edges = |floor: &[At]| floor.iter().map(|at| Edge::at(*at)).collect::<Vec<_>>();
-            if self.is_so(formula, &edges(&floor)) {
-                let after = self.changes(history, formula, &|process, at| at > from[process]);
-                let mut left = false;
-                for (process, at) in after {
-                    // What happened before it has happened, too.
-                    let past = history.past(process, at.bound);
-                    for (own, bound) in floor.iter_mut().zip(past) {
-                        *own = (*own).max(At::bound(bound));
-                    }
-                    floor[process] = floor[process].max(at);
-                    if !self.is_so(formula, &edges(&floor)) {
-                        left = true;
-                        break;
+            match find(formula) {
+                Ok(Some(places)) => {
+                    let own = size(&places);
+                    if best.as_ref().is_none_or(|(_, best)| is_better(own, *best)) {
+                        best = Some((self.held(places, way), own));
                     }
                 }
-                if !left {
-                    continue;
-                }
-            }
-            let solver = Solver {
-                history,
-                tracks: &self.tracks,
-                floor: Some(&floor),
-            };
-            match solver.ask(formula, Modality::Possibly) {
-                Answer::Yes(state) => {
-                    let mut places = floor.clone();
-                    for (own, bound) in places.iter_mut().zip(&state.cut) {
-                        *own = (*own).max(At::bound(*bound));
-                    }
-                    for (process, at) in &state.places {
-                        places[*process] = places[*process].max(*at);
-                    }
-                    let held = self.held(edges(&places), way);
-                    let size = size(&held.places);
-                    if best.as_ref().is_none_or(|(_, least)| size < *least) {
-                        best = Some((held, size));
-                    }
-                }
-                Answer::No => {}
-                Answer::Unknown(why) => open = Some(why),
+                Ok(None) => {}
+                Err(why) => open = Some(why),
             }
         }
         match (best, open) {
@@ -230,6 +218,52 @@ impl Stretches {
         }
     }
 
+    /// The first state, from a consistent one on, in which it holds. If it holds there
+    /// already, the first after it has not: it is left as the run left it.
+    pub fn next<H: History + ?Sized>(
+        &self,
+        history: &H,
+        from: &[At],
+    ) -> Result<Option<Held>, Unknown> {
+        let find = |formula: &Formula| {
+            let mut edges: Vec<Edge> = from.iter().map(|at| Edge::at(*at)).collect();
+            if self.is_so(formula, &edges) {
+                let after = self.changes(history, formula, &|process, at| at > from[process]);
+                let go = |places: &mut [Edge], process: usize, at: At| {
+                    // What happened before it has happened, too.
+                    let past = history.past(process, at.bound);
+                    for (own, bound) in places.iter_mut().zip(past) {
+                        *own = (*own).max(Edge::at(At::bound(bound)));
+                    }
+                    places[process] = places[process].max(Edge::at(at));
+                };
+                match self.leave(formula, edges, after.into_iter(), go) {
+                    Some(left) => edges = left,
+                    None => return Ok(None),
+                }
+            }
+            let mut places: Vec<At> = edges.iter().map(|edge| edge.at).collect();
+            let solver = Solver {
+                history,
+                tracks: &self.tracks,
+                floor: Some(&places),
+            };
+            let state = match solver.ask(formula, Modality::Possibly) {
+                Answer::Yes(state) => state,
+                Answer::No => return Ok(None),
+                Answer::Unknown(why) => return Err(why),
+            };
+            for (own, bound) in places.iter_mut().zip(&state.cut) {
+                *own = (*own).max(At::bound(*bound));
+            }
+            for (process, at) in &state.places {
+                places[*process] = places[*process].max(*at);
+            }
+            Ok(Some(places.into_iter().map(Edge::at).collect()))
+        };
+        self.best_of_ways(find, |own, best| own < best)
+    }
+
     /// The last state, before a consistent one, in which it holds. If it holds there
     /// already, the last before it began to.
     pub fn last<H: History + ?Sized>(
@@ -237,23 +271,16 @@ impl Stretches {
         history: &H,
         from: &[Edge],
     ) -> Result<Option<Held>, Unknown> {
-        let mut best: Option<(Held, u64)> = None;
-        let mut open = None;
-        for (way, (_, formula)) in self.ways.iter().enumerate() {
+        let find = |formula: &Formula| {
             let mut ceiling = from.to_vec();
             if self.is_so(formula, &ceiling) {
                 let before = self.changes(history, formula, &|process, at| from[process].has(at));
-                let mut left = false;
-                for (process, at) in before.into_iter().rev() {
-                    let to = Edge::before(at);
-                    lead_back(history, &mut ceiling, process, to, &mut Vec::new());
-                    if !self.is_so(formula, &ceiling) {
-                        left = true;
-                        break;
-                    }
-                }
-                if !left {
-                    continue;
+                let go = |places: &mut [Edge], process: usize, at: At| {
+                    lead_back(history, places, process, Edge::before(at), &mut Vec::new());
+                };
+                match self.leave(formula, ceiling, before.into_iter().rev(), go) {
+                    Some(left) => ceiling = left,
+                    None => return Ok(None),
                 }
             }
             let solver = Solver {
@@ -262,22 +289,12 @@ impl Stretches {
                 floor: None,
             };
             match solver.last(formula, &ceiling) {
-                Before::Yes(places) => {
-                    let held = self.held(places, way);
-                    let size = size(&held.places);
-                    if best.as_ref().is_none_or(|(_, most)| size > *most) {
-                        best = Some((held, size));
-                    }
-                }
-                Before::No => {}
-                Before::Unknown(why) => open = Some(why),
+                Before::Yes(places) => Ok(Some(places)),
+                Before::No => Ok(None),
+                Before::Unknown(why) => Err(why),
             }
-        }
-        match (best, open) {
-            (Some((held, _)), _) => Ok(Some(held)),
-            (None, Some(why)) => Err(Unknown(why)),
-            (None, None) => Ok(None),
-        }
+        };
+        self.best_of_ways(find, |own, best| own > best)
     }
 }
 

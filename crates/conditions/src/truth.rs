@@ -3,7 +3,6 @@
 //! The answers are stretches and moments of one process's run; what follows
 //! from them over several processes needs no replay.
 
-use crate::engine::track::Change;
 use crate::history::At;
 use crate::syntax::ast::Deed;
 
@@ -17,6 +16,32 @@ pub struct Pass {
     pub time: u64,
     /// Number of the thread.
     pub thread: u32,
+}
+
+/// What an expression of the source was.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Was {
+    /// The program has nothing of that name, or nothing is known of it yet.
+    Absent,
+    /// A whole number; what is only true or false is 1 or 0.
+    Number(i128),
+    /// A number with a fraction.
+    Real(f64),
+    /// A text.
+    Text(Vec<u8>),
+    /// It could not be computed there.
+    Unknown,
+}
+
+/// From a place on an expression was this.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    /// Where.
+    pub at: At,
+    /// When that was recorded, in nanoseconds.
+    pub time: u64,
+    /// What it was from there on.
+    pub was: Was,
 }
 
 /// A question that could not be answered.
@@ -49,8 +74,9 @@ pub trait Truth {
     fn prepare(&mut self, _values: &[Question<'_>], _passes: &[Question<'_>]) {}
 
     /// The value of an expression over the run of a process, changes only. With
-    /// a place: its value whenever a thread got there, until the next time.
-    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble>;
+    /// a place: its value whenever a thread got there, until the next time. Where
+    /// each thread has one of its own, there is one list for each of them.
+    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Vec<Changed>>, Trouble>;
 
     /// The moments at which threads got to a place, in order.
     fn passes(&mut self, question: &Question<'_>) -> Result<Vec<Pass>, Trouble>;
@@ -71,7 +97,7 @@ impl Nobody {
 }
 
 impl Truth for Nobody {
-    fn values(&mut self, _: &Question<'_>) -> Result<Vec<Change>, Trouble> {
+    fn values(&mut self, _: &Question<'_>) -> Result<Vec<Vec<Changed>>, Trouble> {
         Err(Nobody::trouble())
     }
 

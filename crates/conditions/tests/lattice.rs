@@ -189,7 +189,7 @@ fn formula(random: &mut Random, tracks: usize, depth: usize) -> Formula {
             terms: (0..1 + random.below(3))
                 .map(|_| (1 + random.below(2) as i64, random.below(tracks)))
                 .collect(),
-            constant: -(random.below(4) as i64),
+            constant: -(random.below(4) as i128),
             rel: [Rel::Equal, Rel::Less, Rel::AtLeast, Rel::Unequal][random.below(4)],
             present: match random.chance(50) {
                 true => vec![random.below(tracks)],
@@ -304,7 +304,7 @@ fn counts_and_sums_are_what_the_lattice_says() {
         ];
         let linear = Linear {
             terms: (0..tracks.len()).map(|track| (1, track)).collect(),
-            constant: -(random.below(7) as i64) + 1,
+            constant: -(random.below(7) as i128) + 1,
             rel: rels[random.below(rels.len())],
             present: Vec::new(),
             absent: false,
@@ -335,7 +335,7 @@ fn relations_between_two_processes_are_what_the_lattice_says() {
         ];
         let linear = Linear {
             terms: vec![(1, 0), (-1, 1)],
-            constant: random.below(5) as i64 - 2,
+            constant: random.below(5) as i128 - 2,
             rel: rels[random.below(rels.len())],
             present: vec![0, 1],
             absent: random.chance(25),

@@ -149,7 +149,7 @@ fn any(random: &mut Random, tracks: usize, depth: usize) -> Formula {
             terms: (0..1 + random.below(3))
                 .map(|_| (1 + random.below(2) as i64, random.below(tracks)))
                 .collect(),
-            constant: -(random.below(4) as i64),
+            constant: -(random.below(4) as i128),
             rel: [Rel::Equal, Rel::Less, Rel::AtLeast, Rel::Unequal][random.below(4)],
             present: match random.chance(50) {
                 true => vec![random.below(tracks)],

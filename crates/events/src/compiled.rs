@@ -12,7 +12,7 @@ use recording::render::Renderer;
 use recording::{Event, Phase};
 use regex::bytes::Regex;
 
-use crate::matcher::{Matcher, Subject};
+use crate::matcher::{Matcher, Subject, in_order, moved};
 use crate::pattern::*;
 
 /// What a pattern captured, in the order of [`Pattern::captures`].
@@ -41,7 +41,32 @@ enum Node {
     Fits(Regex, Vec<(usize, usize)>),
     Capture(Field, usize),
     Call(u64),
+    /// How many bytes it moved.
+    Length(Operator, i64),
+    /// What it returned.
+    Result(Operator, i64),
     Slow(Condition),
+}
+
+impl Node {
+    /// How much asking it costs, roughly.
+    fn cost(&self) -> u32 {
+        match self {
+            Node::Const(_) | Node::Types(_) | Node::Call(_) => 0,
+            Node::Length(..) | Node::Result(..) => 1,
+            Node::Contains(_) => 2,
+            // What captures may be among these.
+            Node::All(_) | Node::Any(_) | Node::Not(_) => 3,
+            Node::Fits(..) | Node::Capture(..) | Node::Slow(_) => 3,
+        }
+    }
+}
+
+fn is_order(operator: Operator) -> bool {
+    !matches!(
+        operator,
+        Operator::Unequal | Operator::Unlike | Operator::Like
+    )
 }
 
 fn bit(kind: Type) -> u64 {
@@ -112,6 +137,8 @@ impl Compiled {
                         part => list.push(part),
                     }
                 }
+                // What costs least is asked first; what captures stays in its order.
+                list.sort_by_key(Node::cost);
                 match list.len() {
                     0 => Node::Const(true),
                     _ => Node::All(list),
@@ -171,6 +198,17 @@ impl Compiled {
                     .collect();
                 Node::Fits(regex.clone(), groups)
             }
+            Condition::Field(Field::Length, operator, Value::Number(number))
+                if is_order(*operator) =>
+            {
+                Node::Length(*operator, *number)
+            }
+            Condition::Field(Field::Result, operator, Value::Number(number))
+                if is_order(*operator) =>
+            {
+                self.needs_end = true;
+                Node::Result(*operator, *number)
+            }
             Condition::Field(field, ..) => {
                 self.needs_end |= matches!(field, Field::Result | Field::Error);
                 self.has_phase |= matches!(field, Field::Phase);
@@ -199,27 +237,28 @@ impl Compiled {
                 Node::Any(list) => list.iter().any(|node| may(node, nr, types)),
                 Node::Types(own) => own & types != 0,
                 Node::Call(own) => nr == Some(*own),
-                Node::Contains(_) | Node::Fits(..) => {
+                Node::Contains(_) | Node::Fits(..) | Node::Length(..) => {
                     let data = bit(Type::Send) | bit(Type::Recv) | bit(Type::File);
                     types & data != 0
                 }
-                Node::Not(_) | Node::Capture(..) | Node::Slow(_) => true,
+                Node::Not(_) | Node::Capture(..) | Node::Result(..) | Node::Slow(_) => true,
             }
         }
         may(&self.node, nr, nr.map_or(u64::MAX, types_of_call))
     }
 
     /// Whether an event fits, as one that happened: of a call that is two
-    /// events, the one at which it did. What was captured is put into
-    /// `captured`, which has room for all names.
+    /// events, the one at which it did. `kind` is what the renderer says it is, which is
+    /// asked once for all patterns. What was captured is put into `captured`, which has
+    /// room for all names.
     pub fn happens(
         &self,
         matcher: &Matcher<'_>,
         event: &Event<'_>,
         renderer: &Renderer<'_>,
+        kind: Type,
         captured: &mut Captured,
     ) -> bool {
-        let kind = renderer.type_of(event);
         let at_start = acts_at_start(kind) && !self.needs_end;
         let counts = match event.phase {
             Phase::Start => at_start,
@@ -304,6 +343,14 @@ impl<'s, 'h> Looked<'s, 'h> {
                 None => false,
             },
             Node::Call(nr) => self.event.is_call() && self.event.nr == *nr,
+            Node::Length(operator, wanted) => {
+                let own = moved(self.event, self.kind);
+                own.is_some_and(|own| in_order(own, *operator, *wanted))
+            }
+            Node::Result(operator, wanted) => {
+                let own = self.event.result;
+                own.is_some_and(|own| in_order(own, *operator, *wanted))
+            }
             Node::Slow(Condition::Field(_, Operator::Like, Value::Regex(regex)))
                 if regex.capture_names().flatten().next().is_some() =>
             {

@@ -279,15 +279,7 @@ impl Subject<'_, '_> {
     }
 
     fn lengths(&self) -> Vec<i64> {
-        let moved = matches!(self.kind(), Type::Send | Type::Recv | Type::File);
-        match self.event.result {
-            Some(result) if moved && result >= 0 => vec![result],
-            None if moved => {
-                let data = self.event.argument(1);
-                data.map(|data| data.len as i64).into_iter().collect()
-            }
-            _ => Vec::new(),
-        }
+        moved(self.event, self.kind()).into_iter().collect()
     }
 
     pub(crate) fn texts(&self, field: &Field) -> Vec<Vec<u8>> {
@@ -369,7 +361,18 @@ impl Subject<'_, '_> {
     }
 }
 
-fn in_order(own: i64, operator: Operator, wanted: i64) -> bool {
+/// How many bytes an event of a type moved, or is about to.
+pub(crate) fn moved(event: &Event<'_>, kind: Type) -> Option<i64> {
+    if !matches!(kind, Type::Send | Type::Recv | Type::File) {
+        return None;
+    }
+    match event.result {
+        Some(result) => (result >= 0).then_some(result),
+        None => event.argument(1).map(|data| data.len as i64),
+    }
+}
+
+pub(crate) fn in_order(own: i64, operator: Operator, wanted: i64) -> bool {
     match operator {
         Operator::Equal => own == wanted,
         Operator::Less => own < wanted,

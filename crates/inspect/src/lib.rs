@@ -15,6 +15,7 @@
 //! | which of its frames to show first | [`frames::user_frame`], [`frames::frame_of`] |
 //! | the variables of a frame | [`scope::Scope`] |
 //! | a value as text | [`print::Printer`] |
+//! | what a value says: a number, a text | [`plain::Plain`] |
 //! | what a value is made of, a page at a time | [`tree::Tree`] |
 //! | whether a value has changed | [`value::Value::snapshot`] |
 //! | an expression, once or as a condition many times | [`scope::Scope::evaluate`], [`expr::Expression`] |
@@ -74,6 +75,7 @@ pub mod inspector;
 pub mod location;
 pub mod lookup;
 pub mod module;
+pub mod plain;
 pub mod print;
 pub mod registers;
 pub mod scope;

@@ -106,7 +106,8 @@ pub fn read_string(process: &dyn Process, address: u64, limit: usize) -> Result<
     while text.len() < limit {
         let at = address.wrapping_add(text.len() as u64);
         // Do not ask beyond a page: the next may be missing.
-        let room = (0x1000 - (at & 0xfff)).min(chunk.len() as u64) as usize;
+        let most = chunk.len().min(limit - text.len()) as u64;
+        let room = (0x1000 - (at & 0xfff)).min(most) as usize;
         let Some(part) = chunk.get_mut(..room) else {
             break;
         };

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use session::truth::{Moment, Was};
 use target::{Inside, Position};
 
-use crate::replays::Answer;
+use crate::replays::{Answer, Seen};
 
 /// Name of the file.
 const KEPT: &str = "truth.json";
 /// Raised whenever what is kept, or how it is found, changes.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// What was asked, in a process of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,13 +42,24 @@ pub struct Kept {
 }
 
 /// The event that comes next, transfers and address if it is between events,
-/// whether the event before led there, the thread, and what was.
-type Line = (u64, Option<(u64, u64)>, bool, u32, Option<Value>);
+/// whether the event before led there, the thread, whose variable it is if each thread
+/// has one, and what was.
+type Line = (
+    u64,
+    Option<(u64, u64)>,
+    bool,
+    u32,
+    Option<u32>,
+    Option<Value>,
+);
 
 #[derive(Serialize, Deserialize)]
 enum Value {
-    Number(i64),
-    Text(String),
+    Number(i128),
+    /// Its bits.
+    Real(u64),
+    Text(Vec<u8>),
+    Other(String),
     Absent,
     Unknown(String),
 }
@@ -72,21 +83,24 @@ fn stamp(recording: &Recording) -> Option<Stamp> {
     Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
-fn written((moment, was): &(Moment, Option<Was>)) -> Line {
+fn written(Seen { moment, owner, was }: &Seen) -> Line {
     let (event, inside) = match moment.at {
         Position::Event(_) | Position::Halted(_) => (moment.at.event().0, None),
         Position::Inside(inside) => (inside.event.0, Some((inside.transfers, inside.address))),
     };
     let was = was.as_ref().map(|was| match was {
         Was::Number(number) => Value::Number(*number),
+        Was::Real(number) => Value::Real(number.to_bits()),
         Was::Text(text) => Value::Text(text.clone()),
+        Was::Other(text) => Value::Other(text.clone()),
         Was::Absent => Value::Absent,
         Was::Unknown(why) => Value::Unknown(why.clone()),
     });
-    (event, inside, moment.by_event, moment.thread.0, was)
+    let owner = owner.map(|thread| thread.0);
+    (event, inside, moment.by_event, moment.thread.0, owner, was)
 }
 
-fn read((event, inside, by_event, thread, was): Line) -> (Moment, Option<Was>) {
+fn read((event, inside, by_event, thread, owner, was): Line) -> Seen {
     let event = EventNo(event);
     let at = match inside {
         None => Position::Event(event),
@@ -98,7 +112,9 @@ fn read((event, inside, by_event, thread, was): Line) -> (Moment, Option<Was>) {
     };
     let was = was.map(|was| match was {
         Value::Number(number) => Was::Number(number),
+        Value::Real(bits) => Was::Real(f64::from_bits(bits)),
         Value::Text(text) => Was::Text(text),
+        Value::Other(text) => Was::Other(text),
         Value::Absent => Was::Absent,
         Value::Unknown(why) => Was::Unknown(why),
     });
@@ -108,7 +124,8 @@ fn read((event, inside, by_event, thread, was): Line) -> (Moment, Option<Was>) {
         thread,
         by_event,
     };
-    (moment, was)
+    let owner = owner.map(ThreadNo);
+    Seen { moment, owner, was }
 }
 
 impl Kept {

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use conditions::engine::track::{Change, Val};
 use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
 use conditions::source::Events as _;
 use conditions::syntax::ast::Deed;
-use conditions::truth::{Pass, Question, Trouble, Truth};
-use protocol::id::{ProcessId, ProcessIx};
+use conditions::truth::{self, Changed, Pass, Question, Trouble, Truth};
+use protocol::id::{ProcessId, ProcessIx, ThreadNo};
 use session::Program;
 use session::truth::{Moment, Passing, Was, changes, passes};
 use target::Cancel;
@@ -21,8 +20,18 @@ use target::Cancel;
 use crate::kept::{Kept, Key};
 use crate::steps::{Steps, rank};
 
-/// An answer: moments in order, with values where values were asked for.
-pub type Answer = Vec<(Moment, Option<Was>)>;
+/// One moment of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub moment: Moment,
+    /// The thread whose variable it is, where each has one of its own.
+    pub owner: Option<ThreadNo>,
+    /// What was, where that was asked for.
+    pub was: Option<Was>,
+}
+
+/// An answer: moments in order.
+pub type Answer = Vec<Seen>;
 
 /// See the module.
 pub struct Replays<'r> {
@@ -91,7 +100,14 @@ fn found(
             let each = answers.into_iter();
             each.map(|answer| {
                 let each = answer.map(|list| list.into_iter());
-                each.map(|list| list.map(|own| (own.moment, Some(own.was))).collect())
+                each.map(|list| {
+                    list.map(|own| Seen {
+                        moment: own.moment,
+                        owner: own.owner,
+                        was: Some(own.was),
+                    })
+                    .collect()
+                })
             })
             .collect()
         });
@@ -103,7 +119,14 @@ fn found(
             let each = answers.into_iter();
             each.map(|answer| {
                 let each = answer.map(|list| list.into_iter());
-                each.map(|list| list.map(|own| (own.moment, own.was)).collect())
+                each.map(|list| {
+                    list.map(|own| Seen {
+                        moment: own.moment,
+                        owner: None,
+                        was: own.was,
+                    })
+                    .collect()
+                })
             })
             .collect()
         });
@@ -242,7 +265,7 @@ impl<'r> Replays<'r> {
         }
         let answer = self.kept.get(&key).cloned().unwrap_or_default();
         // Steps are told by order, so all of them must be known before one is.
-        let places = answer.iter().map(|(moment, _)| rank(moment));
+        let places = answer.iter().map(|own| rank(&own.moment));
         self.steps.add(question.process, places);
         Ok(answer)
     }
@@ -258,21 +281,24 @@ impl<'r> Replays<'r> {
         self.recorded.times(&events)
     }
 
-    fn is_meant(&self, question: &Question<'_>, moment: &Moment) -> bool {
+    /// Whether a thread is one of those that are asked about.
+    fn is_meant(&self, question: &Question<'_>, thread: ThreadNo) -> bool {
         let Some(wanted) = question.thread else {
             return true;
         };
-        let name = self.recorded.thread_name(question.process, moment.thread.0);
+        let name = self.recorded.thread_name(question.process, thread.0);
         events::glob(wanted.as_bytes(), name.as_bytes())
     }
 }
 
-fn val(was: Option<&Was>) -> Val {
+fn told(was: Option<Was>) -> truth::Was {
     match was {
-        Some(Was::Number(number)) => Val::Int(*number),
-        Some(Was::Absent) | None => Val::Absent,
-        // Texts have been refused.
-        Some(Was::Text(_) | Was::Unknown(_)) => Val::Unknown,
+        Some(Was::Number(number)) => truth::Was::Number(number),
+        Some(Was::Real(number)) => truth::Was::Real(number),
+        Some(Was::Text(text)) => truth::Was::Text(text),
+        Some(Was::Absent) | None => truth::Was::Absent,
+        // What is neither number nor text has been refused.
+        Some(Was::Other(_) | Was::Unknown(_)) => truth::Was::Unknown,
     }
 }
 
@@ -291,45 +317,45 @@ impl Truth for Replays<'_> {
         }
     }
 
-    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble> {
+    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Vec<Changed>>, Trouble> {
         let answer = self.answer(question, true)?;
-        let text = answer.iter().find_map(|(_, was)| match was {
-            Some(Was::Text(text)) => Some(text),
+        let other = answer.iter().find_map(|own| match &own.was {
+            Some(Was::Other(text)) => Some(text),
             _ => None,
         });
-        if let Some(text) = text {
+        if let Some(text) = other {
             let shown: String = text.chars().take(40).collect();
             return Err(Trouble {
                 why: format!(
-                    "it is no whole number but `{shown}`: compare it in the words of the source"
+                    "it is neither a number nor a text but `{shown}`: ask for a part of it"
                 ),
                 near: None,
             });
         }
-        let own = answer
-            .iter()
-            .filter(|(moment, _)| question.place.is_none() || self.is_meant(question, moment));
         // Nobody is in a state before anything happened.
         let first = At::after(self.recorded.first(question.process));
-        let all: Vec<(At, Val)> = own
-            .map(|(moment, was)| {
-                (
-                    self.at(question.process, moment).max(first),
-                    val(was.as_ref()),
-                )
-            })
-            .collect();
-        let places: Vec<At> = all.iter().map(|(at, _)| *at).collect();
-        let times = self.times(question.process, &places);
-        let mut changes: Vec<Change> = Vec::new();
-        for ((at, value), time) in all.into_iter().zip(times) {
-            match changes.last_mut() {
-                Some(last) if last.at == at => last.value = value,
-                Some(last) if last.value == value => {}
-                _ => changes.push(Change { at, time, value }),
+        let mut all: BTreeMap<Option<ThreadNo>, Vec<(At, truth::Was)>> = BTreeMap::new();
+        for Seen { moment, owner, was } in answer {
+            let thread = owner.or(question.place.map(|_| moment.thread));
+            if thread.is_none_or(|thread| self.is_meant(question, thread)) {
+                let at = self.at(question.process, &moment).max(first);
+                all.entry(owner).or_default().push((at, told(was)));
             }
         }
-        Ok(changes)
+        let lists = all.into_values().map(|list| {
+            let places: Vec<At> = list.iter().map(|(at, _)| *at).collect();
+            let times = self.times(question.process, &places);
+            let mut changes: Vec<Changed> = Vec::new();
+            for ((at, was), time) in list.into_iter().zip(times) {
+                match changes.last_mut() {
+                    Some(last) if last.at == at => last.was = was,
+                    Some(last) if last.was == was => {}
+                    _ => changes.push(Changed { at, time, was }),
+                }
+            }
+            changes
+        });
+        Ok(lists.collect())
     }
 
     fn passes(&mut self, question: &Question<'_>) -> Result<Vec<Pass>, Trouble> {
@@ -337,19 +363,18 @@ impl Truth for Replays<'_> {
         let is_change = matches!(question.place, Some((Deed::Change, _)));
         // What a variable is when the run begins is no change of it, nor is
         // that another program has none or another one.
-        let is_new = |i: usize| {
-            let before = i.checked_sub(1).and_then(|before| answer.get(before));
-            before.is_some_and(|(_, was)| *was != Some(Was::Absent))
-                && answer
-                    .get(i)
-                    .is_some_and(|(_, was)| *was != Some(Was::Absent))
-        };
-        let own = answer.iter().enumerate().filter(|(i, (moment, _))| {
-            (!is_change || is_new(*i)) && self.is_meant(question, moment)
-        });
-        let all: Vec<(At, u32)> = own
-            .map(|(_, (moment, _))| (self.at(question.process, moment), moment.thread.0))
-            .collect();
+        let mut before: BTreeMap<Option<ThreadNo>, Option<Was>> = BTreeMap::new();
+        let mut all: Vec<(At, u32)> = Vec::new();
+        for Seen { moment, owner, was } in answer {
+            let is_there = |was: &Option<Was>| *was != Some(Was::Absent);
+            let is_new = is_there(&was);
+            let known = before.insert(owner, was);
+            let is_new = is_new && known.as_ref().is_some_and(is_there);
+            let thread = owner.unwrap_or(moment.thread);
+            if (!is_change || is_new) && self.is_meant(question, thread) {
+                all.push((self.at(question.process, &moment), moment.thread.0));
+            }
+        }
         let places: Vec<At> = all.iter().map(|(at, _)| *at).collect();
         let times = self.times(question.process, &places);
         let passes = all.into_iter().zip(times);

@@ -13,6 +13,7 @@ use conditions::history::History as _;
 use conditions::recorded::Recorded;
 use conditions::rules::Rules;
 use conditions::source::{Events as _, Symbols};
+use conditions::values::Value;
 use conditions::verdict::Outcome;
 
 use super::{failure, judge};
@@ -92,7 +93,7 @@ fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
                 });
                 let numbers = own.or_default();
                 numbers.count += 1;
-                if let Some(number) = symbols.integer(*number) {
+                if let Value::Int(number) = symbols.value(*number) {
                     numbers.numbered += 1;
                     let (low, high) = numbers.range.unwrap_or((number, number));
                     numbers.range = Some((low.min(number), high.max(number)));

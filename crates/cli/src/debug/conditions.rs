@@ -58,6 +58,12 @@ impl Prompt {
             return Err(Failure::new("stop if what?")
                 .hint("`stop if value(a-0: x) > value(b-0: y)`; see docs/conditions.md"));
         }
+        if self.debugger.mode == Mode::Alone {
+            return Err(Failure::new(
+                "a condition over several processes cannot lead one process alone to where it holds",
+            )
+            .hint("`mode causal` or `mode consistent` first: then everybody who must come along does"));
+        }
         let number = self.add_condition(condition, Does::Stop)?;
         let debugger = &mut self.debugger;
         let held = debugger.conditions.holds_here(&debugger.group, number);

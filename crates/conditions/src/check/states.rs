@@ -2,10 +2,9 @@
 //! values to its names, and the solver is asked.
 
 use super::Run;
+use super::formulas::{Builder, Owner};
 use crate::engine::Sym;
-use crate::engine::relation::Rel;
-use crate::engine::solve::{Answer, Formula, Linear, Modality, Solver};
-use crate::engine::track::{Track, Val};
+use crate::engine::solve::{Answer, Formula, Modality, Solver};
 use crate::rules::{Body, Condition, Number, Rule, Use};
 use crate::source::Events;
 use crate::states::{Empty, Instance};
@@ -70,7 +69,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
                     }
                 }
                 Answer::No => {}
-                Answer::Unknown(why) => unknown = Some(why),
+                Answer::Unknown(why) => unknown = Some(builder.why(why)),
             }
         }
         let wanted = rule.kind == Kind::Find;
@@ -98,7 +97,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
     /// What makes formulas of a condition, and all ways to give values to its names; or
     /// why there is nothing to ask.
     fn ways<'i>(
-        &self,
+        &'i self,
         condition: &Condition,
         names: &[String],
         instances: &'i [Vec<Instance>],
@@ -131,14 +130,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
             let why = format!("its names can have more than {ASSIGNMENTS_MAX} values together");
             return Err((Outcome::Unknown, why));
         };
-        let builder = Builder {
-            instances,
-            tracks: Vec::new(),
-            owners: Vec::new(),
-            index: vec![None; instances.len()],
-            counted: vec![None; instances.len()],
-        };
-        Ok((builder, assignments))
+        Ok((Builder::new(instances, &self.symbols), assignments))
     }
 
     /// What a condition is over the whole run, to be asked from any place in it.
@@ -156,10 +148,12 @@ impl<E: Events + ?Sized> Run<'_, E> {
             ways.push((self.named(names, &values), formula));
         }
         let owners = builder.owners.iter();
+        let name = |own: &Owner| self.rules.states[own.state].name.clone();
+        let origin = |own: &Owner| instances[own.state][own.instance].track.clone();
         Ok(Stretches {
-            names: owners
-                .map(|state| self.rules.states[*state].name.clone())
-                .collect(),
+            names: owners.clone().map(name).collect(),
+            origins: owners.map(origin).collect(),
+            symbols: self.symbols.clone(),
             tracks: builder.tracks,
             ways,
         })
@@ -192,8 +186,9 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 .places
                 .iter()
                 .find(|(process, _)| *process == own.process)?;
-            let name = self.rules.states[builder.owners[track]].name.clone();
-            let value = own.at(place.1).words()?;
+            let owner = builder.owners[track];
+            let name = self.rules.states[owner.state].name.clone();
+            let value = builder.origin(track).at(place.1).words(&self.symbols)?;
             Some((own.process, name, value))
         });
         Witness {
@@ -296,154 +291,4 @@ fn assignments(
             .collect();
     }
     Some(all)
-}
-
-/// Makes formulas over tracks of conditions over states.
-struct Builder<'i> {
-    instances: &'i [Vec<Instance>],
-    tracks: Vec<Track>,
-    /// Of each track, the state.
-    owners: Vec<usize>,
-    /// Of each state, where its tracks begin.
-    index: Vec<Option<usize>>,
-    counted: Vec<Option<usize>>,
-}
-
-impl Builder<'_> {
-    /// The tracks of a state that are about these values.
-    fn tracks_of(&mut self, own: &Use, values: &[Sym], counted: bool) -> Vec<usize> {
-        let table = if counted { &self.counted } else { &self.index };
-        let begin = match table[own.state] {
-            Some(begin) => begin,
-            None => {
-                let begin = self.tracks.len();
-                for instance in &self.instances[own.state] {
-                    let mut track = instance.track.clone();
-                    if counted {
-                        for change in &mut track.changes {
-                            if let Val::Int(number) = change.value {
-                                change.value = Val::Int(i64::from(number != 0));
-                            }
-                        }
-                    }
-                    self.tracks.push(track);
-                    self.owners.push(own.state);
-                }
-                match counted {
-                    true => self.counted[own.state] = Some(begin),
-                    false => self.index[own.state] = Some(begin),
-                }
-                begin
-            }
-        };
-        let fits = |instance: &Instance| {
-            own.names
-                .iter()
-                .zip(instance.key.iter())
-                .all(|(name, sym)| {
-                    name.is_none_or(|name| values.get(name).is_none_or(|value| value == sym))
-                })
-        };
-        let list = self.instances[own.state].iter().enumerate();
-        list.filter(|(_, instance)| fits(instance))
-            .map(|(i, _)| begin + i)
-            .collect()
-    }
-
-    fn formula(&mut self, condition: &Condition, values: &[Sym]) -> Formula {
-        match condition {
-            Condition::Is(own) => {
-                let tracks = self.tracks_of(own, values, false);
-                match tracks.as_slice() {
-                    [one] => Formula::Is(*one, true),
-                    many => {
-                        Formula::Any(many.iter().map(|track| Formula::Is(*track, true)).collect())
-                    }
-                }
-            }
-            Condition::Not(inner) => self.formula(inner, values).negated(),
-            Condition::All(list) => {
-                Formula::All(list.iter().map(|part| self.formula(part, values)).collect())
-            }
-            Condition::Any(list) => {
-                Formula::Any(list.iter().map(|part| self.formula(part, values)).collect())
-            }
-            Condition::Compare(left, rel, right) => self.compare(left, *rel, right, values),
-        }
-    }
-
-    fn compare(&mut self, left: &Number, rel: Rel, right: &Number, values: &[Sym]) -> Formula {
-        let mut sum = Sum::default();
-        self.add(left, 1, values, &mut sum);
-        self.add(right, -1, values, &mut sum);
-        // Each value is that of one process: of any that there is.
-        let mut ways = vec![(sum.terms, Vec::<usize>::new())];
-        for (factor, choices) in sum.values {
-            ways = ways
-                .iter()
-                .flat_map(|(terms, present)| {
-                    choices.iter().map(move |track| {
-                        let mut terms = terms.clone();
-                        terms.push((factor, *track));
-                        let mut present = present.clone();
-                        present.push(*track);
-                        (terms, present)
-                    })
-                })
-                .collect();
-        }
-        let mut list: Vec<Formula> = ways
-            .into_iter()
-            .map(|(terms, present)| {
-                Formula::Compare(Linear {
-                    terms,
-                    constant: sum.constant,
-                    rel,
-                    present,
-                    absent: false,
-                })
-            })
-            .collect();
-        match list.len() {
-            1 => list.remove(0),
-            _ => Formula::Any(list),
-        }
-    }
-
-    fn add(&mut self, number: &Number, factor: i64, values: &[Sym], sum: &mut Sum) {
-        match number {
-            Number::Literal(value) => {
-                sum.constant = sum.constant.saturating_add(factor.saturating_mul(*value));
-            }
-            Number::Sum(own) => {
-                let tracks = self.tracks_of(own, values, false);
-                sum.terms
-                    .extend(tracks.into_iter().map(|track| (factor, track)));
-            }
-            Number::Count(own) => {
-                let tracks = self.tracks_of(own, values, true);
-                sum.terms
-                    .extend(tracks.into_iter().map(|track| (factor, track)));
-            }
-            Number::Value(own) => {
-                let tracks = self.tracks_of(own, values, false);
-                sum.values.push((factor, tracks));
-            }
-            Number::Times(times, inner) => {
-                self.add(inner, factor.saturating_mul(*times), values, sum);
-            }
-            Number::Plus(list) => {
-                for part in list {
-                    self.add(part, factor, values, sum);
-                }
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Sum {
-    terms: Vec<(i64, usize)>,
-    constant: i64,
-    values: Vec<(i64, Vec<usize>)>,
 }

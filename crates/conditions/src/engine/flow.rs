@@ -11,7 +11,7 @@ use super::poset::Poset;
 
 struct Edge {
     to: u32,
-    room: i64,
+    room: i128,
 }
 
 struct Network {
@@ -31,7 +31,7 @@ impl Network {
         }
     }
 
-    fn edge(&mut self, from: usize, to: usize, room: i64) {
+    fn edge(&mut self, from: usize, to: usize, room: i128) {
         self.out[from].push(self.edges.len() as u32);
         self.edges.push(Edge {
             to: to as u32,
@@ -62,7 +62,7 @@ impl Network {
     }
 
     /// One more way from source to sink, along falling levels.
-    fn augment(&mut self, source: usize, sink: usize) -> i64 {
+    fn augment(&mut self, source: usize, sink: usize) -> i128 {
         let mut path: Vec<u32> = Vec::new();
         let mut node = source;
         loop {
@@ -97,8 +97,8 @@ impl Network {
         }
     }
 
-    fn flow(&mut self, source: usize, sink: usize) -> i64 {
-        let mut sum = 0i64;
+    fn flow(&mut self, source: usize, sink: usize) -> i128 {
+        let mut sum = 0i128;
         while self.levels(source, sink) {
             self.next = vec![0; self.out.len()];
             loop {
@@ -116,14 +116,14 @@ impl Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
     /// The sum of the weights of the changes behind it.
-    pub sum: i64,
+    pub sum: i128,
     /// Of each process, how many changes are behind it.
     pub state: Vec<u32>,
 }
 
 /// The largest sum of weights over all consistent states among the first
 /// `prefix` changes in causal order. Weights by lane and number of the change.
-pub fn largest(poset: &Poset, weights: &[Vec<i64>], prefix: usize) -> Largest {
+pub fn largest(poset: &Poset, weights: &[Vec<i128>], prefix: usize) -> Largest {
     let lanes = poset.lanes.len();
     let inside = &poset.sequence[..prefix.min(poset.sequence.len())];
     let mut counts = vec![0usize; lanes];
@@ -138,7 +138,7 @@ pub fn largest(poset: &Poset, weights: &[Vec<i64>], prefix: usize) -> Largest {
     }
     let (source, sink) = (total, total + 1);
     let mut network = Network::new(total + 2);
-    let mut positive = 0i64;
+    let mut positive = 0i128;
     for lane in 0..lanes {
         for (number, weight) in weights[lane].iter().copied().enumerate().take(counts[lane]) {
             let node = base[lane] + number;
@@ -153,13 +153,13 @@ pub fn largest(poset: &Poset, weights: &[Vec<i64>], prefix: usize) -> Largest {
                 .checked_sub(1)
                 .map(|last| &poset.nodes[lane][last].needs);
             if number > 0 {
-                network.edge(node, node - 1, i64::MAX / 4);
+                network.edge(node, node - 1, i128::MAX / 4);
             }
             for other in (0..lanes).filter(|other| *other != lane) {
                 let known = before.map_or(0, |before| before[other]);
                 if needs[other] > known {
                     let cause = base[other] + needs[other] as usize - 1;
-                    network.edge(node, cause, i64::MAX / 4);
+                    network.edge(node, cause, i128::MAX / 4);
                 }
             }
         }

@@ -10,6 +10,7 @@
 //! Everything is partitioned by the values of the names that later steps use.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each step.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
@@ -51,34 +52,98 @@ impl Step {
 /// An event at which the chain up to a step is complete.
 struct End {
     at: At,
+    time: u64,
+    order: usize,
     /// How many events of the step are in it.
     len: u32,
     binding: Rc<[Sym]>,
-    trail: Rc<Trail>,
+    /// The events before it.
+    before: Option<Rc<Trail>>,
+    /// With it, once somebody goes on from here: most are never gone on from.
+    trail: OnceCell<Rc<Trail>>,
+}
+
+impl End {
+    fn new(
+        moment: &Moment,
+        len: u32,
+        binding: Rc<[Sym]>,
+        before: Option<Rc<Trail>>,
+        trail: Option<Rc<Trail>>,
+    ) -> End {
+        End {
+            at: moment.at,
+            time: moment.time,
+            order: moment.order,
+            len,
+            binding,
+            before,
+            trail: trail.map_or_else(OnceCell::new, OnceCell::from),
+        }
+    }
+
+    /// The events up to it, which is one of this process.
+    fn trail(&self, process: usize) -> Rc<Trail> {
+        let trail = self.trail.get_or_init(|| {
+            Rc::new(Trail {
+                process,
+                at: self.at,
+                time: self.time,
+                order: self.order,
+                before: self.before.clone(),
+            })
+        });
+        trail.clone()
+    }
 }
 
 /// Those with the same values, by process.
 #[derive(Default)]
 struct Group {
     ends: Vec<(usize, Vec<End>)>,
+    /// Of each process, where in the list it is; one more than that.
+    index: Vec<u32>,
 }
 
 impl Group {
+    /// Those of a process.
+    fn get(&self, process: usize) -> Option<&(usize, Vec<End>)> {
+        let at = self.index.get(process)?.checked_sub(1)?;
+        self.ends.get(at as usize)
+    }
+
     fn of(&mut self, process: usize) -> &mut Vec<End> {
-        let at = match self.ends.iter().position(|(own, _)| *own == process) {
-            Some(at) => at,
-            None => {
+        if self.index.len() <= process {
+            self.index.resize(process + 1, 0);
+        }
+        let at = match self.index[process] {
+            0 => {
                 self.ends.push((process, Vec::new()));
+                self.index[process] = self.ends.len() as u32;
                 self.ends.len() - 1
             }
+            at => at as usize - 1,
         };
         &mut self.ends[at].1
     }
 }
 
-/// How many places of a list, in order, happened before a moment.
+/// How many places of a list, in order, happened before a moment. Mostly all or nearly
+/// all have, so that it is looked for from the end.
 fn known<T>(list: &[T], moment: &Moment, process: usize, at: impl Fn(&T) -> At) -> usize {
-    list.partition_point(|entry| moment.is_after(process, at(entry)))
+    let mut behind = list.len();
+    let mut step = 1;
+    while let Some(last) = behind.checked_sub(1) {
+        if moment.is_after(process, at(&list[last])) {
+            break;
+        }
+        behind = behind.saturating_sub(step);
+        step *= 2;
+    }
+    // Everything before `behind` is known, and what was jumped over last may be.
+    let to = (behind + step).min(list.len());
+    let jumped = &list[behind..to];
+    behind + jumped.partition_point(|entry| moment.is_after(process, at(entry)))
 }
 
 /// Something for each list of values that names can have.
@@ -91,8 +156,36 @@ type Sight = (At, Clock);
 struct Between {
     atom: Atom,
     key: Vec<usize>,
-    /// By values, by process.
-    seen: ByValues<Vec<(usize, Vec<Sight>)>>,
+    seen: ByValues<Sights>,
+}
+
+/// Where events with the same values were seen.
+#[derive(Default)]
+struct Sights {
+    by_process: Vec<(usize, Vec<Sight>)>,
+    /// Of each process, how many of its events the one of them that knows most of it
+    /// knows: whatever is later has none of them behind it.
+    most: Vec<u32>,
+}
+
+impl Sights {
+    fn add(&mut self, moment: &Moment) {
+        if self.most.len() < moment.clock.len() {
+            self.most.resize(moment.clock.len(), 0);
+        }
+        for (most, known) in self.most.iter_mut().zip(moment.clock.iter()) {
+            *most = (*most).max(*known);
+        }
+        if let Some(own) = self.most.get_mut(moment.process) {
+            *own = (*own).max(moment.at.needs());
+        }
+        let place = (moment.at, moment.clock.clone());
+        let lists = &mut self.by_process;
+        match lists.iter_mut().find(|(own, _)| *own == moment.process) {
+            Some((_, list)) => list.push(place),
+            None => lists.push((moment.process, vec![place])),
+        }
+    }
 }
 
 struct Stage {
@@ -108,6 +201,12 @@ struct Stage {
     without: Vec<Between>,
     /// All ends are needed, not only the first of each process.
     keeps_all: bool,
+    /// Nothing comes after it.
+    is_last: bool,
+    /// Of each of its atoms: it binds all that tells groups apart.
+    settles: Vec<bool>,
+    /// The binding of no names.
+    nothing: Rc<[Sym]>,
 }
 
 /// Finds all events at which a chain is complete.
@@ -157,8 +256,13 @@ impl Linked {
                 atom: atom.clone(),
                 seen: Table::default(),
             });
+            let settles =
+                |atom: &Atom| live.iter().all(|name| atom.bound().any(|own| own == *name));
             stages.push(Stage {
                 without: without.collect(),
+                settles: step.atoms.iter().map(settles).collect(),
+                is_last: k + 1 == count,
+                nothing: [].into(),
                 step: step.clone(),
                 live,
                 groups: Vec::new(),
@@ -190,7 +294,7 @@ impl Linked {
                 for a in 0..self.stages[k].step.atoms.len() {
                     let atom = &self.stages[k].step.atoms[a];
                     if let Some(own) = atom.bind(happening, self.names) {
-                        self.reach(k, a, moment, &own, found);
+                        self.reach(k, a, moment, own, found);
                     }
                 }
             }
@@ -202,12 +306,7 @@ impl Linked {
                         continue;
                     };
                     let key = project(&binding, &between.key);
-                    let lists = between.seen.entry(key).or_default();
-                    let place = (moment.at, moment.clock.clone());
-                    match lists.iter_mut().find(|(own, _)| *own == moment.process) {
-                        Some((_, list)) => list.push(place),
-                        None => lists.push((moment.process, vec![place])),
-                    }
+                    between.seen.entry(key).or_default().add(moment);
                 }
             }
         }
@@ -219,92 +318,141 @@ impl Linked {
         k: usize,
         atom: usize,
         moment: &Moment,
-        own: &[Sym],
+        own: Vec<Sym>,
         found: &mut dyn FnMut(Match),
     ) {
-        // What it goes on from, with the binding that results.
-        let mut ways: Vec<(Vec<Sym>, Option<Rc<Trail>>)> = Vec::new();
-        if k == 0 {
-            ways.push((own.to_vec(), None));
-        } else {
-            let before = &self.stages[k - 1];
+        let (done, rest) = self.stages.split_at_mut(k);
+        let Some(stage) = rest.first_mut() else {
+            return;
+        };
+        if stage.has_enough(atom, moment, &own) {
+            return;
+        }
+        if stage.is_counted() {
+            reach_counted(done.last(), stage, atom, moment, &own, found);
+            return;
+        }
+        let Some(before) = done.last() else {
+            stage.arrive(moment, own, 1, None, found);
+            return;
+        };
+        let (shared, index) = &before.next[atom];
+        let groups = index.get(&project(&own, shared));
+        for group in groups.into_iter().flatten() {
+            if let Some((process, end)) =
+                stage.follows(before, &before.groups[*group], moment, &own)
+                && let Some(binding) = merge(&end.binding, &own)
+            {
+                stage.arrive(moment, binding, 1, Some(end.trail(process)), found);
+            }
+        }
+    }
+}
+
+/// An event is one of a step that is counted: it may be the first, or one more.
+fn reach_counted(
+    before: Option<&Stage>,
+    stage: &mut Stage,
+    atom: usize,
+    moment: &Moment,
+    own: &[Sym],
+    found: &mut dyn FnMut(Match),
+) {
+    // What it goes on from, with the binding that results.
+    let mut ways: Vec<(Vec<Sym>, Option<Rc<Trail>>)> = Vec::new();
+    match before {
+        None => ways.push((own.to_vec(), None)),
+        Some(before) => {
             let (shared, index) = &before.next[atom];
             let groups = index.get(&project(own, shared));
             for group in groups.into_iter().flatten() {
-                if let Some(end) = self.before(k, &before.groups[*group], moment, own)
+                if let Some((process, end)) =
+                    stage.follows(before, &before.groups[*group], moment, own)
                     && let Some(binding) = merge(&end.binding, own)
                 {
-                    ways.push((binding, Some(end.trail.clone())));
+                    ways.push((binding, Some(end.trail(process))));
                 }
             }
-        }
-        let last = k + 1 == self.stages.len();
-        let stage = &self.stages[k];
-        let counted = stage.step.least > 1 || stage.step.most.is_some();
-        // One more of the same step.
-        let mut more: Vec<(Vec<Sym>, u32, Rc<Trail>)> = Vec::new();
-        if counted {
-            let same = stage.step.names();
-            // Mostly the values at hand name the one group there can be.
-            let one = match same == stage.live {
-                true => stage.by_live.get(&project(own, &same)).copied(),
-                false => None,
-            };
-            let all = match (one, same == stage.live) {
-                (Some(one), _) => one..one + 1,
-                (None, true) => 0..0,
-                (None, false) => 0..stage.groups.len(),
-            };
-            for group in &stage.groups[all] {
-                let mut best: Option<&End> = None;
-                for (process, ends) in &group.ends {
-                    let count = known(ends, moment, *process, |end| end.at);
-                    if let Some(end) = count.checked_sub(1).and_then(|last| ends.get(last))
-                        && project(&end.binding, &same) == project(own, &same)
-                        && best.is_none_or(|best| end.len > best.len)
-                    {
-                        best = Some(end);
-                    }
-                }
-                if let Some(end) = best
-                    && let Some(binding) = merge(&end.binding, own)
-                {
-                    more.push((binding, end.len + 1, end.trail.clone()));
-                }
-            }
-        }
-        for (binding, before) in ways {
-            let key = project(&binding, &self.stages[k].live);
-            // A longer way to the same values counts for more.
-            if !more
-                .iter()
-                .any(|(other, ..)| project(other, &self.stages[k].live) == key)
-            {
-                self.arrive(k, moment, binding, 1, before, last, found);
-            }
-        }
-        for (binding, len, before) in more {
-            self.arrive(k, moment, binding, len, Some(before), last, found);
         }
     }
+    // One more of the same step.
+    let mut more: Vec<(Vec<Sym>, u32, Rc<Trail>)> = Vec::new();
+    let same = stage.step.names();
+    // Mostly the values at hand name the one group there can be.
+    let one = match same == stage.live {
+        true => stage.by_live.get(&project(own, &same)).copied(),
+        false => None,
+    };
+    let all = match (one, same == stage.live) {
+        (Some(one), _) => one..one + 1,
+        (None, true) => 0..0,
+        (None, false) => 0..stage.groups.len(),
+    };
+    for group in &stage.groups[all] {
+        let mut best: Option<(usize, &End)> = None;
+        for (process, ends) in &group.ends {
+            let count = known(ends, moment, *process, |end| end.at);
+            if let Some(end) = count.checked_sub(1).and_then(|last| ends.get(last))
+                && project(&end.binding, &same) == project(own, &same)
+                && best.is_none_or(|(_, best)| end.len > best.len)
+            {
+                best = Some((*process, end));
+            }
+        }
+        if let Some((process, end)) = best
+            && let Some(binding) = merge(&end.binding, own)
+        {
+            more.push((binding, end.len + 1, end.trail(process)));
+        }
+    }
+    for (binding, before) in ways {
+        let key = project(&binding, &stage.live);
+        // A longer way to the same values counts for more.
+        if !more
+            .iter()
+            .any(|(other, ..)| project(other, &stage.live) == key)
+        {
+            stage.arrive(moment, binding, 1, before, found);
+        }
+    }
+    for (binding, len, before) in more {
+        stage.arrive(moment, binding, len, Some(before), found);
+    }
+}
 
-    /// The end of the step before that an event of step `k` can follow.
-    fn before<'g>(
+impl Stage {
+    fn is_counted(&self) -> bool {
+        self.step.least > 1 || self.step.most.is_some()
+    }
+
+    /// Whether an event of this step tells nothing new, whatever it goes on from: the
+    /// first of its process is enough, and there is one.
+    fn has_enough(&self, atom: usize, moment: &Moment, own: &[Sym]) -> bool {
+        if self.keeps_all || self.is_last || !self.settles[atom] {
+            return false;
+        }
+        let group = self.by_live.get(&project(own, &self.live));
+        let group = group.and_then(|group| self.groups.get(*group));
+        let ends = group.and_then(|group| group.get(moment.process));
+        ends.is_some_and(|(_, ends)| !ends.is_empty())
+    }
+
+    /// The end of the step before that an event of this step can follow, and its
+    /// process.
+    fn follows<'g>(
         &self,
-        k: usize,
+        before: &Stage,
         group: &'g Group,
         moment: &Moment,
         own: &[Sym],
-    ) -> Option<&'g End> {
-        let before = &self.stages[k - 1];
-        let stage = &self.stages[k];
-        if stage.without.is_empty() && before.step.most.is_none() {
+    ) -> Option<(usize, &'g End)> {
+        if self.without.is_empty() && before.step.most.is_none() {
             for (process, ends) in &group.ends {
                 let first = ends.partition_point(|end| end.len < before.step.least);
                 if let Some(end) = ends.get(first)
                     && moment.is_after(*process, end.at)
                 {
-                    return Some(end);
+                    return Some((*process, end));
                 }
             }
             return None;
@@ -327,76 +475,75 @@ impl Linked {
         }
         let free = |(process, end): &(usize, &End)| {
             let binding = merge(&end.binding, own).unwrap_or_default();
-            !stage
+            !self
                 .without
                 .iter()
                 .any(|between| between.is_between(*process, end.at, moment, &binding))
         };
         // Its own process knows most of what it did itself.
-        let (here, others): (Vec<_>, Vec<_>) = group
-            .ends
-            .iter()
-            .partition(|(process, _)| *process == moment.process);
-        let all = here.into_iter().chain(others);
-        all.filter_map(last).find(free).map(|(_, end)| end)
+        let here = group.get(moment.process);
+        let others = group.ends.iter();
+        let others = others.filter(|(process, _)| *process != moment.process);
+        here.into_iter().chain(others).filter_map(last).find(free)
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// A binding, to be kept; that of no names is shared.
+    fn kept(&self, binding: Vec<Sym>) -> Rc<[Sym]> {
+        match binding.is_empty() {
+            true => self.nothing.clone(),
+            false => binding.into(),
+        }
+    }
+
+    /// The chain up to this step is complete.
     fn arrive(
         &mut self,
-        k: usize,
         moment: &Moment,
         binding: Vec<Sym>,
         len: u32,
         before: Option<Rc<Trail>>,
-        last: bool,
         found: &mut dyn FnMut(Match),
     ) {
-        let stage = &mut self.stages[k];
-        let enough = len >= stage.step.least && stage.step.most.is_none_or(|most| len <= most);
-        let counted = stage.step.least > 1 || stage.step.most.is_some();
-        if last && !counted {
+        let enough = len >= self.step.least && self.step.most.is_none_or(|most| len <= most);
+        if self.is_last && !self.is_counted() {
             found(Match {
                 trail: Trail::new(moment, before),
-                binding: binding.into(),
+                binding: self.kept(binding),
             });
             return;
         }
-        let key = project(&binding, &stage.live);
-        let id = match stage.by_live.get(&key) {
+        let key = project(&binding, &self.live);
+        let id = match self.by_live.get(&key) {
             Some(id) => *id,
             None => {
-                let id = stage.groups.len();
-                stage.groups.push(Group::default());
-                for (shared, index) in &mut stage.next {
+                let id = self.groups.len();
+                self.groups.push(Group::default());
+                for (shared, index) in &mut self.next {
                     let values = project(&binding, shared);
                     index.entry(values).or_default().push(id);
                 }
-                stage.by_live.insert(key, id);
+                self.by_live.insert(key, id);
                 id
             }
         };
-        let ends = stage.groups[id].of(moment.process);
-        if !stage.keeps_all && !ends.is_empty() {
+        let binding = self.kept(binding);
+        let ends = self.groups[id].of(moment.process);
+        if !self.keeps_all && !ends.is_empty() {
             return;
         }
-        let binding: Rc<[Sym]> = binding.into();
-        let trail = Trail::new(moment, before);
-        if last && enough {
+        let mut trail = None;
+        if self.is_last && enough {
+            let own = Trail::new(moment, before.clone());
+            trail = Some(own.clone());
             found(Match {
-                trail: trail.clone(),
+                trail: own,
                 binding: binding.clone(),
             });
         }
         match ends.last_mut() {
             // The same event by another alternative.
             Some(end) if end.at == moment.at => end.len = end.len.max(len),
-            _ => ends.push(End {
-                at: moment.at,
-                len,
-                binding,
-                trail,
-            }),
+            _ => ends.push(End::new(moment, len, binding, before, trail)),
         }
     }
 }
@@ -422,10 +569,14 @@ fn one_by_one(steps: Vec<Step>) -> Vec<Step> {
 impl Between {
     /// Whether such an event happened after a place and before a moment.
     fn is_between(&self, process: usize, from: At, moment: &Moment, binding: &[Sym]) -> bool {
-        let Some(lists) = self.seen.get(&project(binding, &self.key)) else {
+        let Some(sights) = self.seen.get(&project(binding, &self.key)) else {
             return false;
         };
-        lists.iter().any(|(own, list)| {
+        let most = sights.most.get(process).copied().unwrap_or(0);
+        if most < from.needs() {
+            return false;
+        }
+        sights.by_process.iter().any(|(own, list)| {
             let count = known(list, moment, *own, |(at, _)| *at);
             // The last one knows most.
             count
@@ -499,13 +650,13 @@ impl Concurrent {
             let other = others.into_iter().flatten().find(|(process, end)| {
                 *process != moment.process && !moment.is_after(*process, end.at)
             });
-            if let Some((_, end)) = other
+            if let Some((process, end)) = other
                 && !reported
                 && let Some(merged) = merge(binding, &end.binding)
             {
                 reported = true;
                 found(Match {
-                    trail: Trail::new(moment, Some(end.trail.clone())),
+                    trail: Trail::new(moment, Some(end.trail(*process))),
                     binding: merged.into(),
                 });
             }
@@ -513,12 +664,7 @@ impl Concurrent {
         for (side, binding) in own {
             let key = project(&binding, &self.shared);
             let list = self.last[side].entry(key).or_default();
-            let end = End {
-                at: moment.at,
-                len: 1,
-                binding: binding.into(),
-                trail: Trail::new(moment, None),
-            };
+            let end = End::new(moment, 1, binding.into(), None, None);
             match list
                 .iter_mut()
                 .find(|(process, _)| *process == moment.process)

@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use super::automaton::{Automaton, DEAD, START};
-use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
+use super::{Atom, Happening, Match, Sym, Table, Trail, merge};
 use crate::stream::Moment;
 
 /// What an automaton is for.
@@ -25,6 +25,7 @@ pub enum Purpose {
 }
 
 /// A sequence that has begun.
+#[derive(Default)]
 struct Instance {
     state: usize,
     binding: Vec<Sym>,
@@ -52,6 +53,8 @@ pub struct Recognizer {
     keyed: bool,
     by_key: Table<Box<[Sym]>, Instance>,
     others: Vec<Instance>,
+    /// What an event is of the alphabet, filled for each.
+    own: Vec<(usize, Vec<Sym>)>,
 }
 
 impl Recognizer {
@@ -73,6 +76,7 @@ impl Recognizer {
             names,
             by_key: Table::default(),
             others: Vec::new(),
+            own: Vec::new(),
         }
     }
 
@@ -94,7 +98,8 @@ impl Recognizer {
         {
             return;
         }
-        let mut own: Vec<(usize, Vec<Sym>)> = Vec::new();
+        let mut own = std::mem::take(&mut self.own);
+        own.clear();
         for (letter, atom) in self.alphabet.iter().enumerate() {
             let bindings = set
                 .iter()
@@ -106,10 +111,10 @@ impl Recognizer {
             if self.filter.is_some() {
                 self.break_all(moment, tell);
             }
+            self.own = own;
             return;
         }
         if self.keyed {
-            let all: Vec<usize> = (0..self.names).collect();
             while let Some((letter, binding)) = own.pop() {
                 let mut letters = 1u64 << letter;
                 own.retain(|(other, same)| {
@@ -117,12 +122,25 @@ impl Recognizer {
                     letters |= u64::from(merged) << other;
                     !merged
                 });
-                let key = project(&binding, &all);
-                let instance = self.by_key.remove(&key);
-                if let Some(instance) = self.advance(instance, moment, letters, binding, tell) {
-                    self.by_key.insert(key, instance);
+                // Its place stays, mostly: only what begins or ends moves others.
+                match self.by_key.get_mut(binding.as_slice()).map(std::mem::take) {
+                    Some(instance) => {
+                        let next =
+                            self.advance(Some(instance), moment, letters, binding.clone(), tell);
+                        match (self.by_key.get_mut(binding.as_slice()), next) {
+                            (Some(place), Some(next)) => *place = next,
+                            _ => _ = self.by_key.remove(binding.as_slice()),
+                        }
+                    }
+                    None => {
+                        let key = binding.clone();
+                        if let Some(next) = self.advance(None, moment, letters, binding, tell) {
+                            self.by_key.insert(key.into(), next);
+                        }
+                    }
                 }
             }
+            self.own = own;
             return;
         }
         let mut kept = Vec::new();
@@ -165,11 +183,12 @@ impl Recognizer {
             }
         }
         if !consumed {
-            for (letter, binding) in own {
+            for (letter, binding) in own.drain(..) {
                 kept.extend(self.advance(None, moment, 1 << letter, binding, tell));
             }
         }
         self.others = kept;
+        self.own = own;
     }
 
     /// Moves one sequence, or begins one.

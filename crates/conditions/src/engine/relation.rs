@@ -74,7 +74,7 @@ struct Window {
     to: usize,
     least: VecDeque<usize>,
     most: VecDeque<usize>,
-    counts: HashMap<i64, usize>,
+    counts: HashMap<i128, usize>,
     absent: usize,
 }
 
@@ -130,7 +130,7 @@ pub fn pair(
     poset: &Poset,
     (a, first): (usize, &[Val]),
     (b, second): (usize, &[Val]),
-    constant: i64,
+    constant: i128,
     rel: Rel,
     absent: bool,
 ) -> Option<(u32, u32)> {
@@ -152,8 +152,7 @@ pub fn pair(
             to += 1;
         }
         window.slide(second, from, to);
-        let holds =
-            |x: i64, y: i64| rel.holds(i128::from(x) + i128::from(y) + i128::from(constant), 0);
+        let holds = |x: i128, y: i128| rel.holds(x.saturating_add(y).saturating_add(constant), 0);
         let Val::Int(own) = *own else {
             if absent && from < to {
                 return Some((i as u32, from as u32));
@@ -167,8 +166,8 @@ pub fn pair(
         let (least, most) = (end(&window.least), end(&window.most));
         let some = match rel {
             Rel::Equal => {
-                let wanted = -(i128::from(own) + i128::from(constant));
-                i64::try_from(wanted).is_ok_and(|wanted| window.counts.contains_key(&wanted))
+                let wanted = own.saturating_add(constant).saturating_neg();
+                window.counts.contains_key(&wanted)
             }
             _ => [least, most]
                 .into_iter()

@@ -217,9 +217,9 @@ impl<H: History + ?Sized> Solver<'_, H> {
                             let fits = |value| match value {
                                 Val::Unknown => unknown,
                                 Val::Absent => linear.absent,
-                                Val::Int(number) => linear
-                                    .rel
-                                    .holds(i128::from(number) + i128::from(linear.constant), 0),
+                                Val::Int(number) => {
+                                    linear.rel.holds(number.saturating_add(linear.constant), 0)
+                                }
                             };
                             add(track.process, spans(track, fits));
                         }

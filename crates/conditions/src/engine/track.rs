@@ -2,63 +2,63 @@
 
 use crate::history::At;
 
-/// What something is at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What something is at a place, as engines see it: a whole number. What else
+/// variables hold has been measured before ([`crate::values`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Val {
     /// The process is not there, or nothing is known of it yet because there
     /// is nothing to know.
+    #[default]
     Absent,
     /// This. What is only true or false is 1 or 0.
-    Int(i64),
+    Int(i128),
     /// It is something, and cannot be told.
     Unknown,
 }
 
-impl Val {
-    /// As it is shown; nothing, where there is nothing.
-    pub fn words(self) -> Option<String> {
-        match self {
-            Val::Absent => None,
-            Val::Int(number) => Some(number.to_string()),
-            Val::Unknown => Some("unknown".to_string()),
-        }
-    }
-}
-
 /// From here on it is this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct Change<V = Val> {
     /// Where.
     pub at: At,
     /// When that was recorded, in nanoseconds.
     pub time: u64,
     /// What it is from here on.
-    pub value: Val,
+    pub value: V,
 }
 
-/// A value over the run of one process. It is absent before the first change.
+/// A value over the run of one process. It is absent (which is the default of
+/// every kind of value) before the first change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Track {
+pub struct Track<V = Val> {
     /// The process.
     pub process: usize,
     /// In order, no two at one place.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Change<V>>,
 }
 
-impl Track {
+impl<V: Copy + Default + PartialEq> Track<V> {
+    /// Of a process, with nothing in it.
+    pub fn new(process: usize) -> Track<V> {
+        Track {
+            process,
+            changes: Vec::new(),
+        }
+    }
+
     /// The value at a place.
-    pub fn at(&self, at: At) -> Val {
+    pub fn at(&self, at: At) -> V {
         let count = self.changes.partition_point(|change| change.at <= at);
         let last = count.checked_sub(1).and_then(|last| self.changes.get(last));
-        last.map_or(Val::Absent, |change| change.value)
+        last.map_or(V::default(), |change| change.value)
     }
 
     /// Adds a change, if it is one. Later ones come later.
-    pub fn push(&mut self, change: Change) {
+    pub fn push(&mut self, change: Change<V>) {
         match self.changes.last_mut() {
             Some(last) if last.at == change.at => last.value = change.value,
             Some(last) if last.value == change.value => {}
-            None if change.value == Val::Absent => {}
+            None if change.value == V::default() => {}
             _ => self.changes.push(change),
         }
     }
@@ -104,12 +104,12 @@ impl Edge {
     }
 
     /// The value there.
-    pub fn value(self, track: &Track) -> Val {
+    pub fn value<V: Copy + Default>(self, track: &Track<V>) -> V {
         let count = track.changes.partition_point(|change| self.has(change.at));
         let last = count
             .checked_sub(1)
             .and_then(|last| track.changes.get(last));
-        last.map_or(Val::Absent, |change| change.value)
+        last.map_or(V::default(), |change| change.value)
     }
 }
 

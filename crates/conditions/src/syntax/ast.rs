@@ -9,6 +9,7 @@ use events::Pattern;
 use super::Span;
 use crate::engine::relation::Rel;
 use crate::engine::solve::Modality;
+use crate::values::Literal;
 
 /// A name, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,16 @@ pub struct Selector {
     pub thread: Option<String>,
     /// Where it stands.
     pub span: Span,
+}
+
+impl Selector {
+    /// As it is written.
+    pub fn words(&self) -> String {
+        match &self.thread {
+            Some(thread) => format!("{}/{thread}", self.process),
+            None => self.process.clone(),
+        }
+    }
 }
 
 /// An expression in the words of the source language.
@@ -111,8 +122,8 @@ pub enum Quantity {
 /// A number.
 #[derive(Clone, Debug)]
 pub enum Number {
-    /// This.
-    Literal(i64),
+    /// This number, or text.
+    Literal(Literal),
     /// The sum of a state over all processes.
     Sum(Quantity),
     /// How many processes are in a state.

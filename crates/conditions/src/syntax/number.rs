@@ -4,13 +4,17 @@ use super::Error;
 use super::ast::*;
 use super::parse::Parser;
 use crate::engine::relation::Rel;
+use crate::values::{Literal, Real};
+
+/// What a number can be.
+const NUMBER: &str = "a number, a text, sum(..), count(..), value(..) or in_flight(..)";
 
 impl Parser<'_> {
     pub(super) fn begins_number(&mut self) -> bool {
         self.scan.skip();
         let next = self.scan.char();
         let negative = next == Some('-') && self.scan.ahead(1).is_some_and(|c| c.is_ascii_digit());
-        if next.is_some_and(|c| c.is_ascii_digit()) || negative {
+        if next.is_some_and(|c| c.is_ascii_digit() || c == '"') || negative {
             return true;
         }
         self.scan.peek_word().is_some_and(|(word, span)| {
@@ -83,28 +87,98 @@ impl Parser<'_> {
                 }
                 _ => {
                     self.scan.at = span.from;
-                    return Err(self
-                        .scan
-                        .error("a number, sum(..), count(..), value(..) or in_flight(..)"));
+                    return Err(self.scan.error(NUMBER));
                 }
             };
             return Ok(number);
         }
+        if self.scan.char() == Some('"') {
+            return Ok(Number::Literal(Literal::Text(self.quoted()?.into())));
+        }
         let from = self.scan.at;
-        self.scan.take("-");
-        while self.scan.char().is_some_and(|c| c.is_ascii_digit()) {
-            self.scan.at += 1;
-        }
-        let Ok(literal) = self.scan.text.slice(self.span(from)).parse::<i64>() else {
-            self.scan.at = from;
-            return Err(self
-                .scan
-                .error("a number, sum(..), count(..), value(..) or in_flight(..)"));
+        let literal = match self.literal() {
+            Some(literal) => literal,
+            None => {
+                self.scan.at = from;
+                return Err(self.scan.error(NUMBER));
+            }
         };
-        match self.scan.take("*") {
-            true => Ok(Number::Times(literal, Box::new(self.deeper(Parser::term)?))),
-            false => Ok(Number::Literal(literal)),
+        let span = self.span(from);
+        if !self.scan.take("*") {
+            return Ok(Number::Literal(literal));
         }
+        let factor = match literal {
+            Literal::Int(factor) => i64::try_from(factor).ok(),
+            _ => None,
+        };
+        let Some(factor) = factor else {
+            let expected = "a whole number before `*`";
+            return Err(self.scan.text.error(span, expected));
+        };
+        Ok(Number::Times(factor, Box::new(self.deeper(Parser::term)?)))
+    }
+
+    /// A number, with a fraction or without.
+    fn literal(&mut self) -> Option<Literal> {
+        let from = self.scan.at;
+        let digits = |parser: &mut Self| {
+            while parser.scan.char().is_some_and(|c| c.is_ascii_digit()) {
+                parser.scan.at += 1;
+            }
+        };
+        let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        self.scan.take("-");
+        digits(self);
+        let mut whole = true;
+        if self.scan.char() == Some('.') && is_digit(self.scan.ahead(1)) {
+            whole = false;
+            self.scan.at += 1;
+            digits(self);
+        }
+        let sign = usize::from(matches!(self.scan.ahead(1), Some('-' | '+')));
+        if matches!(self.scan.char(), Some('e' | 'E')) && is_digit(self.scan.ahead(1 + sign)) {
+            whole = false;
+            self.scan.at += 1 + sign;
+            digits(self);
+        }
+        let text = self.scan.text.slice(self.span(from));
+        match whole {
+            true => text.parse().ok().map(Literal::Int),
+            false => {
+                let number = text.parse().ok().filter(|own: &f64| own.is_finite());
+                number.and_then(Real::new).map(Literal::Real)
+            }
+        }
+    }
+
+    /// A text in quotes; `\n`, `\t`, `\"` and `\\` as everywhere.
+    fn quoted(&mut self) -> Result<String, Error> {
+        let from = self.scan.at;
+        self.scan.at += 1;
+        let mut text = String::new();
+        while let Some(c) = self.scan.char() {
+            self.scan.at += 1;
+            match c {
+                '"' => return Ok(text),
+                '\n' => break,
+                '\\' => {
+                    let next = self.scan.char();
+                    self.scan.at += 1;
+                    text.push(match next {
+                        Some('n') => '\n',
+                        Some('t') => '\t',
+                        Some('r') => '\r',
+                        Some('0') => '\0',
+                        Some(other) => other,
+                        None => break,
+                    });
+                }
+                c => text.push(c),
+            }
+        }
+        self.scan.at = self.scan.at.min(self.scan.text.chars.len());
+        let span = self.span(from);
+        Err(self.scan.text.error(span, "a text that ends with `\"`"))
     }
 
     /// What stands in `sum(..)`: the name of a state, or a state itself.

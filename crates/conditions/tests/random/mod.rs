@@ -208,7 +208,7 @@ impl Toy {
             for step in [0, 1 + random.below(3) as u64] {
                 let first = track.changes.is_empty();
                 if first || random.chance(if step == 0 { 40 } else { 12 }) {
-                    let value = Val::Int(values[random.below(values.len())]);
+                    let value = Val::Int(values[random.below(values.len())].into());
                     let at = At { bound, step };
                     let time = self.time(process, at);
                     track.push(Change { at, time, value });

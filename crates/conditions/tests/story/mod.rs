@@ -19,12 +19,11 @@
 use std::collections::HashMap;
 
 use conditions::check::{Options, Report, check};
-use conditions::engine::track::{Change, Val};
 use conditions::engine::{Happening, Sym};
 use conditions::history::{Arrow, At, History};
 use conditions::rules::{Failed, Rules};
-use conditions::source::{Events, NoSuch, Seen, Symbols};
-use conditions::truth::{Pass, Question, Trouble, Truth};
+use conditions::source::{Events, NoSuch, Seen, Symbols, latest};
+use conditions::truth::{Changed, Pass, Question, Trouble, Truth, Was};
 use conditions::verdict::{Outcome, Verdict};
 use events::{Condition, Field, Operator, Pattern, Value};
 use protocol::syscall::Type;
@@ -281,12 +280,13 @@ impl Events for Story {
     fn thread_name(&self, _: usize, _: u32) -> String {
         "main-0".to_string()
     }
-    fn received(&self, process: usize, number: u32) -> Option<(usize, u32)> {
+    fn received(&self, process: usize, number: u32) -> Vec<(usize, u32)> {
         let own = self
             .links
             .iter()
             .filter(|(cause, _)| *cause == (process, number));
-        own.map(|(_, effect)| *effect).max()
+        let all: Vec<(usize, u32)> = own.map(|(_, effect)| *effect).collect();
+        latest(self, &all)
     }
     fn times(&self, events: &[(usize, u32)]) -> Vec<u64> {
         events
@@ -310,7 +310,7 @@ impl Events for Story {
 /// Variables: `x = 1` is done where it is done; expressions are `x`, `x == 1`,
 /// `x < 1`, `x > 1`. Places are texts that are done.
 impl Truth for Story {
-    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Change>, Trouble> {
+    fn values(&mut self, question: &Question<'_>) -> Result<Vec<Vec<Changed>>, Trouble> {
         let words: Vec<&str> = question
             .expression
             .unwrap_or("")
@@ -325,18 +325,24 @@ impl Truth for Story {
             if name != variable {
                 continue;
             }
-            let value: i64 = value.parse().unwrap();
-            let value = match words.as_slice() {
-                [_] => value,
-                [_, "==", wanted] => i64::from(value == wanted.parse::<i64>().unwrap()),
-                [_, "<", wanted] => i64::from(value < wanted.parse::<i64>().unwrap()),
-                [_, ">", wanted] => i64::from(value > wanted.parse::<i64>().unwrap()),
-                other => panic!("{other:?}"),
+            let whole = value.parse::<i128>();
+            let compared = |fits: fn(&i128, &i128) -> bool, wanted: &str| {
+                let holds = fits(whole.as_ref().unwrap(), &wanted.parse().unwrap());
+                Was::Number(holds.into())
             };
-            changes.push(Change {
+            let was = match (words.as_slice(), &whole, value.parse::<f64>()) {
+                ([_], Ok(number), _) => Was::Number(*number),
+                ([_], _, Ok(number)) => Was::Real(number),
+                ([_], ..) => Was::Text(value.as_bytes().to_vec()),
+                ([_, "==", wanted], ..) => compared(i128::eq, wanted),
+                ([_, "<", wanted], ..) => compared(i128::lt, wanted),
+                ([_, ">", wanted], ..) => compared(i128::gt, wanted),
+                (other, ..) => panic!("{other:?}"),
+            };
+            changes.push(Changed {
                 at: At::after(number),
                 time: deed.time,
-                value: Val::Int(value),
+                was,
             });
         }
         match changes.is_empty() {
@@ -344,7 +350,7 @@ impl Truth for Story {
                 why: format!("there is no `{variable}`"),
                 near: None,
             }),
-            false => Ok(changes),
+            false => Ok(vec![changes]),
         }
     }
 

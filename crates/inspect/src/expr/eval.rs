@@ -251,7 +251,7 @@ pub(super) fn integer(scope: &Scope<'_>, value: &Value, node: &Node) -> Result<i
     }
 }
 
-pub(super) fn real(scope: &Scope<'_>, value: &Value) -> Result<f64> {
+pub(crate) fn real(scope: &Scope<'_>, value: &Value) -> Result<f64> {
     let bytes = value.bytes(scope.inspector.process)?;
     Ok(match bytes.len() {
         4 => f32::from_le_bytes(bytes.as_slice().try_into().unwrap_or_default()).into(),

@@ -21,6 +21,7 @@ use crate::types::Ty;
 use crate::value::Value;
 
 pub use compile::Step;
+pub(crate) use eval::real;
 pub(crate) use parser::{Binary, Node, NodeKind, Unary};
 
 /// An expression whose names are known.

@@ -1,13 +1,15 @@
 //! A global or static expression over the run of a process.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use inspect::expr::Expression;
 use inspect::scope::Scope;
 use inspect::{Inspector, Mapping, Process, Registers, ThreadId};
-use protocol::id::ProcessId;
+use protocol::id::{EventNo, ProcessId, ThreadNo};
 use target::{Arrival, Cancel, MapsVersion, Position, Stops, Watch};
 
+use super::threads::{Turn, turns};
 use super::{Changed, Moment, Trouble, Was, was};
 use crate::member::Member;
 use crate::program::Program;
@@ -20,8 +22,31 @@ struct Noted<'p> {
     process: &'p dyn Process,
     notes: Cell<bool>,
     read: RefCell<Vec<(u64, u64)>>,
-    /// Somebody wanted to know what is in registers.
-    registers: Cell<bool>,
+}
+
+/// The kind of a segment that is a program's storage of threads.
+const PT_TLS: u32 = 7;
+/// Where a thread's control block has the address of its table of storage.
+const DTV: u64 = 8;
+
+impl Noted<'_> {
+    /// Whether any of what was read is a thread's own: the program's block of it, which
+    /// ends at the thread's control block, or the table that leads to those of libraries.
+    fn is_of_thread(&self, inspector: &Inspector<'_>, base: u64) -> bool {
+        let main = inspector.main_module();
+        let own = main.and_then(|main| {
+            let segments = main.module.image.segments.iter();
+            let mut own = segments.filter(|segment| segment.kind == PT_TLS);
+            own.next()
+        });
+        let size = own.map_or(0, |segment| {
+            segment.memory_size.next_multiple_of(segment.align.max(1))
+        });
+        let from = base.wrapping_sub(size);
+        self.read.borrow().iter().any(|(address, _)| {
+            address.wrapping_sub(from) < size || *address == base.wrapping_add(DTV)
+        })
+    }
 }
 
 impl Process for Noted<'_> {
@@ -37,9 +62,6 @@ impl Process for Noted<'_> {
     }
 
     fn registers(&self, thread: ThreadId) -> inspect::Result<Registers> {
-        if self.notes.get() {
-            self.registers.set(true);
-        }
         self.process.registers(thread)
     }
 
@@ -66,12 +88,6 @@ fn joined(mut all: Vec<(u64, u64)>) -> Vec<Watch> {
     split.flatten().collect()
 }
 
-/// What an expression is now, and what it was computed from.
-struct Evaluated {
-    was: Was,
-    memory: Vec<(u64, u64)>,
-}
-
 /// An expression, as it means something in one program of a process.
 struct Meant {
     image: usize,
@@ -92,6 +108,9 @@ struct Follower<'f> {
     /// What it was computed from.
     memory: Vec<(u64, u64)>,
     found: Vec<Changed>,
+    /// What it was last; of each thread, where each has one of its own.
+    last: BTreeMap<Option<ThreadNo>, Was>,
+    is_per_thread: bool,
     /// It cannot be followed any more.
     failed: Option<Trouble>,
 }
@@ -105,30 +124,78 @@ impl<'f> Follower<'f> {
             error: None,
             memory: Vec::new(),
             found: Vec::new(),
+            last: BTreeMap::new(),
+            is_per_thread: false,
             failed: None,
         }
     }
 
-    /// Looks at the process, and notes what it is now if that is something else.
-    fn look(&mut self, program: &Program, member: &mut Member) -> Result<(), Trouble> {
-        let evaluated = self.evaluate(program, member)?;
-        self.is_known |= self.meant.is_some();
-        if self
-            .found
-            .last()
-            .is_none_or(|last| last.was != evaluated.was)
-        {
-            let moment = moment(member)?;
+    /// Notes what it is now, if that is something else.
+    fn note(&mut self, owner: Option<ThreadNo>, was: Was, member: &Member) -> Result<(), Trouble> {
+        if self.last.get(&owner) != Some(&was) {
             self.found.push(Changed {
-                moment,
-                was: evaluated.was,
+                moment: moment(member)?,
+                owner,
+                was: was.clone(),
             });
+            self.last.insert(owner, was);
         }
-        self.memory = evaluated.memory;
         Ok(())
     }
 
-    fn evaluate(&mut self, program: &Program, member: &mut Member) -> Result<Evaluated, Trouble> {
+    /// A thread has ended: there is none of its own any more.
+    fn end(&mut self, thread: ThreadNo, member: &Member) -> Result<(), Trouble> {
+        match self.last.contains_key(&Some(thread)) {
+            true => self.note(Some(thread), Was::Absent, member),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks at the process, and notes what it is now if that is something else.
+    fn look(
+        &mut self,
+        program: &Program,
+        member: &mut Member,
+        ended: &[ThreadNo],
+    ) -> Result<(), Trouble> {
+        self.memory.clear();
+        if !self.is_per_thread {
+            let thread = member.target()?.thread();
+            match self.evaluate(program, member, thread)? {
+                Some(was) => self.note(None, was, member)?,
+                // Found out now: begun anew, a value for each of them.
+                None => self.is_per_thread = true,
+            }
+        }
+        if self.is_per_thread {
+            self.memory.clear();
+            let threads = member.target()?.threads();
+            let threads: Vec<ThreadNo> = threads.iter().map(|own| own.number).collect();
+            for thread in threads.iter().filter(|own| !ended.contains(own)) {
+                let was = self.evaluate(program, member, *thread)?;
+                self.note(Some(*thread), was.unwrap_or(Was::Absent), member)?;
+            }
+            let known: Vec<ThreadNo> = self.last.keys().flatten().copied().collect();
+            for thread in known.iter().filter(|own| !threads.contains(own)) {
+                self.end(*thread, member)?;
+            }
+        }
+        self.is_known |= self.meant.is_some();
+        let pieces = pieces(&joined(self.memory.clone()));
+        match pieces > protocol::replay::WATCHES {
+            true => Err(Trouble::TooMuch(pieces)),
+            false => Ok(()),
+        }
+    }
+
+    /// What it is in a thread; what that was computed from is added to what is watched.
+    /// Nothing, if each thread has one of its own and that was not known.
+    fn evaluate(
+        &mut self,
+        program: &Program,
+        member: &mut Member,
+        thread: ThreadNo,
+    ) -> Result<Option<Was>, Trouble> {
         let library = program.library();
         let layout = member.layout(library)?;
         let target = member.target()?;
@@ -138,15 +205,13 @@ impl<'f> Follower<'f> {
             process: &*looked,
             notes: Cell::new(false),
             read: RefCell::default(),
-            registers: Cell::new(false),
         };
         let inspector = Inspector::with_layout(library, &noted, layout);
-        let thread = ThreadId(target.thread().0);
         let is_known = |meant: &Meant| meant.image == maps.image;
         if !self.meant.as_ref().is_some_and(is_known) {
             self.meant = None;
             // The outermost frame has the fewest names of its own.
-            let stack = inspector.stack(thread, DEEPEST)?;
+            let stack = inspector.stack(ThreadId(target.thread().0), DEEPEST)?;
             let outermost = stack.frames.len().saturating_sub(1);
             let scope = Scope::new(&inspector, &stack, outermost).ok_or(crate::Error::NoFrame)?;
             match Expression::parse(&scope, self.text) {
@@ -166,29 +231,27 @@ impl<'f> Follower<'f> {
             }
         }
         let Some(meant) = &self.meant else {
-            return Ok(Evaluated {
-                was: Was::Absent,
-                memory: Vec::new(),
-            });
+            return Ok(Some(Was::Absent));
         };
-        let stack = inspector.stack(thread, 1)?;
+        let stack = inspector.stack(ThreadId(thread.0), 1)?;
         let scope = Scope::new(&inspector, &stack, 0).ok_or(crate::Error::NoFrame)?;
         noted.notes.set(true);
         let was = was(&scope, &meant.expression);
-        if noted.registers.get() {
-            return Err(Trouble::PerThread);
+        let base = looked.registers(ThreadId(thread.0))?.fs_base;
+        if !self.is_per_thread && noted.is_of_thread(&inspector, base) {
+            return Ok(None);
         }
         let was = match was {
             Ok(was) => was,
             Err(inspect::Error::OptimizedOut) => return Err(Trouble::OptimizedOut),
+            // A thread whose storage is not there yet has no such variable; and what
+            // a pointer that leads nowhere should lead to is not there either.
+            Err(_) if self.is_per_thread => Was::Absent,
+            Err(inspect::Error::Memory { .. }) => Was::Absent,
             Err(error) => Was::Unknown(error.to_string()),
         };
-        let memory = noted.read.take();
-        let pieces = pieces(&joined(memory.clone()));
-        if pieces > protocol::replay::WATCHES {
-            return Err(Trouble::TooMuch(pieces));
-        }
-        Ok(Evaluated { was, memory })
+        self.memory.extend(noted.read.take());
+        Ok(Some(was))
     }
 
     fn answer(self) -> Followed {
@@ -291,16 +354,21 @@ fn follow(
     }
     member.open(program, cancel)?;
     let end = member.end();
+    // Where threads begin and end, once that matters.
+    let mut threads: Option<Vec<(EventNo, Turn)>> = None;
+    let mut ended: Vec<ThreadNo> = Vec::new();
+    let mut passed: Option<EventNo> = None;
     loop {
         let mut read: Vec<(u64, u64)> = Vec::new();
         let mut watched: Vec<Watch> = Vec::new();
         let mut mapped = false;
+        let mut per_thread = false;
         let mut all_failed = true;
         for place in &mut followers {
             let Some(own) = place.as_mut().filter(|own| own.failed.is_none()) else {
                 continue;
             };
-            match own.look(program, &mut member) {
+            match own.look(program, &mut member, &ended) {
                 Ok(()) => {}
                 Err(Trouble::Cancelled) => return Err(Trouble::Cancelled),
                 Err(trouble) => {
@@ -320,6 +388,7 @@ fn follow(
             (read, watched) = (all, together);
             // What it means may be in code that is mapped later.
             mapped |= own.meant.is_none();
+            per_thread |= own.is_per_thread;
         }
         if all_failed {
             return answers(followers);
@@ -327,7 +396,19 @@ fn follow(
         let now = member.position()?;
         let border = member.next_image(now.event());
         let border = border.map(Position::Event);
-        let to = border.unwrap_or(end);
+        let turn = match per_thread {
+            true => {
+                let all = threads.get_or_insert_with(|| turns(program, member.id));
+                let behind = |(event, _): &&(EventNo, Turn)| {
+                    *event >= now.event() && passed.is_none_or(|passed| *event > passed)
+                };
+                all.iter().find(behind).copied()
+            }
+            false => None,
+        };
+        let turn = turn.filter(|(event, _)| border.is_none_or(|to| Position::Event(*event) < to));
+        let to = turn.map(|(event, _)| Position::Event(event));
+        let to = to.or(border).unwrap_or(end);
         let stops = Stops {
             watches: &watched,
             mapped,
@@ -336,6 +417,21 @@ fn follow(
         let arrival = member.target_mut()?.run(&stops, to, cancel)?;
         match (arrival, border) {
             (Arrival::Watch(_) | Arrival::Mapped | Arrival::Stepped | Arrival::Breakpoint, _) => {}
+            (Arrival::There, _) if turn.is_some_and(|(event, _)| to == Position::Event(event)) => {
+                let Some((event, turn)) = turn else { continue };
+                passed = Some(event);
+                match turn {
+                    Turn::Begins => {
+                        member.target_mut()?.step(0..0, &watched, cancel)?;
+                    }
+                    Turn::Ends(thread) => {
+                        ended.push(thread);
+                        for own in followers.iter_mut().flatten() {
+                            own.end(thread, &member)?;
+                        }
+                    }
+                }
+            }
             (Arrival::There | Arrival::End, Some(border)) => {
                 // From here on it is another program.
                 if !member.seek(border, cancel)? {

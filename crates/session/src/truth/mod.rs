@@ -9,10 +9,11 @@
 
 mod changes;
 mod passes;
+mod threads;
 
+use inspect::plain::Plain;
 use inspect::print::{PrintOptions, Printer};
 use inspect::scope::Scope;
-use inspect::types::Kind;
 use protocol::id::{ProcessId, ThreadNo};
 use target::{Difference, Position};
 
@@ -30,11 +31,14 @@ pub struct Moment {
 }
 
 /// What an expression was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Was {
-    Number(i64),
-    /// What is no number, as it is printed.
-    Text(String),
+    Number(i128),
+    /// A number with a fraction.
+    Real(f64),
+    Text(Vec<u8>),
+    /// What is neither a number nor a text, as it is printed.
+    Other(String),
     /// The program that the process executed has nothing of that name.
     Absent,
     /// It could not be computed there, and why.
@@ -42,14 +46,16 @@ pub enum Was {
 }
 
 /// From a moment on an expression was this.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub moment: Moment,
+    /// The thread whose variable it is, where each has one of its own.
+    pub owner: Option<ThreadNo>,
     pub was: Was,
 }
 
 /// A thread got to a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Passed {
     pub moment: Moment,
     /// The expression there, if one was asked for.
@@ -65,8 +71,6 @@ pub enum Trouble {
     OptimizedOut,
     #[error("the program was built without debug information")]
     NoDebugInformation,
-    #[error("each thread has one of its own")]
-    PerThread,
     #[error("it is computed from {0} pieces of memory, more than {most} cannot be watched", most = protocol::replay::WATCHES)]
     TooMuch(usize),
     #[error("the replay differs from the recording at event {}", .0.event)]
@@ -127,8 +131,8 @@ fn index(program: &crate::Program, id: ProcessId) -> Result<protocol::id::Proces
     found.ok_or(Trouble::Other(crate::Error::NoProcess(id)))
 }
 
-/// DWARF's encodings of numbers that are not whole: complex, float, imaginary.
-const FLOATS: [u8; 3] = [3, 4, 9];
+/// The longest text that is followed.
+pub const TEXT_MAX: u64 = 256;
 
 /// What an expression is in a frame.
 fn was(scope: &Scope<'_>, expression: &inspect::expr::Expression) -> inspect::Result<Was> {
@@ -137,20 +141,16 @@ fn was(scope: &Scope<'_>, expression: &inspect::expr::Expression) -> inspect::Re
     if value.is_optimized_out() {
         return Err(inspect::Error::OptimizedOut);
     }
-    let is_number = match &value.ty.peeled().kind {
-        Kind::Base(encoding) => !FLOATS.contains(&encoding.0),
-        Kind::Enum(_) | Kind::Pointer(_) => true,
-        _ => false,
-    };
-    if is_number {
-        let number = value.integer(process)?;
-        return Ok(match i64::try_from(number) {
-            Ok(number) => Was::Number(number),
-            Err(_) => Was::Text(number.to_string()),
-        });
-    }
-    // What cannot be read says so, and is no text.
-    value.bytes(process)?;
-    let text = Printer::in_scope(*scope, PrintOptions::default()).top(&value);
-    Ok(Was::Text(text))
+    Ok(match scope.plain(&value, TEXT_MAX)? {
+        Plain::Number(number) => Was::Number(number),
+        Plain::Real(number) if number.is_nan() => Was::Unknown("it is not a number".to_string()),
+        Plain::Real(number) => Was::Real(number),
+        Plain::Text(text) => Was::Text(text),
+        Plain::LongText => Was::Unknown(format!("it is a text of more than {TEXT_MAX} bytes")),
+        Plain::Other => {
+            // What cannot be read says so, and is nothing to be printed.
+            value.bytes(process)?;
+            Was::Other(Printer::in_scope(*scope, PrintOptions::default()).top(&value))
+        }
+    })
 }

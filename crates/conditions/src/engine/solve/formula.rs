@@ -12,7 +12,7 @@ pub struct Linear {
     /// Factor and track. What is absent counts nothing.
     pub terms: Vec<(i64, usize)>,
     /// What is added.
-    pub constant: i64,
+    pub constant: i128,
     /// How the sum compares with zero.
     pub rel: Rel,
     /// Tracks that must not be absent.
@@ -93,16 +93,22 @@ impl Linear {
         {
             return self.absent;
         }
-        let mut sum = i128::from(self.constant);
+        let mut sum = self.constant;
         for (factor, track) in &self.terms {
             match value(*track) {
                 Val::Absent => {}
                 Val::Unknown => return unknown,
-                Val::Int(number) => sum += i128::from(*factor) * i128::from(number),
+                Val::Int(number) => sum = added(sum, *factor, number),
             }
         }
         self.rel.holds(sum, 0)
     }
+}
+
+/// A sum with one more term in it. What is measured leaves room enough that
+/// nothing overflows; what a file of rules may say beyond that does not wrap.
+pub(super) fn added(sum: i128, factor: i64, number: i128) -> i128 {
+    sum.saturating_add(number.saturating_mul(factor.into()))
 }
 
 /// The conjunctions of which at least one must hold. False if there are too

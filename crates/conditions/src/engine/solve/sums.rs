@@ -1,7 +1,7 @@
 //! Comparisons of values of several processes: pairs of stretches where there are two,
 //! bounds by flow where there are more.
 
-use super::formula::{Formula, Linear};
+use super::formula::{Formula, Linear, added};
 use super::{Answer, Modality, Solver};
 use crate::engine::flow;
 use crate::engine::poset::Poset;
@@ -29,7 +29,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
             places.dedup_by_key(|(at, _)| *at);
             let must = linear.present.iter().any(|track| own(*track));
             let value = |at: At| {
-                let mut sum = 0i128;
+                let mut sum = 0;
                 let mut present = linear.present.iter().filter(|track| own(**track));
                 if present.any(|track| self.tracks[*track].at(at) == Val::Absent) {
                     return Val::Absent;
@@ -38,10 +38,10 @@ impl<H: History + ?Sized> Solver<'_, H> {
                     match self.tracks[*track].at(at) {
                         Val::Absent => {}
                         Val::Unknown => return Val::Unknown,
-                        Val::Int(number) => sum += i128::from(*factor) * i128::from(number),
+                        Val::Int(number) => sum = added(sum, *factor, number),
                     }
                 }
-                i64::try_from(sum).map_or(Val::Unknown, Val::Int)
+                Val::Int(sum)
             };
             let mut track = Track {
                 process,
@@ -138,11 +138,11 @@ impl<H: History + ?Sized> Solver<'_, H> {
             Val::Int(number) => number,
             _ => 0,
         };
-        let base: i64 = values
+        let base: i128 = values
             .iter()
             .map(|list| number(list[0]))
-            .fold(linear.constant, i64::saturating_add);
-        let weights: Vec<Vec<i64>> = values
+            .fold(linear.constant, i128::saturating_add);
+        let weights: Vec<Vec<i128>> = values
             .iter()
             .map(|list| {
                 let pairs = list.windows(2);
@@ -151,7 +151,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                     .collect()
             })
             .collect();
-        let negative: Vec<Vec<i64>> = weights
+        let negative: Vec<Vec<i128>> = weights
             .iter()
             .map(|list| list.iter().map(|weight| -weight).collect())
             .collect();
@@ -164,7 +164,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
             let found = flow::largest(poset, &negative, prefix);
             (base.saturating_sub(found.sum), found.state)
         };
-        let fits = |sum: i64| linear.rel.holds(sum.into(), 0);
+        let fits = |sum: i128| linear.rel.holds(sum, 0);
         let reached = |prefix: usize| -> Option<Vec<u32>> {
             let sides = match linear.rel {
                 Rel::More | Rel::AtLeast => vec![most(prefix)],
@@ -183,11 +183,22 @@ impl<H: History + ?Sized> Solver<'_, H> {
             if low > 0 || high < 0 {
                 return Answer::No;
             }
-            let small = weights.iter().flatten().all(|weight| weight.abs() <= 1);
-            if !small {
+            // Where all go up and down by the same, that is what is counted in.
+            let step = weights.iter().flatten().fold(0, |step, weight| {
+                let (mut a, mut b) = (step, weight.unsigned_abs());
+                while b != 0 {
+                    (a, b) = (b, a % b);
+                }
+                a
+            });
+            if step != 0 && base.unsigned_abs() % step != 0 {
+                return Answer::No;
+            }
+            let small = |weight: &i128| [0, step].contains(&weight.unsigned_abs());
+            if !weights.iter().flatten().all(small) {
                 return self.enumerate_all(parts, Modality::Possibly, unknown);
             }
-            // Changes of one at a time miss no number on the way.
+            // Changes of one step at a time miss no number on the way.
             let state = self.walk(poset, &weights, base, &from, &to);
             return Answer::Yes(self.state_at(poset, &state));
         }
@@ -214,12 +225,12 @@ impl<H: History + ?Sized> Solver<'_, H> {
     fn walk(
         &self,
         poset: &Poset,
-        weights: &[Vec<i64>],
-        base: i64,
+        weights: &[Vec<i128>],
+        base: i128,
         from: &[u32],
         to: &[u32],
     ) -> Vec<u32> {
-        let sum = |state: &[u32]| -> i64 {
+        let sum = |state: &[u32]| -> i128 {
             let lanes = weights.iter().zip(state);
             let inside = lanes.flat_map(|(list, count)| &list[..*count as usize]);
             inside.fold(base, |sum, weight| sum.saturating_add(*weight))
@@ -256,13 +267,13 @@ impl<H: History + ?Sized> Solver<'_, H> {
         if let yes @ Answer::Yes(_) = self.observed(&all, unknown) {
             return yes;
         }
-        let mut range = (i128::from(linear.constant), i128::from(linear.constant));
+        let mut range = (linear.constant, linear.constant);
         for (track, must) in combined {
             let values = track
                 .changes
                 .iter()
                 .filter_map(|change| match change.value {
-                    Val::Int(number) => Some(i128::from(number)),
+                    Val::Int(number) => Some(number),
                     _ => None,
                 });
             let zero = (!must).then_some(0);
@@ -272,7 +283,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 high = high.max(value);
             }
             if low <= high {
-                range = (range.0 + low, range.1 + high);
+                range = (range.0.saturating_add(low), range.1.saturating_add(high));
             }
         }
         let impossible = match linear.rel {

@@ -151,7 +151,7 @@ impl Resolver {
                 let span = state.selector.span;
                 let name = match &state.body {
                     ast::Body::Source(source, _) => {
-                        format!("{}: {}", state.selector.process, source.text)
+                        format!("{}: {}", state.selector.words(), source.text)
                     }
                     _ => self.written(text, span),
                 };
@@ -166,7 +166,7 @@ impl Resolver {
 
     fn number(&mut self, text: usize, number: &ast::Number, scope: &mut Scope) -> Resolved<Number> {
         Ok(match number {
-            ast::Number::Literal(value) => Number::Literal(*value),
+            ast::Number::Literal(value) => Number::Literal(value.clone()),
             ast::Number::Sum(own) => Number::Sum(self.quantity(text, own, scope)?),
             ast::Number::Count(own) => Number::Count(self.quantity(text, own, scope)?),
             ast::Number::Value(own) => Number::Value(self.quantity(text, own, scope)?),
