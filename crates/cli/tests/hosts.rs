@@ -5,12 +5,12 @@
 mod harness;
 
 use std::path::Path;
-use std::process::Output;
 use std::sync::Arc;
 
 use causality::{History, Kind};
+use harness::joined::{said, text};
 use harness::namespaces::Hosts;
-use harness::{Scratch, is_root, wait_for};
+use harness::{Scratch, wait_for};
 use recording::Set;
 
 /// Answers every line with the line and who answered; ends when nobody is
@@ -36,18 +36,7 @@ for number in range(5):
     print(lines.readline().decode().strip(), flush=True)
 "#;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
-}
-
 fn hosts(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
-    if !is_root() {
-        return None;
-    }
     let hosts = Hosts::new(scratch, names)?;
     std::fs::write(hosts.dir().join("server.py"), SERVER).unwrap();
     std::fs::write(hosts.dir().join("client.py"), CLIENT).unwrap();

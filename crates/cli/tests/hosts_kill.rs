@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use causality::{History, Kind};
 use harness::namespaces::Hosts;
-use harness::{MW, Scratch, is_root, wait_for};
+use harness::{MW, Scratch, wait_for};
 use recording::Set;
 
 #[path = "../../../tests/seed.rs"]
@@ -102,9 +102,6 @@ fn recordings(hosts: &Hosts, host: &str) -> Vec<PathBuf> {
 fn what_was_recorded_survives_whoever_is_killed() {
     let scratch = Scratch::new("hosts-kill");
     let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
-    if !is_root() {
-        skip!("network namespaces take root");
-    }
     let Some(hosts) = Hosts::new(&scratch, &["a", "b"]) else {
         skip!("network namespaces take root");
     };

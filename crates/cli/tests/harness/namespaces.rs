@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{MW, Scratch, find_tool, wait_for};
+use super::{MW, Scratch, find_tool, is_root, wait_for};
 
 pub struct Hosts {
     dir: PathBuf,
@@ -36,8 +36,12 @@ fn ip(arguments: &str) {
 }
 
 impl Hosts {
-    /// Hosts with these names. `None` where no namespaces can be made.
+    /// Hosts with these names. `None` where no namespaces can be made: that takes
+    /// root.
     pub fn new(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
+        if !is_root() {
+            return None;
+        }
         let tag = format!("mw{}", std::process::id());
         let middle = format!("{tag}-net");
         let ip_tool = find_tool("ip")?;
