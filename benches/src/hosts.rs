@@ -65,7 +65,11 @@ pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let to = dir.path().join("by-tls");
     let plain = copy(&journal, &dir.path().join("copy"))?;
     let took = fetch(pull, &to)?;
-    figures.push(each_100_mb("fetching 100 MB from an agent that listens (TLS)", took, size));
+    figures.push(each_100_mb(
+        "fetching 100 MB from an agent that listens (TLS)",
+        took,
+        size,
+    ));
     figures.push(Figure {
         title: "the same, against a plain copy by TCP",
         value: took.as_secs_f64() / plain.as_secs_f64(),
@@ -132,7 +136,11 @@ fn start(mw: &Path, trust: &Trust, home: &Path) -> Result<Agent> {
 
 /// Records something that does not compress. How long the recording is.
 fn record(bench: &Bench, mw: &Path, dir: &Path) -> Result<u64> {
-    let mebibytes = if bench.quick { MEBIBYTES / 4 } else { MEBIBYTES };
+    let mebibytes = if bench.quick {
+        MEBIBYTES / 4
+    } else {
+        MEBIBYTES
+    };
     let recorded = Command::new(mw)
         .args(["record", "-o"])
         .arg(dir)
@@ -206,18 +214,24 @@ fn elsewhere(bench: &Bench, mw: &Path, server: &Server, dir: &Path) -> Result<Fi
     let line = format!("dd if=/dev/zero of=/dev/null bs=1k count={count}");
     let time = |output: std::process::Output| -> Result<f64> {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let told = said.split("copied, ").nth(1).and_then(|rest| rest.split(' ').next());
+        let told = said
+            .split("copied, ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
         told.and_then(|word| word.parse().ok())
             .with_context(|| format!("dd says: {said}"))
     };
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for round in 0..5 {
         let mut own = Command::new(mw);
-        own.args(["record", "-o"]).arg(dir.join(format!("here-{round}")));
+        own.args(["record", "-o"])
+            .arg(dir.join(format!("here-{round}")));
         own.arg("--").args(line.split(' ')).env("LC_ALL", "C");
         here.push(time(own.output()?)?);
         let mut other = Command::new(mw);
-        other.args(["record", "-o"]).arg(dir.join(format!("there-{round}")));
+        other
+            .args(["record", "-o"])
+            .arg(dir.join(format!("there-{round}")));
         other.args(["--on", "bench", &format!("env LC_ALL=C {line}")]);
         there.push(time(other.env("MW_SSH", &server.client).output()?)?);
     }
@@ -245,7 +259,12 @@ fn many(title: &'static str, mut command: Command, hosts: &[String], to: &Path) 
         .lines()
         .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     let times: Vec<u64> = ends.collect();
-    ensure!(times.len() == hosts.len(), "{} of {} began", times.len(), hosts.len());
+    ensure!(
+        times.len() == hosts.len(),
+        "{} of {} began",
+        times.len(),
+        hosts.len()
+    );
     let last = times.into_iter().max().context("none began")?;
     let first = begun.duration_since(std::time::UNIX_EPOCH)?;
     Ok(Figure {
@@ -303,7 +322,9 @@ fn many_by_ssh(mw: &Path, dir: &Path) -> Result<Option<Figure>> {
 /// Writes the recordings of a program on several hosts, for [`joined`]: in a process of
 /// its own, whose memory is not measured.
 pub fn make(dir: &Path, events: u64) {
-    let dirs: Vec<PathBuf> = (0..JOINED).map(|host| dir.join(format!("h{host}"))).collect();
+    let dirs: Vec<PathBuf> = (0..JOINED)
+        .map(|host| dir.join(format!("h{host}")))
+        .collect();
     let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
     servers::make_on(&dirs, events);
 }
@@ -341,11 +362,31 @@ fn joined(bench: &Bench, mw: &Path, dir: &Path) -> Result<Vec<Figure>> {
     let took = begun.elapsed();
     ensure!(status.success(), "they cannot be joined");
     let slowest = ask(&together, events)?;
-    let figure = |title, value, most, unit| Figure { title, value, most, unit };
+    let figure = |title, value, most, unit| Figure {
+        title,
+        value,
+        most,
+        unit,
+    };
     Ok(vec![
-        figure("joining 10 million events of 10 hosts", took.as_secs_f64(), 20.0, " s"),
-        figure("memory for that", most as f64 / (1 << 20) as f64, 1.5, " GiB"),
-        figure("the slowest of five answers about them", slowest * 1000.0, 20.0, " ms"),
+        figure(
+            "joining 10 million events of 10 hosts",
+            took.as_secs_f64(),
+            20.0,
+            " s",
+        ),
+        figure(
+            "memory for that",
+            most as f64 / (1 << 20) as f64,
+            1.5,
+            " GiB",
+        ),
+        figure(
+            "the slowest of five answers about them",
+            slowest * 1000.0,
+            20.0,
+            " ms",
+        ),
     ])
 }
 

@@ -47,10 +47,18 @@ fn write(dir: &std::path::Path) {
         log.at(now + 500).other(kind::BEGIN, &values, &[]);
         logs.push(log);
     }
-    logs[1].at(9000).call(WRITE, &[4, 0x7000, 1], 1, &[(1, b"x")]);
-    logs[2].at(8000).call(READ, &[3, 0x7000, 1], 1, &[(1, b"x")]);
-    logs[2].at(8600).call(WRITE, &[6, 0x7000, 1], 1, &[(1, b"y")]);
-    logs[0].at(8300).call(READ, &[5, 0x7000, 1], 1, &[(1, b"y")]);
+    logs[1]
+        .at(9000)
+        .call(WRITE, &[4, 0x7000, 1], 1, &[(1, b"x")]);
+    logs[2]
+        .at(8000)
+        .call(READ, &[3, 0x7000, 1], 1, &[(1, b"x")]);
+    logs[2]
+        .at(8600)
+        .call(WRITE, &[6, 0x7000, 1], 1, &[(1, b"y")]);
+    logs[0]
+        .at(8300)
+        .call(READ, &[5, 0x7000, 1], 1, &[(1, b"y")]);
     let writer = Writer::create(dir, &manifest(&["pipes"])).unwrap();
     writer.start(&image(0, 0, 100, &["pipes"])).unwrap();
     for log in logs {

@@ -51,8 +51,7 @@ pub fn make(dir: &Path, events: u64) {
 pub fn make_on(dirs: &[&Path], events: u64) {
     let hosts = dirs.len();
     let inet = |process: usize, port: u16| {
-        let ([high, low], [a, b, c, d]) =
-            (port.to_be_bytes(), address(process % hosts).octets());
+        let ([high, low], [a, b, c, d]) = (port.to_be_bytes(), address(process % hosts).octets());
         [2, 0, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]
     };
     let mut logs: Vec<LogBuilder> = Vec::new();
