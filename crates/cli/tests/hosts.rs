@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causality::{History, Kind};
-use harness::joined::{said, text};
+use harness::joined::{record_plan, said, text};
 use harness::namespaces::Hosts;
 use harness::{Scratch, wait_for};
 use recording::Set;
@@ -43,7 +43,7 @@ fn hosts(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
     Some(hosts)
 }
 
-fn plan(hosts: &Hosts, clients: &[&str]) -> std::path::PathBuf {
+fn plan(hosts: &Hosts, clients: &[&str]) -> String {
     let dir = hosts.dir().display();
     let address = hosts.address("a");
     let count = clients.len();
@@ -56,9 +56,7 @@ fn plan(hosts: &Hosts, clients: &[&str]) -> std::path::PathBuf {
              after = {{ host = \"a\", says = \"^listening\" }}\n"
         ));
     }
-    let path = hosts.dir().join("plan.toml");
-    std::fs::write(&path, plan).unwrap();
-    path
+    plan
 }
 
 /// How many messages went from one host to another, by hosts.
@@ -106,19 +104,7 @@ fn a_program_on_three_hosts_is_one_recording() {
         3
     );
 
-    let path = plan(&hosts, &["b", "c"]);
-    let dir = scratch.fresh("joined");
-    let output = hosts
-        .mw()
-        .args([
-            "record",
-            "-o",
-            dir.to_str().unwrap(),
-            "--plan",
-            path.to_str().unwrap(),
-        ])
-        .output()
-        .unwrap();
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b", "c"]), false);
     assert!(output.status.success(), "{}", said(&output));
     let shown = text(&output.stdout);
     for line in ["a | listening", "b | echo b 4", "c | echo c 0"] {
@@ -164,20 +150,7 @@ fn clocks_that_are_hours_apart_do_not_matter() {
     let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
         skip!("network namespaces take root");
     };
-    let path = plan(&hosts, &["b"]);
-    let dir = scratch.fresh("joined");
-    let output = hosts
-        .mw()
-        .args([
-            "record",
-            "-q",
-            "-o",
-            dir.to_str().unwrap(),
-            "--plan",
-            path.to_str().unwrap(),
-        ])
-        .output()
-        .unwrap();
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b"]), true);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(text(&output.stdout), "");
     let found = messages(&dir);
@@ -402,7 +375,7 @@ fn translated_addresses_are_found_by_what_was_sent() {
     let mut said_there = BufReader::new(translator.stdout.take().unwrap());
     said_there.read_line(&mut line).unwrap();
     assert_eq!(line.trim(), "listening");
-    let record = |name: &str, clients: [&str; 2]| {
+    let record = |clients: [&str; 2]| {
         let directory = hosts.dir().display();
         let address = hosts.address("a");
         let mut plan = format!(
@@ -415,19 +388,11 @@ fn translated_addresses_are_found_by_what_was_sent() {
                  after = {{ host = \"a\", says = \"^listening\" }}\n"
             ));
         }
-        let path = hosts.dir().join(format!("{name}.toml"));
-        std::fs::write(&path, plan).unwrap();
-        let dir = scratch.fresh(name);
-        let output = hosts
-            .mw()
-            .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan"])
-            .arg(&path)
-            .output()
-            .unwrap();
+        let (dir, output) = record_plan(&hosts, &scratch, &plan, true);
         assert!(output.status.success(), "{}", said(&output));
         dir
     };
-    let told = record("told", ["bertha", "carl"]);
+    let told = record(["bertha", "carl"]);
     let found = messages(&told);
     for client in ["b", "c"] {
         let there = (client.to_string(), "a".to_string());
@@ -450,7 +415,7 @@ fn translated_addresses_are_found_by_what_was_sent() {
     assert!(shown.contains("translated to"), "{shown}");
     assert!(!shown.contains("perhaps"), "{shown}");
     // Two who say the same.
-    let open = record("open", ["anyone", "anyone"]);
+    let open = record(["anyone", "anyone"]);
     let set = Arc::new(Set::open(&open).unwrap());
     let history = History::of(&set, &|_| {}).unwrap();
     assert_eq!(history.guesses(), 2);

@@ -268,6 +268,33 @@ fn walks_lead_back_across_hosts(dir: &Path) {
         "{said:?}"
     );
     assert_eq!(stops[3..5], [stops[1], stops[0]], "{said:?}");
+    concurrent_stops_come_back_in_their_order(dir);
+}
+
+/// Transfers go to all servers at once, and most stops know nothing of each other:
+/// going back leads to each of them once, in the reverse of the order there, and on
+/// again in the same.
+fn concurrent_stops_come_back_in_their_order(dir: &Path) {
+    const STEPS: usize = 25;
+    let mut commands = vec!["break Books::handle".to_string()];
+    let there = ["continue"; STEPS];
+    let back = ["reverse-continue"; STEPS - 1];
+    let again = ["continue"; STEPS - 1];
+    for command in there.iter().chain(&back).chain(&again) {
+        commands.push(command.to_string());
+        commands.push("when".to_string());
+    }
+    let said = debug(dir, &commands);
+    let stops: Vec<&str> = said[2..].iter().step_by(2).map(|s| s.trim()).collect();
+    let processes: BTreeSet<&str> = stops
+        .iter()
+        .filter_map(|stop| stop.split(',').next())
+        .collect();
+    assert!(processes.len() > 1, "{stops:?}");
+    let (first, rest) = stops.split_at(STEPS);
+    let reversed: Vec<&str> = first[..STEPS - 1].iter().rev().copied().collect();
+    assert_eq!(rest[..STEPS - 1], reversed, "{first:?}");
+    assert_eq!(rest[STEPS - 1..2 * (STEPS - 1)], first[1..], "{first:?}");
 }
 
 /// A condition about processes of several hosts is answered in their names.
