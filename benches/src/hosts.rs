@@ -294,7 +294,7 @@ fn many_by_tls(mw: &Path, trust: &Trust, dir: &Path) -> Result<Figure> {
 
 /// By ssh to as many servers, each with directories of its own, on which `mw` is
 /// already.
-fn many_by_ssh(mw: &Path, dir: &Path) -> Result<Option<Figure>> {
+fn many_by_ssh(mw: &Path, dir: &Path) -> Result<Vec<Figure>> {
     let mut servers = Vec::new();
     for number in 0..HOSTS {
         let name = format!("h{number}");
@@ -302,7 +302,7 @@ fn many_by_ssh(mw: &Path, dir: &Path) -> Result<Option<Figure>> {
         std::fs::create_dir_all(&home)?;
         match Server::start(&home, &name, &home)? {
             Some(server) => servers.push((name, server)),
-            None => return Ok(None),
+            None => return Ok(Vec::new()),
         }
     }
     let mut config = String::new();
@@ -315,8 +315,27 @@ fn many_by_ssh(mw: &Path, dir: &Path) -> Result<Option<Figure>> {
     let mut command = Command::new(mw);
     command.env("MW_SSH", format!("ssh -F {}", all.display()));
     let hosts: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
+    // What ssh itself takes to reach them all.
+    let begun = Instant::now();
+    let mut plain = Vec::new();
+    for host in &hosts {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-F").arg(&all).args(["-T", host, "true"]);
+        plain.push(ssh.stdin(Stdio::null()).spawn()?);
+    }
+    for mut child in plain {
+        ensure!(child.wait()?.success(), "ssh does not reach all of them");
+    }
+    let plain = begun.elapsed().as_secs_f64();
     let title = "starting on 20 hosts by ssh, until the last has begun";
-    many(title, command, &hosts, &dir.join("many-ssh")).map(Some)
+    let figure = many(title, command, &hosts, &dir.join("many-ssh"))?;
+    let ratio = Figure {
+        title: "the same, against `ssh true` to all of them",
+        value: figure.value / plain,
+        most: 2.0,
+        unit: "",
+    };
+    Ok(vec![figure, ratio])
 }
 
 /// Writes the recordings of a program on several hosts, for [`joined`]: in a process of

@@ -487,3 +487,74 @@ fn what_was_joined_is_listed_and_removed_as_one() {
     mw(&["prune", "--keep", "0"]);
     assert_eq!(text(&mw(&["list", "--json"]).stdout), "");
 }
+
+/// Says what a plan would do; ends with the status of the first that failed; a second
+/// Ctrl-C ends what does not end by the first.
+#[test]
+fn plans_statuses_and_interrupts() {
+    let scratch = Scratch::new("hosts-plans");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
+        skip!("network namespaces take root");
+    };
+    let file = scratch.path().join("plan.toml");
+    let plan =
+        plan(&hosts, &["b"]).replacen("[[run]]", "environment = { COLOUR = \"blue\" }\n[[run]]", 1);
+    std::fs::write(&file, plan).unwrap();
+    let shown = hosts
+        .mw()
+        .args(["record", "--check", "--plan"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{}", said(&shown));
+    for line in [
+        "a: python3 server.py",
+        "with   COLOUR=blue",
+        "after  a says `^listening`",
+    ] {
+        assert!(text(&shown.stdout).contains(line), "{}", said(&shown));
+    }
+    assert!(!hosts.home("a").join("data/meanwhile").exists());
+
+    let dir = scratch.fresh("statuses");
+    let output = hosts
+        .mw()
+        .args(["record", "-q", "-o", dir.to_str().unwrap()])
+        .args(["--on", "a", "sleep 1; exit 3", "--on", "b", "exit 4"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+
+    let dir = scratch.fresh("stubborn");
+    let mut child = hosts
+        .mw()
+        .args(["record", "-o", dir.to_str().unwrap()])
+        .args([
+            "--on",
+            "a",
+            "trap 'echo no' INT; echo begun; while :; do sleep 0.05; done",
+        ])
+        .args(["--on", "b", "echo begun; sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut until = |what: &str| {
+        let found = lines.find(|line| line.as_ref().unwrap().contains(what));
+        assert!(found.is_some(), "nobody said {what}");
+    };
+    until("begun");
+    until("begun");
+    let interrupt = || {
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    };
+    interrupt();
+    until("no");
+    interrupt();
+    let status = child.wait().unwrap();
+    assert!(!status.success());
+    let set = Set::open(&dir).unwrap();
+    assert_eq!(set.members().len(), 2);
+}
