@@ -521,7 +521,14 @@ fn plans_statuses_and_interrupts() {
     let output = hosts
         .mw()
         .args(["record", "-q", "-o", dir.to_str().unwrap()])
-        .args(["--on", "a", "sleep 1; exit 3", "--on", "b", "exit 4"])
+        .args([
+            "--on",
+            "a",
+            "sleep 1; exit 3",
+            "--on",
+            "b",
+            "sh -c 'exit 4'",
+        ])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));

@@ -12,6 +12,23 @@ use harness::joined::{mw, objects, said, text};
 use harness::namespaces::Hosts;
 use harness::{MW, Scratch, find_tool, wait_for};
 
+const SERVER: &str = r#"
+import socket, sys
+connection, _ = socket.create_server((sys.argv[1], 7000)).accept()
+print(connection.recv(99).decode())
+"#;
+
+const CLIENT: &str = r#"
+import socket, sys, time
+while True:
+    try:
+        connection = socket.create_connection((sys.argv[1], 7000))
+        break
+    except OSError:
+        time.sleep(0.05)
+connection.sendall(b"spoken")
+"#;
+
 /// An agent on a host, until it is dropped.
 struct Agent {
     child: Child,
@@ -100,17 +117,12 @@ fn agents_that_listen_record_for_who_has_a_certificate() {
     agents[0].has_said("refused:");
 
     // One speaks, the other listens.
-    let server = format!(
-        "python3 -c 'import socket; s = socket.create_server((\"{a}\", 7000)); c, _ = s.accept(); \
-         print(c.recv(99).decode())'"
-    );
-    let client = format!(
-        "python3 -c 'import socket, time\n\
-         while True:\n  \
-           try: c = socket.create_connection((\"{a}\", 7000)); break\n  \
-           except OSError: time.sleep(0.05)\n\
-         c.sendall(b\"spoken\")'"
-    );
+    let script = |name: &str, text: &str| {
+        let path = hosts.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("python3 {} {a}", path.display())
+    };
+    let (server, client) = (script("server.py", SERVER), script("client.py", CLIENT));
     let dir = scratch.fresh("joined");
     let output = asks(&ann)
         .args(["record", "-o", dir.to_str().unwrap()])
