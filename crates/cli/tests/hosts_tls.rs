@@ -51,6 +51,7 @@ impl Agent {
             .args(["--listen", &address, "--identity"])
             .arg(trust.join(format!("{address}.pem")))
             .env("XDG_DATA_HOME", hosts.home(host).join("data"))
+            .env("PATH", "/usr/bin:/bin")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&log).unwrap())
