@@ -10,7 +10,7 @@ use std::process::Command;
 use harness::joined::{debug, mw, objects, record_plan, said};
 use harness::namespaces::Hosts;
 use harness::prompt::has_in_order;
-use harness::{Scratch, gdb};
+use harness::{Scratch, gdb, wait_for};
 
 /// One takes what it is told to from 120, and says so; the other tells it 10, 20 and
 /// 30, and gives itself a tenth of each when that was done. All of it is in turns that
@@ -275,7 +275,7 @@ fn hosts_may_have_the_same_ids_and_paths() {
         skip!("namespaces take root");
     }
     let program = scratch.path().join("same");
-    let mut members = Vec::new();
+    let (mut members, mut wanted) = (Vec::new(), None);
     for version in ["one", "two"] {
         let text = format!(
             "int {version} = 1;\nint of_{version}(void) {{ return {version}; }}\n\
@@ -287,21 +287,21 @@ fn hosts_may_have_the_same_ids_and_paths() {
             &text,
             &program,
         );
-        let dir = scratch.fresh(version);
-        let recorded = Command::new("unshare")
-            .args([
-                "--pid",
-                "--fork",
-                "--mount-proc",
-                harness::MW,
-                "record",
-                "-o",
-            ])
-            .arg(&dir)
-            .arg(&program)
-            .output()
-            .unwrap();
-        assert!(recorded.status.success(), "{}", said(&recorded));
+        // Which id it gets depends on how many threads the recorder has by then: it is
+        // recorded until it has the same as the first.
+        let dir = wait_for("the same id", || {
+            let dir = scratch.fresh(version);
+            let recorded = Command::new("unshare")
+                .args(["--pid", "--fork", "--mount-proc"])
+                .args([harness::MW, "record", "-o"])
+                .arg(&dir)
+                .arg(&program)
+                .output()
+                .unwrap();
+            assert!(recorded.status.success(), "{}", said(&recorded));
+            let pid = objects(&dir, &["ps", "--json"])[0]["pid"].clone();
+            (*wanted.get_or_insert_with(|| pid.clone()) == pid).then_some(dir)
+        });
         members.push(dir);
     }
     std::fs::remove_file(&program).unwrap();
