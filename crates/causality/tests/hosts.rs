@@ -14,6 +14,7 @@ use std::sync::Arc;
 use causality::{History, Kind};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
 use recording::calls::nr;
 use recording::synthetic::{LogBuilder, image, manifest};
@@ -264,7 +265,7 @@ fn write(
     }
     writer
         .finish(&Summary {
-            time: 10 * SECOND,
+            time: Ticks(10 * SECOND),
             complete: true,
             ..Summary::default()
         })
@@ -280,7 +281,7 @@ fn links(set: &Arc<Set>, process: impl Fn(u16, u32) -> usize) -> BTreeSet<String
     assert_eq!(history.dropped(), 0);
     let own = |place| {
         let id = set.id(place).unwrap();
-        process(id.member, id.number)
+        process(id.member, id.number.0)
     };
     let told = history.links().map(|link| -> Link {
         (

@@ -463,7 +463,7 @@ impl Alive for Process {
     }
 
     fn accompany(&mut self, others: &[ProcessId]) {
-        self.others = others.iter().map(|id| id.number as i32).collect();
+        self.others = others.iter().map(|id| id.number.0 as i32).collect();
     }
 
     fn pending(&self, thread: ThreadNo) -> Option<u32> {

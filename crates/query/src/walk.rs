@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use causality::{EventId, History};
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::{EventNo, ProcessIx, Ticks};
 use recording::render::{Limits, Renderer};
 use recording::{Event, Log, Set};
 
@@ -96,10 +96,10 @@ impl<'w> Walk<'w> {
     }
 
     /// When something was, by one clock for all.
-    fn time(&self, place: ProcessIx, ticks: u64) -> i64 {
+    fn time(&self, place: ProcessIx, ticks: Ticks) -> i64 {
         match self.history.filter(|_| self.set.is_joined()) {
             Some(history) => history.time_ns(place, ticks),
-            None => i64::try_from(ticks).unwrap_or(i64::MAX),
+            None => i64::try_from(ticks.0).unwrap_or(i64::MAX),
         }
     }
 
@@ -115,7 +115,7 @@ impl<'w> Walk<'w> {
                 (self.set.at(place), self.logs.get_mut(place.index()))
             {
                 reading.log = Some(recording.log(process.number));
-                reading.bound = EventNo(process.first_event);
+                reading.bound = process.first_event;
             }
             self.advance(place);
         }
@@ -176,7 +176,7 @@ impl<'w> Walk<'w> {
     fn missing(&self, place: ProcessIx) -> Option<EventId> {
         let history = self.history.filter(|_| self.waits)?;
         let log = self.logs.get(place.index())?.log.as_ref()?;
-        let number = EventNo(log.event()?.number);
+        let number = log.event()?.number;
         let lacks = |event: &EventId| {
             let reading = self.logs.get(event.process.index());
             reading.is_some_and(|reading| reading.is_walked && reading.bound <= event.number)
@@ -239,7 +239,7 @@ impl<'w> Walk<'w> {
                     return Ok(());
                 }
                 renderer.after(&event);
-                reading.bound = EventNo(event.number).next();
+                reading.bound = event.number.next();
             }
             let bound = reading.bound;
             self.advance(place);

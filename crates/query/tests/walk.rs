@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use causality::{EventId, History};
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::{EventNo, ProcessIx, Ticks};
 use protocol::record::{begin, kind, tag};
 use query::events::{Filter, Source, each};
 use query::{Names, walk::Walk};
@@ -67,7 +67,7 @@ fn write(dir: &std::path::Path) {
         }
     }
     let summary = Summary {
-        time: 10_000,
+        time: Ticks(10_000),
         complete: false,
         ..Summary::default()
     };
@@ -139,12 +139,12 @@ fn an_end_by_time_leaves_out_what_was_later() {
     };
     let clock = set.member(0).unwrap().clock();
     let filter = Filter {
-        to: Some(query::events::Moment::Time(clock.since_start_ns(8610))),
+        to: Some(query::events::Moment::Time(clock.since_start_ns(Ticks(8610)))),
         ..Filter::default()
     };
     let mut found = Vec::new();
     each(source, &filter, Limits::default(), |listed| {
-        found.push(listed.event.time);
+        found.push(listed.event.time.0);
         Ok::<bool, query::Error>(true)
     })
     .unwrap();

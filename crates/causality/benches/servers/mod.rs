@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
+use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
 use recording::synthetic::{LogBuilder, image, manifest};
 use recording::{Summary, Writer};
@@ -185,7 +186,7 @@ pub fn make_on(dirs: &[&Path], events: u64) {
         }
         writer
             .finish(&Summary {
-                time: now + 1000,
+                time: Ticks(now + 1000),
                 complete: true,
                 ..Summary::default()
             })
