@@ -80,9 +80,12 @@ struct Options {
     /// Measure the debugger's prompt instead: opening, steps, conditions
     #[arg(long)]
     debug: bool,
-    /// Measure several hosts instead: fetching recordings, starting on many
+    /// Measure several hosts instead: recording there, fetching, starting on many, joining
     #[arg(long)]
     hosts: bool,
+    /// Only make recordings of ten hosts there, with so many events
+    #[arg(long, hide = true, num_args = 2, value_names = ["DIR", "EVENTS"])]
+    make_hosts: Vec<String>,
     /// Measure conditions over variables instead: against the plain replay
     #[arg(long)]
     conditions: bool,
@@ -95,6 +98,10 @@ fn main() -> ExitCode {
     let options = Options::parse();
     if options.list {
         list();
+        return ExitCode::SUCCESS;
+    }
+    if let [dir, events] = options.make_hosts.as_slice() {
+        hosts::make(Path::new(dir), events.parse().unwrap_or(0));
         return ExitCode::SUCCESS;
     }
     match run(&options) {

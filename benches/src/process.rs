@@ -45,10 +45,17 @@ impl Pid {
 
     /// Resident memory in KiB.
     pub fn resident(self) -> Option<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn most_resident(self) -> Option<u64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(self, name: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse().ok()
     }
 

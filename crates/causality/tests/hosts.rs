@@ -5,6 +5,7 @@
 //! hosts the clocks are hours apart and drift.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use causality::{History, Kind};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
 use recording::calls::nr;
@@ -96,6 +98,9 @@ struct Program<'c> {
     open: Vec<Connection>,
     /// How much went each way, so that no two connections carry the same.
     said: u64,
+    /// The pairs of addresses that were connected, and how many were again.
+    known: BTreeSet<(usize, u16, usize)>,
+    again: u64,
 }
 
 impl Program<'_> {
@@ -126,6 +131,9 @@ impl Program<'_> {
         };
         let (own, peer) = (inet(host_of(from), port), inet(host_of(to), listens_at(to)));
         let (near, far) = (self.fd(from), self.fd(to));
+        if !self.known.insert((host_of(from), port, to)) {
+            self.again += 1;
+        }
         self.log(from)
             .call(nr::SOCKET, &[2, 1, 0], near as i64, &[]);
         self.log(to).start(nr::ACCEPT4, &[3, 0, 0, 0], &[]);
@@ -184,12 +192,13 @@ impl Program<'_> {
     }
 }
 
-/// The logs of a program whose processes have these clocks.
+/// The logs of a program whose processes have these clocks, and how many ports it used
+/// again.
 fn run(
     steps: &[Step],
     number: impl Fn(usize) -> u32,
     clock: &dyn Fn(usize, u64) -> u64,
-) -> Vec<LogBuilder> {
+) -> (Vec<LogBuilder>, u64) {
     let logs = (0..PROCESSES).map(|process| LogBuilder::new(number(process), 4096));
     let mut program = Program {
         logs: logs.collect(),
@@ -198,6 +207,8 @@ fn run(
         next_fd: vec![3; PROCESSES],
         open: Vec::new(),
         said: 0,
+        known: BTreeSet::new(),
+        again: 0,
     };
     for process in 0..PROCESSES {
         let pid = 100 + process as u64;
@@ -219,7 +230,7 @@ fn run(
             Step::Close(c) => program.close(pick(c)),
         }
     }
-    program.logs
+    (program.logs, program.again)
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -282,46 +293,79 @@ fn links(set: &Arc<Set>, process: impl Fn(u16, u32) -> usize) -> BTreeSet<String
     told.map(|link| format!("{link:?}")).collect()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+/// What the programs have, so that it is certain that what is to be tested is.
+#[derive(Default)]
+struct Coverage {
+    ports_again: Cell<u64>,
+    across: Cell<usize>,
+    hours_apart: Cell<u64>,
+    drifting: Cell<u64>,
+}
 
-    #[test]
-    fn one_host_and_three_have_the_same_links(
-        steps in prop::collection::vec(step(), 0..120),
-        clocks in prop::collection::vec(wrong(), HOSTS),
-    ) {
-        let dir = tempfile::tempdir().unwrap();
-        // On one host.
-        let whole = dir.path().join("whole");
-        let logs = run(&steps, |process| process as u32, &|_, now| 2000 + now);
-        let logs = logs.into_iter().enumerate().map(|(p, log)| (p, p as u32, log));
-        let right = Wrong { ahead_ns: 0, drift_ppb: 0 };
-        write(&whole, logs.collect(), "one", &[0, 1, 2], right);
-        let whole = Set::of(Arc::new(Recording::open(&whole).unwrap()));
-        let on_one = links(&Arc::new(whole), |_, number| number as usize);
-        // On three.
-        let place = |process: usize| (process / HOSTS) as u32;
-        let ticks = |process: usize, now: u64| {
-            let drift = clocks[host_of(process)].drift_ppb;
-            let more = i128::from(now) * i128::from(drift) / 1_000_000_000;
-            2000 + (i128::from(now) + more) as u64
-        };
-        let mut hosts: HashMap<usize, Vec<(usize, u32, LogBuilder)>> = HashMap::new();
-        for (process, log) in run(&steps, place, &ticks).into_iter().enumerate() {
-            let own = hosts.entry(host_of(process)).or_default();
-            own.push((process, place(process), log));
-        }
-        let mut members = Vec::new();
-        for (host, clock) in clocks.iter().enumerate() {
-            let own = dir.path().join(host.to_string());
-            let logs = hosts.remove(&host).unwrap();
-            write(&own, logs, &format!("h{host}"), &[host], *clock);
-            members.push(Arc::new(Recording::open(&own).unwrap()));
-        }
-        let set = Arc::new(Set::of_all(members));
-        let on_three = links(&set, |member, number| {
-            usize::from(member) + number as usize * HOSTS
-        });
-        prop_assert_eq!(on_one, on_three);
+#[test]
+fn one_host_and_three_have_the_same_links() {
+    let config = ProptestConfig::with_cases(300);
+    let mut runner = TestRunner::new(config);
+    let covered = Coverage::default();
+    let programs = (
+        prop::collection::vec(step(), 0..120),
+        prop::collection::vec(wrong(), HOSTS),
+    );
+    let run = runner.run(&programs, |(steps, clocks)| {
+        on_one_and_three(&steps, &clocks, &covered);
+        Ok(())
+    });
+    assert!(run.is_ok(), "{run:?}");
+    assert!(covered.ports_again.get() > 100);
+    assert!(covered.across.get() > 1000);
+    assert!(covered.hours_apart.get() > 200 && covered.drifting.get() > 200);
+}
+
+fn on_one_and_three(steps: &[Step], clocks: &[Wrong], covered: &Coverage) {
+    let dir = tempfile::tempdir().unwrap();
+    // On one host.
+    let whole = dir.path().join("whole");
+    let (logs, again) = run(steps, |process| process as u32, &|_, now| 2000 + now);
+    let logs = logs
+        .into_iter()
+        .enumerate()
+        .map(|(p, log)| (p, p as u32, log));
+    let right = Wrong {
+        ahead_ns: 0,
+        drift_ppb: 0,
+    };
+    write(&whole, logs.collect(), "one", &[0, 1, 2], right);
+    let whole = Set::of(Arc::new(Recording::open(&whole).unwrap()));
+    let on_one = links(&Arc::new(whole), |_, number| number as usize);
+    // On three.
+    let place = |process: usize| (process / HOSTS) as u32;
+    let ticks = |process: usize, now: u64| {
+        let drift = clocks[host_of(process)].drift_ppb;
+        let more = i128::from(now) * i128::from(drift) / 1_000_000_000;
+        2000 + (i128::from(now) + more) as u64
+    };
+    let mut hosts: HashMap<usize, Vec<(usize, u32, LogBuilder)>> = HashMap::new();
+    for (process, log) in run(steps, place, &ticks).0.into_iter().enumerate() {
+        let own = hosts.entry(host_of(process)).or_default();
+        own.push((process, place(process), log));
     }
+    let mut members = Vec::new();
+    for (host, clock) in clocks.iter().enumerate() {
+        let own = dir.path().join(host.to_string());
+        let logs = hosts.remove(&host).unwrap();
+        write(&own, logs, &format!("h{host}"), &[host], *clock);
+        members.push(Arc::new(Recording::open(&own).unwrap()));
+    }
+    let set = Arc::new(Set::of_all(members));
+    let on_three = links(&set, |member, number| {
+        usize::from(member) + number as usize * HOSTS
+    });
+    assert_eq!(on_one, on_three);
+    let add = |cell: &Cell<u64>, more: u64| cell.set(cell.get() + more);
+    add(&covered.ports_again, again);
+    covered.across.set(covered.across.get() + on_three.len());
+    let apart = clocks[0].ahead_ns.abs_diff(clocks[1].ahead_ns) > 3600 * SECOND;
+    add(&covered.hours_apart, apart.into());
+    let drifts = clocks.iter().any(|clock| clock.drift_ppb.abs() > 10_000);
+    add(&covered.drifting, drifts.into());
 }

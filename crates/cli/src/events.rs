@@ -13,7 +13,8 @@ use crate::higher;
 use crate::output::{Output, Style, date, seconds};
 use crate::select::{Positional, Times};
 
-/// Show the events of a recording, in order of time, one line each.
+/// Show the events of a recording, one line each: each after its causes, and
+/// otherwise in order of time.
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(flatten)]

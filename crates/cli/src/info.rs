@@ -58,7 +58,8 @@ impl Cmd {
 
 /// How a host's clock stood to that of the first.
 fn told(clock: causality::MemberClock) -> String {
-    let ms = |ns: i64| format!("{:.3} ms", ns as f64 / 1e6);
+    // In whole microseconds, of which none is less than none.
+    let ms = |ns: i64| format!("{:.3} ms", ((ns as f64 / 1e3).round() + 0.0) / 1e3);
     let bounds = match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) => format!("between {} and {}", ms(least), ms(most)),
         (Some(least), None) => format!("at least {}", ms(least)),

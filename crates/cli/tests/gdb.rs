@@ -24,30 +24,9 @@ fn transfers(scratch: &Scratch) -> Recorded {
     scratch.record(&[program])
 }
 
-/// Runs gdb on a recording; what it says. Nothing may be left running.
+/// Runs gdb on a recording; what it says.
 fn gdb(scratch: &Scratch, recorded: &Recorded, options: &[&str], script: &[&str]) -> String {
-    let file = scratch.fresh("script");
-    std::fs::write(&file, script.join("\n") + "\n").unwrap();
-    let marker = Marker::unique();
-    // Both of its streams in one: what it says has an order.
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "exec \"$@\" 2>&1", "sh", MW, "gdb"])
-        .arg(&recorded.dir)
-        .args(options)
-        .args(["--", "-nx", "--batch", "-iex", "set auto-load off", "-x"])
-        .arg(&file)
-        .env(VARIABLE, marker.value())
-        .env("LC_ALL", "C.UTF-8")
-        .stdin(Stdio::null());
-    scratch.note(format!("{command:?}"));
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    wait_for("the end of what gdb started", || {
-        let left = marker.processes();
-        left.is_empty().then_some(())
-    });
-    text
+    harness::gdb::run(scratch, &recorded.dir, options, script)
 }
 
 #[test]

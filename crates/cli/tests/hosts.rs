@@ -5,12 +5,12 @@
 mod harness;
 
 use std::path::Path;
-use std::process::Output;
 use std::sync::Arc;
 
 use causality::{History, Kind};
+use harness::joined::{record_plan, said, text};
 use harness::namespaces::Hosts;
-use harness::{Scratch, is_root, wait_for};
+use harness::{Scratch, wait_for};
 use recording::Set;
 
 /// Answers every line with the line and who answered; ends when nobody is
@@ -36,25 +36,14 @@ for number in range(5):
     print(lines.readline().decode().strip(), flush=True)
 "#;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
-}
-
 fn hosts(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
-    if !is_root() {
-        return None;
-    }
     let hosts = Hosts::new(scratch, names)?;
     std::fs::write(hosts.dir().join("server.py"), SERVER).unwrap();
     std::fs::write(hosts.dir().join("client.py"), CLIENT).unwrap();
     Some(hosts)
 }
 
-fn plan(hosts: &Hosts, clients: &[&str]) -> std::path::PathBuf {
+fn plan(hosts: &Hosts, clients: &[&str]) -> String {
     let dir = hosts.dir().display();
     let address = hosts.address("a");
     let count = clients.len();
@@ -67,9 +56,7 @@ fn plan(hosts: &Hosts, clients: &[&str]) -> std::path::PathBuf {
              after = {{ host = \"a\", says = \"^listening\" }}\n"
         ));
     }
-    let path = hosts.dir().join("plan.toml");
-    std::fs::write(&path, plan).unwrap();
-    path
+    plan
 }
 
 /// How many messages went from one host to another, by hosts.
@@ -117,19 +104,7 @@ fn a_program_on_three_hosts_is_one_recording() {
         3
     );
 
-    let path = plan(&hosts, &["b", "c"]);
-    let dir = scratch.fresh("joined");
-    let output = hosts
-        .mw()
-        .args([
-            "record",
-            "-o",
-            dir.to_str().unwrap(),
-            "--plan",
-            path.to_str().unwrap(),
-        ])
-        .output()
-        .unwrap();
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b", "c"]), false);
     assert!(output.status.success(), "{}", said(&output));
     let shown = text(&output.stdout);
     for line in ["a | listening", "b | echo b 4", "c | echo c 0"] {
@@ -175,20 +150,7 @@ fn clocks_that_are_hours_apart_do_not_matter() {
     let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
         skip!("network namespaces take root");
     };
-    let path = plan(&hosts, &["b"]);
-    let dir = scratch.fresh("joined");
-    let output = hosts
-        .mw()
-        .args([
-            "record",
-            "-q",
-            "-o",
-            dir.to_str().unwrap(),
-            "--plan",
-            path.to_str().unwrap(),
-        ])
-        .output()
-        .unwrap();
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b"]), true);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(text(&output.stdout), "");
     let found = messages(&dir);
@@ -413,7 +375,7 @@ fn translated_addresses_are_found_by_what_was_sent() {
     let mut said_there = BufReader::new(translator.stdout.take().unwrap());
     said_there.read_line(&mut line).unwrap();
     assert_eq!(line.trim(), "listening");
-    let record = |name: &str, clients: [&str; 2]| {
+    let record = |clients: [&str; 2]| {
         let directory = hosts.dir().display();
         let address = hosts.address("a");
         let mut plan = format!(
@@ -426,19 +388,11 @@ fn translated_addresses_are_found_by_what_was_sent() {
                  after = {{ host = \"a\", says = \"^listening\" }}\n"
             ));
         }
-        let path = hosts.dir().join(format!("{name}.toml"));
-        std::fs::write(&path, plan).unwrap();
-        let dir = scratch.fresh(name);
-        let output = hosts
-            .mw()
-            .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan"])
-            .arg(&path)
-            .output()
-            .unwrap();
+        let (dir, output) = record_plan(&hosts, &scratch, &plan, true);
         assert!(output.status.success(), "{}", said(&output));
         dir
     };
-    let told = record("told", ["bertha", "carl"]);
+    let told = record(["bertha", "carl"]);
     let found = messages(&told);
     for client in ["b", "c"] {
         let there = (client.to_string(), "a".to_string());
@@ -461,7 +415,7 @@ fn translated_addresses_are_found_by_what_was_sent() {
     assert!(shown.contains("translated to"), "{shown}");
     assert!(!shown.contains("perhaps"), "{shown}");
     // Two who say the same.
-    let open = record("open", ["anyone", "anyone"]);
+    let open = record(["anyone", "anyone"]);
     let set = Arc::new(Set::open(&open).unwrap());
     let history = History::of(&set, &|_| {}).unwrap();
     assert_eq!(history.guesses(), 2);
@@ -532,4 +486,82 @@ fn what_was_joined_is_listed_and_removed_as_one() {
     mw(&["join", "echo-0", "echo-1"]);
     mw(&["prune", "--keep", "0"]);
     assert_eq!(text(&mw(&["list", "--json"]).stdout), "");
+}
+
+/// Says what a plan would do; ends with the status of the first that failed; a second
+/// Ctrl-C ends what does not end by the first.
+#[test]
+fn plans_statuses_and_interrupts() {
+    let scratch = Scratch::new("hosts-plans");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
+        skip!("network namespaces take root");
+    };
+    let file = scratch.path().join("plan.toml");
+    let plan =
+        plan(&hosts, &["b"]).replacen("[[run]]", "environment = { COLOUR = \"blue\" }\n[[run]]", 1);
+    std::fs::write(&file, plan).unwrap();
+    let shown = hosts
+        .mw()
+        .args(["record", "--check", "--plan"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{}", said(&shown));
+    for line in [
+        "a: python3 server.py",
+        "with   COLOUR=blue",
+        "after  a says `^listening`",
+    ] {
+        assert!(text(&shown.stdout).contains(line), "{}", said(&shown));
+    }
+    assert!(!hosts.home("a").join("data/meanwhile").exists());
+
+    let dir = scratch.fresh("statuses");
+    let output = hosts
+        .mw()
+        .args(["record", "-q", "-o", dir.to_str().unwrap()])
+        .args([
+            "--on",
+            "a",
+            "sleep 1; exit 3",
+            "--on",
+            "b",
+            "sh -c 'exit 4'",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+
+    let dir = scratch.fresh("stubborn");
+    let mut child = hosts
+        .mw()
+        .args(["record", "-o", dir.to_str().unwrap()])
+        .args([
+            "--on",
+            "a",
+            "trap 'echo no' INT; echo begun; while :; do sleep 0.05; done",
+        ])
+        .args(["--on", "b", "echo begun; sleep 1000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut until = |what: &str| {
+        let found = lines.find(|line| line.as_ref().unwrap().contains(what));
+        assert!(found.is_some(), "nobody said {what}");
+    };
+    until("begun");
+    until("begun");
+    let interrupt = || {
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    };
+    interrupt();
+    until("no");
+    interrupt();
+    let status = child.wait().unwrap();
+    assert!(!status.success());
+    let set = Set::open(&dir).unwrap();
+    assert_eq!(set.members().len(), 2);
 }

@@ -6,13 +6,13 @@
 
 mod harness;
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use causality::{History, Kind};
 use harness::namespaces::Hosts;
-use harness::{MW, Scratch, is_root, wait_for};
+use harness::{MW, Scratch, wait_for};
 use recording::Set;
 
 #[path = "../../../tests/seed.rs"]
@@ -50,6 +50,10 @@ enum Victim {
     Connection,
     /// The recorder on a host.
     Recorder,
+    /// Everything on a host but who lets us in.
+    Power,
+    /// `mw`, while it connects, starts, or collects.
+    Early,
 }
 
 struct Random(u64);
@@ -102,14 +106,11 @@ fn recordings(hosts: &Hosts, host: &str) -> Vec<PathBuf> {
 fn what_was_recorded_survives_whoever_is_killed() {
     let scratch = Scratch::new("hosts-kill");
     let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
-    if !is_root() {
-        skip!("network namespaces take root");
-    }
     let Some(hosts) = Hosts::new(&scratch, &["a", "b"]) else {
         skip!("network namespaces take root");
     };
     let rounds = std::env::var("MW_ROUNDS").ok();
-    let rounds: u64 = rounds.map_or(4, |text| text.parse().unwrap());
+    let rounds: u64 = rounds.map_or(6, |text| text.parse().unwrap());
     let mut random = Random(seed::seed("who is killed", 15));
     std::fs::write(hosts.dir().join("server.py"), SERVER).unwrap();
     std::fs::write(hosts.dir().join("client.py"), CLIENT).unwrap();
@@ -123,15 +124,95 @@ fn what_was_recorded_survives_whoever_is_killed() {
     );
     std::fs::write(&plan, text).unwrap();
     for round in 0..rounds {
-        // All four in turn, at whatever moment.
+        // All of them in turn, at whatever moment.
         let victim = [
             Victim::Own,
             Victim::Agent,
             Victim::Connection,
             Victim::Recorder,
-        ][(round % 4) as usize];
-        one_round(&hosts, &scratch, round, victim, &mut random, &plan);
+            Victim::Power,
+            Victim::Early,
+        ][(round % 6) as usize];
+        if victim == Victim::Early {
+            early(&hosts, &scratch, round, &mut random, &plan);
+        } else {
+            one_round(&hosts, &scratch, round, victim, &mut random, &plan);
+        }
     }
+}
+
+/// Kills `mw` after some time, whatever it is doing then. What it has started by then
+/// may wait for others for ever: that is killed, too.
+fn early(hosts: &Hosts, scratch: &Scratch, round: u64, random: &mut Random, plan: &Path) {
+    let known = ["a", "b"].map(|host| recordings(hosts, host));
+    let dir = scratch.fresh(&format!("joined-{round}"));
+    let mut own = record(hosts, &dir, plan);
+    let after = random.below(4000);
+    std::thread::sleep(std::time::Duration::from_millis(after));
+    let what = format!("round {round}: mw after {after} ms");
+    own.kill().unwrap();
+    own.wait().unwrap();
+    let mut made = Vec::new();
+    for (host, known) in ["a", "b"].into_iter().zip(known) {
+        // Agents end with the connection, and start nothing any more then.
+        wait_for(&format!("{what}: the end of agents"), || {
+            let pids = hosts.pids(host).into_iter();
+            let mut agents = pids.filter(|pid| words(*pid).iter().any(|own| own == "--stdio"));
+            agents.next().is_none().then_some(())
+        });
+        let is_over = || {
+            let programs: Vec<i32> = hosts
+                .pids(host)
+                .into_iter()
+                .filter(|pid| words(*pid).iter().any(|word| word.ends_with(".py")))
+                .collect();
+            programs.iter().for_each(|pid| kill(*pid));
+            programs.is_empty().then_some(())
+        };
+        wait_for(&format!("{what}: the end of programs"), is_over);
+        let mut new = recordings(hosts, host);
+        new.retain(|path| !known.contains(path));
+        made.extend(new);
+    }
+    for path in &made {
+        // One that never came to its first word is none.
+        let opened = recording::Recording::open(path);
+        assert!(
+            opened.is_ok(),
+            "{what}: {}: {:?}",
+            path.display(),
+            opened.err()
+        );
+    }
+    if made.is_empty() {
+        return;
+    }
+    let joined = join(scratch, round, &made, &what);
+    assert_eq!(joined.members().len(), made.len(), "{what}");
+}
+
+fn record(hosts: &Hosts, dir: &Path, plan: &Path) -> Child {
+    hosts
+        .mw()
+        .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan"])
+        .arg(plan)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn join(scratch: &Scratch, round: u64, made: &[PathBuf], what: &str) -> Arc<Set> {
+    let joined = scratch.fresh(&format!("again-{round}"));
+    let output = Command::new(MW)
+        .arg("join")
+        .args(made)
+        .args(["-o", joined.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {said}");
+    Arc::new(Set::open(&joined).unwrap())
 }
 
 fn one_round(
@@ -140,21 +221,14 @@ fn one_round(
     round: u64,
     victim: Victim,
     random: &mut Random,
-    plan: &std::path::Path,
+    plan: &Path,
 ) {
     let host = ["a", "b"][random.below(2) as usize];
     let lines = random.below(80) as usize;
     let what = format!("round {round}: {victim:?} of {host} after {lines} lines");
     let known = ["a", "b"].map(|host| recordings(hosts, host));
     let dir = scratch.fresh(&format!("joined-{round}"));
-    let mut own = hosts
-        .mw()
-        .args(["record", "-q", "-o", dir.to_str().unwrap(), "--plan"])
-        .arg(plan)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut own = record(hosts, &dir, plan);
     let fresh = |host: &str, known: &[PathBuf]| -> Option<PathBuf> {
         let mut new = recordings(hosts, host);
         new.retain(|path| !known.contains(path));
@@ -187,6 +261,13 @@ fn one_round(
                 .for_each(kill);
         }
         Victim::Recorder => on_host("record").into_iter().for_each(kill),
+        Victim::Power => {
+            let server = |pid: &i32| words(*pid).iter().any(|word| word.contains("[listener]"));
+            let all = hosts.pids(host).into_iter();
+            all.filter(|pid| !server(pid)).for_each(kill);
+        }
+        // That is another kind of round.
+        Victim::Early => {}
     }
     own.wait().unwrap();
     // The program goes on where it is; without its recorder it may, unrecorded.
@@ -202,16 +283,7 @@ fn one_round(
             (gone || !locked && !left).then_some(())
         });
     }
-    let joined = scratch.fresh(&format!("again-{round}"));
-    let output = Command::new(MW)
-        .arg("join")
-        .args(&made)
-        .args(["-o", joined.to_str().unwrap()])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {said}");
-    let set = Arc::new(Set::open(&joined).unwrap());
+    let set = join(scratch, round, &made, &what);
     assert_eq!(set.members().len(), 2, "{what}");
     assert!(set.places().count() >= 2, "{what}");
     let history = History::of(&set, &|_| {}).unwrap();
@@ -220,7 +292,7 @@ fn one_round(
             && set.member_of(link.cause.process) != set.member_of(link.effect.process)
     });
     // Everything that both saw.
-    if victim != Victim::Recorder {
+    if ![Victim::Recorder, Victim::Power].contains(&victim) {
         assert!(crossing.count() >= 100, "{what}");
         for member in set.members() {
             assert!(member.is_complete(), "{what}");

@@ -5,44 +5,17 @@
 mod harness;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use causality::{EventId, History, Kind, Order};
+use harness::joined::{Recorder, mw};
 use harness::namespaces::Hosts;
-use harness::{MW, Scratch, is_root, wait_for};
+use harness::{Scratch, wait_for};
 use protocol::id::EventNo;
 use recording::Set;
 use serde_json::Value;
-
-/// A program that is being recorded on several hosts.
-struct Recorder {
-    child: Child,
-    dir: PathBuf,
-}
-
-impl Recorder {
-    /// Host and command of each.
-    fn start(hosts: &Hosts, scratch: &Scratch, runs: &[(&str, String)]) -> Recorder {
-        let dir = scratch.fresh("joined");
-        let mut command = hosts.mw();
-        command.args(["record", "-q", "-o", dir.to_str().unwrap()]);
-        for (host, line) in runs {
-            command.args(["--on", host, line]);
-        }
-        let child = command.stdout(Stdio::null()).spawn().unwrap();
-        Recorder { child, dir }
-    }
-
-    /// Ctrl-C, and all ends.
-    fn stop(mut self) -> PathBuf {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        self.child.wait().unwrap();
-        self.dir
-    }
-}
 
 /// Runs something between the hosts. What it said, if it went well.
 fn outside(hosts: &Hosts, program: &str, arguments: &[&str]) -> Option<String> {
@@ -56,21 +29,6 @@ fn outside(hosts: &Hosts, program: &str, arguments: &[&str]) -> Option<String> {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then_some(said)
-}
-
-fn mw(dir: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(MW)
-        .args(arguments)
-        .args(["-r", dir.to_str().unwrap()])
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "mw {arguments:?}: {said}\n{errors}"
-    );
-    said
 }
 
 /// A recording with its causes.
@@ -148,10 +106,7 @@ fn what_a_replica_of_redis_says_its_master_was_told() {
     let scratch = Scratch::new("hosts-redis");
     let (server, client) = (tool!("redis-server"), tool!("redis-cli"));
     let _ = (tool!("sshd"), tool!("ip"));
-    let hosts = is_root()
-        .then(|| Hosts::new(&scratch, &["a", "b"]))
-        .flatten();
-    let Some(hosts) = hosts else {
+    let Some(hosts) = Hosts::new(&scratch, &["a", "b"]) else {
         skip!("network namespaces take root");
     };
     let line = |host: &str, more: &str| {
@@ -214,10 +169,7 @@ fn nginx_in_front_of_two_hosts_passes_on_what_they_said() {
     let scratch = Scratch::new("hosts-nginx");
     let (nginx, curl) = (tool!("nginx"), tool!("curl"));
     let _ = (tool!("sshd"), tool!("ip"));
-    let hosts = is_root()
-        .then(|| Hosts::new(&scratch, &["a", "b", "c"]))
-        .flatten();
-    let Some(hosts) = hosts else {
+    let Some(hosts) = Hosts::new(&scratch, &["a", "b", "c"]) else {
         skip!("network namespaces take root");
     };
     let mut runs = Vec::new();
@@ -301,8 +253,7 @@ fn etcd_remembers_what_was_written_before_its_leader_was_killed() {
     let (server, control) = (tool!("etcd"), tool!("etcdctl"));
     let _ = (tool!("sshd"), tool!("ip"));
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    let hosts = is_root().then(|| Hosts::new(&scratch, &NAMES)).flatten();
-    let Some(hosts) = hosts else {
+    let Some(hosts) = Hosts::new(&scratch, &NAMES) else {
         skip!("network namespaces take root");
     };
     let client = |host: &str| format!("http://{}:2379", hosts.address(host));

@@ -9,7 +9,7 @@
 
 mod harness;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use harness::recorded::shell_status;
@@ -319,39 +319,18 @@ fn etcd_through_its_gateway_and_etcdctl() {
     r.replays();
 }
 
-/// Where the newest PostgreSQL has its programs.
-fn postgres_programs() -> PathBuf {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").unwrap();
-    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-    let versions = versions.map(|entry| entry.unwrap().path());
-    versions.max_by_key(number).unwrap().join("bin")
-}
-
 /// Processes that share memory: a hundred megabytes of it.
 #[test]
 fn postgresql_under_pgbench() {
     tool!("pg_lsclusters");
     let (psql, setpriv) = (tool!("psql"), tool!("setpriv"));
-    let program = |name: &str| postgres_programs().join(name).to_str().unwrap().to_string();
-    // It does not run as root.
-    const NOBODY: u32 = 65534;
-    let user = NOBODY.to_string();
-    let other_user: &[&str] = match harness::is_root() {
-        true => &[
-            &setpriv,
-            "--reuid",
-            &user,
-            "--regid",
-            &user,
-            "--clear-groups",
-        ],
-        false => &[],
-    };
+    let program = harness::servers::postgres_program;
+    let other_user = harness::servers::not_as_root(&setpriv);
+    let other_user: Vec<&str> = other_user.iter().map(String::as_str).collect();
+    let other_user = other_user.as_slice();
     let scratch = Scratch::for_everyone("postgresql");
     let command = |port: u16, dir: &Path| {
-        if harness::is_root() {
-            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
+        harness::servers::give_away(dir);
         let dir = dir.to_str().unwrap();
         let initdb = program("initdb");
         let options = [

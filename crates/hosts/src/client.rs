@@ -274,3 +274,33 @@ fn receive(input: &mut impl Read, waiting: &Mutex<Waiting>) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn begin(version: &[u8]) -> Result<Client, Error> {
+        let (input, output) = (Cursor::new(version.to_vec()), Box::new(Vec::new()));
+        Client::begin("a", input, output, str::to_string)
+    }
+
+    #[test]
+    fn an_agent_of_another_version_is_named() {
+        assert!(begin(&opening::VERSION.to_le_bytes()).is_ok());
+        let other = opening::VERSION + 1;
+        let Err(error) = begin(&other.to_le_bytes()) else {
+            panic!("it speaks with version {other}");
+        };
+        let words = error.to_string();
+        assert!(words.contains("the agent on a speaks version"), "{words}");
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("the same mw"))
+        );
+        // Gone before it said so.
+        assert!(matches!(begin(&[]), Err(Error::Lost { .. })));
+    }
+}

@@ -150,9 +150,6 @@ fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R
 }
 
 fn listing(pull: &Pull<'_>) -> Result<Vec<wire::File>, Error> {
-    let part = part_of(&pull.to);
-    let captured = part.join(recording::FILES);
-    std::fs::create_dir_all(&captured).map_err(failing("create", &captured))?;
     let mut answers = pull.client.ask(Request::Files {
         recording: pull.recording.clone(),
     })?;
@@ -166,6 +163,9 @@ fn listing(pull: &Pull<'_>) -> Result<Vec<wire::File>, Error> {
             found.push(file);
         }
     }
+    // Not before it is known that there is something to put into it.
+    let captured = part_of(&pull.to).join(recording::FILES);
+    std::fs::create_dir_all(&captured).map_err(failing("create", &captured))?;
     Ok(found)
 }
 

@@ -5,7 +5,8 @@
 //! shell: if this very `mw` is not in the cache yet, they ask for it, and it
 //! comes through the same connection, is checked and put in its place in one
 //! step. So the agent is always of the version that asks, and two who come at
-//! once do not disturb each other.
+//! once do not disturb each other. A copy of another length is what a host that
+//! lost its power has kept of one: it is sent again.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -57,7 +58,7 @@ impl Binary {
         let Binary { length, digest, .. } = self;
         format!(
             "d=${{XDG_CACHE_HOME:-$HOME/.cache}}/meanwhile/bin; f=$d/mw-{digest}; \
-             if ! [ -x \"$f\" ]; then \
+             if ! [ -x \"$f\" ] || [ $(wc -c <\"$f\") -ne {length} ]; then \
              t=$d/.mw-{digest}.$$; mkdir -p \"$d\" || exit 70; \
              printf \"\\000mw-send\"; \
              if head -c {length} >\"$t\" && chmod 700 \"$t\" && \"$t\" agent --verify {digest}; \

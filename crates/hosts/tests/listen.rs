@@ -218,6 +218,78 @@ impl Random {
     }
 }
 
+/// More memory than nonsense may cost, in KiB.
+const MUCH: u64 = 64 << 10;
+
+/// What this process, and so its agent, has in memory, in KiB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.unwrap().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+/// The two ends of a conversation of somebody who may ask, but need not make sense.
+fn admitted(agent: &Agent, identity: &Path) -> (hosts::tls::Reading, hosts::tls::Writing) {
+    let socket = TcpStream::connect(agent.address).unwrap();
+    let identity = Identity::read(identity).unwrap();
+    let connection = hosts::tls::client(&identity, HOST, &socket).unwrap();
+    hosts::tls::split(connection, socket)
+}
+
+/// A certificate makes nobody sensible: garbage ends the conversation, and who asks
+/// without listening waits; neither costs the agent its memory, nor others theirs.
+#[test]
+fn nonsense_of_who_may_ask_harms_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = authority(dir.path());
+    let agent = Agent::start(&own.host(HOST, tomorrow()).unwrap());
+    let ann = person(&own, "ann", HOST, &user());
+    let mut random = Random(seed::seed("nonsense of who may ask", 21));
+    let before = memory();
+    for _ in 0..60 {
+        let (mut reading, mut writing) = admitted(&agent, &ann);
+        let mut bytes = Vec::new();
+        if random.next() % 4 != 0 {
+            wire::opening::write(&mut bytes).unwrap();
+        }
+        let length = random.next() % 300;
+        if random.next() % 2 == 0 {
+            // Of any length that it says.
+            bytes.extend((random.next() as u32).to_le_bytes());
+        } else {
+            bytes.extend((length as u32).to_le_bytes());
+        }
+        bytes.extend((0..length).map(|_| random.next() as u8));
+        // It may have hung up already.
+        let _ = writing.write_all(&bytes);
+        drop(writing);
+        let mut back = Vec::new();
+        let _ = reading.read_to_end(&mut back);
+        assert!(back.len() < 4096, "{} bytes came back", back.len());
+    }
+    // Somebody who asks and asks, and never hears.
+    let (_reading, mut writing) = admitted(&agent, &ann);
+    wire::opening::write(&mut writing).unwrap();
+    let asking = std::thread::spawn(move || {
+        for id in 0..400_000 {
+            let request = wire::Request::List;
+            let message = wire::ToAgent::Request { id, request };
+            if wire::frame::write(&mut writing, &message).is_err() {
+                return;
+            }
+        }
+    });
+    // Meanwhile others are served.
+    for _ in 0..20 {
+        let client = agent.connect(&ann).unwrap();
+        assert_eq!(client.recordings().unwrap(), Vec::new());
+    }
+    let grown = memory().saturating_sub(before);
+    assert!(grown < MUCH, "it took {grown} KiB");
+    // It waits for ever, or was done.
+    drop(asking);
+}
+
 /// Bytes that are no handshake get no answer; those that begin like one neither.
 /// Whoever keeps connections open is sent away, and the others are served again.
 #[test]
@@ -230,7 +302,7 @@ fn garbage_and_floods_get_no_answer() {
     let minutes: Option<f64> = std::env::var("MW_FUZZ_MINUTES")
         .ok()
         .and_then(|text| text.parse().ok());
-    let begun = Instant::now();
+    let (begun, before) = (Instant::now(), memory());
     let more = |round: u32| match minutes {
         Some(minutes) => begun.elapsed().as_secs_f64() < minutes * 60.0,
         None => round < 300,
@@ -257,6 +329,8 @@ fn garbage_and_floods_get_no_answer() {
         .map(|_| TcpStream::connect(agent.address).unwrap())
         .collect();
     agent.wait_until_it_said("too many are here already");
+    let grown = memory().saturating_sub(before);
+    assert!(grown < MUCH, "it took {grown} KiB");
     drop(idle);
     let begun = Instant::now();
     loop {

@@ -323,8 +323,8 @@ impl Filter {
             && (self.types.is_empty() || self.types.contains(&step.renderer.type_of(event)))
     }
 
-    /// Whether this and all later events are behind the end.
-    fn is_over(&self, at: &At) -> bool {
+    /// Whether an event is behind the end.
+    fn is_behind(&self, at: &At) -> bool {
         match self.to {
             None => false,
             Some(Moment::Time(time_ns) | Moment::Event { time_ns, .. }) => at.time_ns > time_ns,
@@ -427,8 +427,8 @@ impl Source<'_> {
     }
 }
 
-/// Calls `found` with each event that is listed, in order of time, until it
-/// says no or fails.
+/// Calls `found` with each event that is listed, each after its causes and
+/// otherwise in order of time, until it says no or fails.
 pub fn each<E: From<Error>>(
     source: Source<'_>,
     filter: &Filter,
@@ -462,8 +462,9 @@ pub fn each<E: From<Error>>(
                 _ => source.time_ns(process, event),
             },
         };
-        if filter.is_over(&at) {
-            return Ok(false);
+        if filter.is_behind(&at) {
+            // What follows is, too, unless its time is earlier.
+            return Ok(!step.is_in_time);
         }
         let (Some(recording), Some(names)) = (set.member(member), own.get(usize::from(member)))
         else {

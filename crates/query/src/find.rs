@@ -181,8 +181,8 @@ fn last_match(history: &History, names: &Names, pattern: Pattern) -> Option<Even
     last
 }
 
-/// Calls `found` with each event that fits a pattern, in order of time, until
-/// it says no.
+/// Calls `found` with each event that fits a pattern, each after its causes and
+/// otherwise in order of time, until it says no.
 pub fn each_match(
     history: &History,
     names: &Names,

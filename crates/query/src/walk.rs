@@ -1,30 +1,50 @@
-//! The events of all members, in order of time.
+//! The events of all members, each after what led to it.
 //!
-//! A member's events are in order of its own clock; of several members, the one
-//! is next that is the earliest by the clocks that were fitted, so that no effect
-//! comes before its cause.
+//! Where causes leave the order open, the earlier event is first, by the clocks
+//! that were fitted. The time of an event alone does not tell what came first: a
+//! call that cannot block is noted when it is over, and who was woken by it may
+//! have gone on by then. So an event that is the next by its time waits until
+//! all that it follows from has been shown.
 
-use causality::History;
-use protocol::id::{ProcessId, ProcessIx};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use causality::{EventId, History};
+use protocol::id::{EventNo, ProcessIx, Ticks};
 use recording::render::{Limits, Renderer};
-use recording::{Event, Set, Timeline};
+use recording::{Event, Log, Set};
 
 use crate::Names;
 
-/// Goes through the events of a set. Of one member nothing has to be known but
-/// what it recorded; several take a history, for their clocks.
+/// Goes through the events of a set. Without a history nothing is known of
+/// causes, nor of how clocks stand to each other: then it is one member's, in
+/// order of time.
 pub struct Walk<'w> {
     set: &'w Set,
     history: Option<&'w History>,
-    members: Vec<Member<'w>>,
+    /// One for each member.
+    renderers: Vec<Renderer<'w>>,
+    /// Processes whose logs are not open yet, the earliest last.
+    unborn: Vec<(i64, ProcessIx)>,
+    /// When the next event of each of the others is; but for those that wait.
+    next: BinaryHeap<Reverse<(i64, ProcessIx)>>,
+    /// By event: the processes whose next event waits for it.
+    waiting: HashMap<EventId, Vec<ProcessIx>>,
+    /// By place: how far each has come.
+    logs: Vec<Reading<'w>>,
+    /// Events wait for their causes.
+    waits: bool,
 }
 
-/// How far one of them has come.
-struct Member<'w> {
-    timeline: Timeline<'w>,
-    renderer: Renderer<'w>,
-    /// When its next event was; nothing at its end.
-    next: Option<i64>,
+/// How far the walk has come in one process.
+#[derive(Default)]
+struct Reading<'w> {
+    /// It is one of those that are walked through.
+    is_walked: bool,
+    /// At its next event; closed before the first and after the last.
+    log: Option<Log<'w>>,
+    /// The first event that has not been shown.
+    bound: EventNo,
 }
 
 /// An event that a walk has come to.
@@ -35,6 +55,8 @@ pub struct Step<'s> {
     pub event: &'s Event<'s>,
     /// What shows it, having seen the events before.
     pub renderer: &'s Renderer<'s>,
+    /// No event that follows is earlier by its time.
+    pub is_in_time: bool,
 }
 
 impl<'w> Walk<'w> {
@@ -46,70 +68,182 @@ impl<'w> Walk<'w> {
         places: &[ProcessIx],
         limits: Limits,
     ) -> Walk<'w> {
-        let ids: Vec<ProcessId> = places.iter().filter_map(|place| set.id(*place)).collect();
-        let members = set.members().zip(0u16..).filter_map(|(recording, member)| {
-            let own = ids.iter().filter(|id| id.member == member);
-            let mut timeline = Timeline::new(recording, own.map(|id| id.number));
-            timeline.advance();
-            Some(Member {
-                timeline,
-                renderer: Renderer::of_member(set, member, names, limits)?,
-                next: None,
-            })
-        });
+        let members = (0u16..).take(set.members().len());
+        let renderers = members.filter_map(|at| Renderer::of_member(set, at, names, limits));
+        let mut logs: Vec<Reading<'w>> = Vec::new();
+        logs.resize_with(set.len(), Reading::default);
         let mut walk = Walk {
             set,
             history,
-            members: members.collect(),
+            renderers: renderers.collect(),
+            unborn: Vec::new(),
+            next: BinaryHeap::new(),
+            waiting: HashMap::new(),
+            logs,
+            waits: true,
         };
-        for member in 0..walk.members.len() {
-            walk.look_ahead(member);
+        for place in places {
+            if let (Some(process), Some(reading)) =
+                (set.process(*place), walk.logs.get_mut(place.index()))
+                && !std::mem::replace(&mut reading.is_walked, true)
+            {
+                let birth = walk.time(*place, process.birth);
+                walk.unborn.push((birth, *place));
+            }
         }
+        walk.unborn.sort_unstable_by_key(|entry| Reverse(*entry));
         walk
     }
 
-    /// Notes when the next event of a member was.
-    fn look_ahead(&mut self, at: usize) {
-        let (set, history) = (self.set, self.history);
-        let Some(own) = self.members.get_mut(at) else {
+    /// When something was, by one clock for all.
+    fn time(&self, place: ProcessIx, ticks: Ticks) -> i64 {
+        match self.history.filter(|_| self.set.is_joined()) {
+            Some(history) => history.time_ns(place, ticks),
+            None => i64::try_from(ticks.0).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Opens the logs of those that began by now.
+    fn open(&mut self) {
+        while let Some((birth, place)) = self.unborn.last().copied() {
+            let later = |Reverse((time, _)): &Reverse<(i64, ProcessIx)>| *time < birth;
+            if self.next.peek().is_some_and(later) {
+                return;
+            }
+            self.unborn.pop();
+            if let (Some((recording, process)), Some(reading)) =
+                (self.set.at(place), self.logs.get_mut(place.index()))
+            {
+                reading.log = Some(recording.log(process.number));
+                reading.bound = process.first_event;
+            }
+            self.advance(place);
+        }
+    }
+
+    /// On to the next event of a process.
+    fn advance(&mut self, place: ProcessIx) {
+        let Some(reading) = self.logs.get_mut(place.index()) else {
             return;
         };
-        own.next = own.timeline.event().map(|event| {
-            let member = u16::try_from(at).unwrap_or(u16::MAX);
-            let place = set.place(event.process.of_member(member));
-            match (history, place) {
-                (Some(history), Some(place)) if set.is_joined() => {
-                    history.time_ns(place, event.time)
-                }
-                _ => i64::try_from(event.time.0).unwrap_or(i64::MAX),
-            }
+        let event = reading.log.as_mut().and_then(|log| match log.advance() {
+            true => log.event(),
+            false => None,
         });
+        match event.map(|event| event.time) {
+            Some(ticks) => {
+                let time = self.time(place, ticks);
+                self.next.push(Reverse((time, place)));
+            }
+            None => {
+                // Nobody waits for what does not come.
+                reading.log = None;
+                reading.bound = EventNo(u64::MAX);
+                self.release(place, EventNo(u64::MAX));
+            }
+        }
+    }
+
+    /// Who waited for events of a process that come before `bound` waits no more.
+    fn release(&mut self, place: ProcessIx, bound: EventNo) {
+        if bound.0 != u64::MAX {
+            let shown = EventId::new(place, bound.previous());
+            let freed = self.waiting.remove(&shown).unwrap_or_default();
+            self.queue(&freed);
+            return;
+        }
+        let own = self.waiting.keys().filter(|event| event.process == place);
+        let own: Vec<EventId> = own.copied().collect();
+        for event in own {
+            let freed = self.waiting.remove(&event).unwrap_or_default();
+            self.queue(&freed);
+        }
+    }
+
+    /// Puts back those whose next event may be shown now.
+    fn queue(&mut self, places: &[ProcessIx]) {
+        for place in places {
+            let reading = self.logs.get(place.index());
+            let event = reading.and_then(|reading| reading.log.as_ref()?.event());
+            if let Some(ticks) = event.map(|event| event.time) {
+                let time = self.time(*place, ticks);
+                self.next.push(Reverse((time, *place)));
+            }
+        }
+    }
+
+    /// Something that leads to the next event of a process, and was not shown.
+    fn missing(&self, place: ProcessIx) -> Option<EventId> {
+        let history = self.history.filter(|_| self.waits)?;
+        let log = self.logs.get(place.index())?.log.as_ref()?;
+        let number = log.event()?.number;
+        let lacks = |event: &EventId| {
+            let reading = self.logs.get(event.process.index());
+            reading.is_some_and(|reading| reading.is_walked && reading.bound <= event.number)
+        };
+        let mut is_hidden = false;
+        for link in history.causes_between(place, number, number.next()) {
+            if link.cause.process == place {
+                continue;
+            }
+            if lacks(&link.cause) {
+                return Some(link.cause);
+            }
+            let reading = self.logs.get(link.cause.process.index());
+            is_hidden |= reading.is_none_or(|reading| !reading.is_walked);
+        }
+        if !is_hidden {
+            return None;
+        }
+        // By way of somebody who is not shown.
+        let past = history.past(EventId::new(place, number));
+        let others = past.processes().filter(|other| *other != place);
+        let last = others.filter_map(|other| Some(EventId::new(other, past.last(other)?)));
+        last.into_iter().find(lacks)
     }
 
     /// Calls `found` with one event after the other until it says no or fails.
     pub fn each<E>(mut self, mut found: impl FnMut(&Step<'_>) -> Result<bool, E>) -> Result<(), E> {
         loop {
-            let standing = self.members.iter().enumerate();
-            let standing = standing.filter_map(|(at, member)| Some((member.next?, at)));
-            let Some((_, at)) = standing.min() else {
-                return Ok(());
-            };
-            if let Some(member) = self.members.get_mut(at) {
-                if let Some(event) = member.timeline.event() {
-                    member.renderer.before(&event);
-                    let step = Step {
-                        member: u16::try_from(at).unwrap_or(u16::MAX),
-                        event: &event,
-                        renderer: &member.renderer,
-                    };
-                    if !found(&step)? {
-                        return Ok(());
-                    }
-                    member.renderer.after(&event);
+            self.open();
+            let Some(Reverse((_, place))) = self.next.pop() else {
+                if self.waiting.is_empty() {
+                    return Ok(());
                 }
-                member.timeline.advance();
+                // Causes that wait for each other are no causes. Nothing is left out.
+                self.waits = false;
+                let all = std::mem::take(&mut self.waiting);
+                all.into_values().for_each(|places| self.queue(&places));
+                continue;
+            };
+            if let Some(cause) = self.missing(place) {
+                self.waiting.entry(cause).or_default().push(place);
+                continue;
             }
-            self.look_ahead(at);
+            let is_in_time = self.waiting.is_empty();
+            let member = self.set.member_of(place).unwrap_or(u16::MAX);
+            let renderer = self.renderers.get_mut(usize::from(member));
+            let reading = self.logs.get_mut(place.index());
+            let (Some(renderer), Some(reading)) = (renderer, reading) else {
+                continue;
+            };
+            if let Some(event) = reading.log.as_ref().and_then(|log| log.event()) {
+                renderer.before(&event);
+                let step = Step {
+                    member,
+                    event: &event,
+                    renderer,
+                    is_in_time,
+                };
+                if !found(&step)? {
+                    return Ok(());
+                }
+                renderer.after(&event);
+                reading.bound = event.number.next();
+            }
+            let bound = reading.bound;
+            self.advance(place);
+            self.release(place, bound);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 impl Group {
     /// Somebody stands where something was found: why that stops it. None: it
     /// does not, it was only passed.
-    pub(crate) fn decide(
+    pub(crate) fn judge(
         &mut self,
         i: usize,
         found: Found,

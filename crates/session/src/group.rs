@@ -10,6 +10,7 @@ use target::{Cancel, ImageSpan, Position};
 use crate::member::Member;
 use crate::program::Program;
 use crate::stops::StopTable;
+use crate::trail::Trail;
 use crate::{Error, Result};
 
 /// The processes of a program at a cut: each has a position of its own. Moved by
@@ -24,6 +25,7 @@ pub struct Group {
     pub(crate) members: Vec<Member>,
     pub(crate) stops: StopTable,
     pub(crate) execs: bool,
+    pub(crate) trail: Trail,
 }
 
 /// What is known of a process of a group without looking into it.
@@ -69,6 +71,7 @@ impl Group {
             members,
             stops: StopTable::default(),
             execs: false,
+            trail: Trail::default(),
         })
     }
 

@@ -20,6 +20,7 @@
 //! | the next stop of one process, and the last | `search`, `search_back`, `found` |
 //! | steps: lines, instructions, out of functions, and their reverse | `stepping`, `stepping_back` |
 //! | motion of the whole: search, then commit | `motion`, `commit`, `decide` |
+//! | the stops that were come to, in their order | `trail` |
 //! | motion of a program that is alive, and what only that can | `alive` |
 //! | variables that are set, functions that are called | `change` |
 //! | everybody to places of their own | `cut` |
@@ -52,6 +53,7 @@ mod search_back;
 mod stepping;
 mod stepping_back;
 mod stops;
+mod trail;
 pub mod truth;
 mod view;
 mod watched;

@@ -19,6 +19,7 @@ use crate::found::Known;
 use crate::plan::Plan;
 use crate::program::Program;
 use crate::stops::{Key, StopTable};
+use crate::trail::Stand;
 use crate::{Error, Result};
 
 /// What a search goes by.
@@ -57,6 +58,8 @@ pub(crate) struct Member {
     /// The inlined function that it is about to enter there, if a breakpoint at
     /// that function stopped it: what is inlined into it is not entered yet.
     entered: Option<Location>,
+    /// The stop that it stands at there, if it came to one.
+    pub stand: Option<Stand>,
     /// Nobody wants it moved.
     pub is_let_go: bool,
     is_empty: bool,
@@ -108,6 +111,7 @@ impl Member {
             last: EventNo::MAX.previous(),
             at: Position::START,
             entered: None,
+            stand: None,
             is_let_go: false,
             is_empty: false,
             target: None,
@@ -159,6 +163,7 @@ impl Member {
         if self.at != at {
             self.at = at;
             self.entered = None;
+            self.stand = None;
         }
     }
 

@@ -92,7 +92,7 @@ impl Group {
     /// unless it is a condition that cannot be tested: that is stopped at.
     pub fn go(&mut self, motion: &Move, cancel: &Cancel) -> Result<Stopped> {
         let lead = self.index(motion.process)?;
-        let crew = Crew {
+        let mut crew = Crew {
             lead,
             all: self.crew(lead, motion.who),
             follow: motion.follow,
@@ -100,6 +100,10 @@ impl Group {
         let mut traced = Vec::new();
         if self.program.is_alive() {
             return self.go_alive(motion, &crew, cancel);
+        }
+        if let Some(first) = self.set_out(lead, motion) {
+            // In the order of what was seen before.
+            crew.all.sort_by_key(|i| *i != first);
         }
         let back = motion.direction == Direction::Backwards;
         let (i, reason) = match &motion.how {
@@ -118,6 +122,7 @@ impl Group {
             _ if back => self.step_back(&crew, motion, &mut traced, cancel)?,
             _ => self.step(&crew, motion, &mut traced, cancel)?,
         };
+        self.arrived(i, &reason, motion.direction);
         let member = self.here(i)?;
         Ok(Stopped {
             process: member.id,
@@ -171,6 +176,10 @@ impl Group {
         limit: Position,
         cancel: &Cancel,
     ) -> Result<Search> {
+        let stands = self.stands_at(i, Direction::Forwards);
+        if let Some(found) = stands.filter(|found| found.at <= limit) {
+            return Ok(Search::Found(found.clone()));
+        }
         let (member, context) = self.with(i, cancel)?;
         member.next_stop(context, limit)
     }
@@ -181,6 +190,10 @@ impl Group {
         floor: Position,
         cancel: &Cancel,
     ) -> Result<Search> {
+        let stands = self.stands_at(i, Direction::Backwards);
+        if let Some(found) = stands.filter(|found| floor <= found.at) {
+            return Ok(Search::Found(found.clone()));
+        }
         let (member, context) = self.with(i, cancel)?;
         member.last_stop(context, floor)
     }

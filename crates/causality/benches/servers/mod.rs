@@ -1,11 +1,11 @@
 //! Recordings as large as wanted: servers that all talk to a few others over
 //! TCP, with waits for events in between.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
-use recording::synthetic::story::inet;
 use recording::synthetic::{LogBuilder, image, manifest};
 use recording::{Summary, Writer};
 
@@ -36,35 +36,54 @@ impl Random {
     }
 }
 
-/// Makes one with about so many events.
+/// The address of a host.
+fn address(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 9, 0, host as u8 + 1)
+}
+
+/// Makes one with about so many events, on one host.
 pub fn make(dir: &Path, events: u64) {
+    make_on(&[dir], events);
+}
+
+/// Makes one for each host, with about so many events in all. Each process but the
+/// first is on the host that follows that of the one before. The clocks are a second
+/// apart, from host to host.
+pub fn make_on(dirs: &[&Path], events: u64) {
+    let hosts = dirs.len();
+    let inet = |process: usize, port: u16| {
+        let ([high, low], [a, b, c, d]) = (port.to_be_bytes(), address(process % hosts).octets());
+        [2, 0, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]
+    };
     let mut logs: Vec<LogBuilder> = Vec::new();
     let mut now = 2000u64;
     for i in 0..PROCESSES {
-        let mut log = LogBuilder::new(i as u32, 1 << 18);
-        let (how, by) = if i == 0 {
+        let mut log = LogBuilder::new((i / hosts) as u32, 1 << 18);
+        // The first of a host makes its others.
+        let first = i % hosts;
+        let (how, by) = if i == first {
             (begin::FIRST, 0)
         } else {
-            (begin::FORK, i as u64)
+            now += 100;
+            let maker = &mut logs[first];
+            let by = maker.number();
+            let child = ((i / hosts) as u64).to_le_bytes();
+            let pid = 100 + (i / hosts) as i64;
+            maker.at(now).call(57, &[], pid, &[(tag::CHILD, &child)]);
+            now += 100;
+            (begin::FORK, by)
         };
+        let pid = 100 + (i / hosts) as u64;
         log.at(now)
-            .other(kind::BEGIN, &[how, 0, by, 100 + i as u64, 0, 0], &[]);
+            .other(kind::BEGIN, &[how, 0, by, pid, 0, 0], &[]);
         logs.push(log);
-        now += 100;
-        if i + 1 < PROCESSES {
-            let child = ((i + 1) as u64).to_le_bytes();
-            logs[0]
-                .at(now)
-                .call(57, &[], 101 + i as i64, &[(tag::CHILD, &child)]);
-        }
-        now += 100;
     }
     let port = |i: usize| 10_000 + i as u16;
     for (i, log) in logs.iter_mut().enumerate() {
         now += 100;
         log.at(now);
         log.call(41, &[2, 1, 0], 3, &[]);
-        log.call(49, &[3, 0x6000, 16], 0, &[(1, &inet(port(i)))]);
+        log.call(49, &[3, 0x6000, 16], 0, &[(1, &inet(i, port(i)))]);
         log.call(50, &[3, 128], 0, &[]);
         log.call(291, &[0], EPOLL as i64, &[]);
     }
@@ -76,8 +95,8 @@ pub fn make(dir: &Path, events: u64) {
     for i in 0..PROCESSES {
         for (n, step) in NEIGHBOURS.iter().enumerate() {
             let other = (i + step) % PROCESSES;
-            let from = inet(30_000 + (i * 10 + n) as u16);
-            let to = inet(port(other));
+            let from = inet(i, 30_000 + (i * 10 + n) as u16);
+            let to = inet(other, port(other));
             let (fd, accepted) = (next_fd[i], next_fd[other]);
             next_fd[i] += 1;
             next_fd[other] += 1;
@@ -148,18 +167,29 @@ pub fn make(dir: &Path, events: u64) {
             made += 4;
         }
     }
-    let writer = Writer::create(dir, &manifest(&["servers"])).unwrap();
-    writer.start(&image(0, 0, 100, &["server"])).unwrap();
-    for log in logs {
-        for chunk in log.chunks() {
-            writer.chunk(&chunk).unwrap();
+    let mut logs: Vec<Option<LogBuilder>> = logs.into_iter().map(Some).collect();
+    for (host, dir) in dirs.iter().enumerate() {
+        let mut manifest = manifest(&["servers"]);
+        manifest.host = format!("h{host}");
+        manifest.network.boot = format!("h{host}");
+        manifest.network.namespace = 1;
+        manifest.network.addresses = vec![IpAddr::V4(address(host))];
+        manifest.clock.realtime_ns += host as u64 * 1_000_000_000;
+        manifest.started_ns = manifest.clock.realtime_ns;
+        let writer = Writer::create(dir, &manifest).unwrap();
+        writer.start(&image(0, 0, 100, &["server"])).unwrap();
+        let own = logs.iter_mut().skip(host).step_by(hosts);
+        for log in own.filter_map(Option::take) {
+            for chunk in log.chunks() {
+                writer.chunk(&chunk).unwrap();
+            }
         }
+        writer
+            .finish(&Summary {
+                time: Ticks(now + 1000),
+                complete: true,
+                ..Summary::default()
+            })
+            .unwrap();
     }
-    writer
-        .finish(&Summary {
-            time: Ticks(now + 1000),
-            complete: true,
-            ..Summary::default()
-        })
-        .unwrap();
 }

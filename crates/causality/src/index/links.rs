@@ -41,6 +41,13 @@ impl Graph for Links<'_> {
 pub(crate) fn within(links: &[InRec], from: u32, to: u32) -> &[InRec] {
     let begin = links.partition_point(|link| link.effect.get() < from);
     let rest = links.get(begin..).unwrap_or(&[]);
+    // Mostly there are few: what is near is looked at first, all of which is in the
+    // processor's cache then.
+    let mut near = 8;
+    while rest.get(near).is_some_and(|link| link.effect.get() < to) {
+        near *= 2;
+    }
+    let rest = rest.get(..near).unwrap_or(rest);
     let len = rest.partition_point(|link| link.effect.get() < to);
     rest.get(..len).unwrap_or(&[])
 }

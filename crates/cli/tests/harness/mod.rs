@@ -9,7 +9,9 @@
 
 pub mod alive;
 pub mod event;
+pub mod gdb;
 pub mod instants;
+pub mod joined;
 pub mod namespaces;
 pub mod nobody;
 pub mod processes;

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{MW, Scratch, find_tool, wait_for};
+use super::{MW, Scratch, find_tool, is_root, wait_for};
 
 pub struct Hosts {
     dir: PathBuf,
@@ -36,8 +36,22 @@ fn ip(arguments: &str) {
 }
 
 impl Hosts {
-    /// Hosts with these names. `None` where no namespaces can be made.
+    /// Hosts with these names. `None` where no namespaces can be made: that takes
+    /// root.
     pub fn new(scratch: &Scratch, names: &[&str]) -> Option<Hosts> {
+        Hosts::made(scratch, names, &|_| String::new())
+    }
+
+    /// Hosts that are peculiar: what a shell does on each before its server is
+    /// started, with mounts of its own.
+    pub fn made(
+        scratch: &Scratch,
+        names: &[&str],
+        before: &dyn Fn(&str) -> String,
+    ) -> Option<Hosts> {
+        if !is_root() {
+            return None;
+        }
         let tag = format!("mw{}", std::process::id());
         let middle = format!("{tag}-net");
         let ip_tool = find_tool("ip")?;
@@ -67,7 +81,7 @@ impl Hosts {
         std::fs::create_dir_all("/run/sshd").unwrap();
         let mut config = String::new();
         for at in 0..names.len() {
-            config.push_str(&hosts.add(at));
+            config.push_str(&hosts.add(at, before));
         }
         let dir = hosts.dir.display();
         config.push_str(&format!(
@@ -79,7 +93,7 @@ impl Hosts {
     }
 
     /// One host and its server. Returns how ssh finds it.
-    fn add(&mut self, at: usize) -> String {
+    fn add(&mut self, at: usize, before: &dyn Fn(&str) -> String) -> String {
         let (tag, name) = (self.tag.clone(), self.names[at].clone());
         let own = self.namespace(&name);
         let middle = format!("{tag}-net");
@@ -107,7 +121,9 @@ impl Hosts {
         let log = std::fs::File::create(self.dir.join(format!("sshd-{name}.log"))).unwrap();
         let mut server = Command::new(find_tool("ip").unwrap());
         server
-            .args(["netns", "exec", &own])
+            .args(["netns", "exec", &own, "sh", "-ec"])
+            .arg(format!("{}\nexec $UNDER \"$@\"", before(&name)))
+            .arg("sh")
             .arg(find_tool("sshd").unwrap())
             .args(["-D", "-e", "-f"])
             .arg(&config)
@@ -162,6 +178,13 @@ impl Hosts {
         let mut command = Command::new(find_tool("ip").unwrap());
         command.args(["netns", "exec", &format!("{}-net", self.tag)]);
         command
+    }
+
+    /// Adds to what ssh knows of hosts, in front of all else.
+    pub fn configure(&self, text: &str) {
+        let path = self.dir.join("ssh_config");
+        let known = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, format!("{text}{known}")).unwrap();
     }
 
     /// What runs on a host.

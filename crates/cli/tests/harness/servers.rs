@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -100,5 +101,40 @@ impl Client {
             body = self.read(length);
         }
         (status, String::from_utf8(body).unwrap())
+    }
+}
+
+/// A program of the newest PostgreSQL that is installed.
+pub fn postgres_program(name: &str) -> String {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").unwrap();
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let versions = versions.map(|entry| entry.unwrap().path());
+    let newest = versions.max_by_key(number).unwrap();
+    newest.join("bin").join(name).to_str().unwrap().to_string()
+}
+
+/// Who servers run as that refuse to be root's.
+const NOBODY: u32 = 65534;
+
+/// What stands in front of the command of a server that refuses to be root's; nothing
+/// if it would not be.
+pub fn not_as_root(setpriv: &str) -> Vec<String> {
+    let user = NOBODY.to_string();
+    let words = [
+        setpriv,
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+    ];
+    let words = words.iter().filter(|_| super::is_root());
+    words.map(|word| word.to_string()).collect()
+}
+
+/// Gives a directory to who such servers run as.
+pub fn give_away(dir: &Path) {
+    if super::is_root() {
+        std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
     }
 }
