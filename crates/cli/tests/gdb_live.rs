@@ -276,14 +276,23 @@ fn several_are_joined_and_one_is_left() {
             "break handle",
             "continue",
             &leave,
-            "info inferiors",
+            "inferior 1",
             "continue",
+            "bt 1",
             "kill",
         ],
     );
     has_in_order(
         &text,
-        &["process ", "process ", "hit Breakpoint 1", "Detaching"],
+        &[
+            "process ",
+            "process ",
+            "hit Breakpoint 1",
+            "detached]",
+            "hit Breakpoint 1",
+            "#0  handle (",
+            "killed]",
+        ],
     );
     let said = two.end();
     assert!(said.contains("unharmed"), "{said}\n{text}");

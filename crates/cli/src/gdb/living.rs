@@ -264,7 +264,9 @@ impl Program {
         let id = served.id;
         self.forget_stops(i);
         self.look_away(i);
-        self.group.kill(id).is_ok()
+        // One that has ended meanwhile is what was asked for.
+        let _ = self.group.kill(id);
+        true
     }
 
     /// Another one is at hand if this one was.
@@ -508,6 +510,8 @@ impl Program {
         let words = |error: ::target::Error| Refused::Words(error.to_string());
         let alive = self.group.alive(id);
         let alive = alive.map_err(|error| Refused::Words(super::program::words(error)))?;
-        alive.write_registers(number, &all).map_err(words)
+        alive.write_registers(number, &all).map_err(words)?;
+        self.forget_seen(i);
+        Ok(())
     }
 }

@@ -277,6 +277,14 @@ impl Program {
         threads
     }
 
+    /// What was read of a process is to be read again.
+    pub(super) fn forget_seen(&mut self, i: usize) {
+        if let Some(served) = self.served.get_mut(i) {
+            served.threads = None;
+            served.regions = None;
+        }
+    }
+
     /// The thread of a process that runs.
     pub(super) fn running(&mut self, i: usize) -> Option<ThreadNo> {
         let id = self.served.get(i)?.id;
