@@ -214,6 +214,8 @@ fn a_program_is_started_and_followed() {
             "delete",
             "continue",
             "bt",
+            // It would end, too, by the end of what it reads from.
+            "detach inferiors 2",
             "continue",
             "info inferiors",
         ],
@@ -221,14 +223,15 @@ fn a_program_is_started_and_followed() {
     has_in_order(
         &text,
         &[
-            "hit Breakpoint 1, main",
-            "hit Breakpoint 2, answer",
+            "Breakpoint 1, main",
+            "\"answers\" hit Breakpoint 2",
             "process ",
             "process ",
             "#0  answer (",
-            "hit Breakpoint 3, handle",
+            "\"worker\" hit Breakpoint 3",
             "received signal SIGABRT",
             "in worker",
+            "detached]",
             "terminated with signal SIGABRT",
         ],
     );
@@ -256,7 +259,7 @@ fn processes_that_come_stop_at_breakpoints_in_gdb() {
         &text,
         &[
             "is executing new program",
-            "hit Breakpoint 1, handle",
+            "\"worker\" hit Breakpoint 1",
             "#0  handle (turn=",
         ],
     );

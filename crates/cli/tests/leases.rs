@@ -77,7 +77,9 @@ fn halted(is_fair: bool) -> (Vec<String>, bool) {
     let mut client = Running(client.unwrap());
     let held = lines(&mut client.0);
     assert_eq!(held.recv().unwrap(), "holding");
-    let path = runtime.join("meanwhile").join(format!("{}.sock", client.0.id()));
+    let path = runtime
+        .join("meanwhile")
+        .join(format!("{}.sock", client.0.id()));
     let mut debugger = wait_for("the agent", || Client::connect(&path).ok());
     let halt = Request::Halt {
         limit_ms: None,

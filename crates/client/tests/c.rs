@@ -103,7 +103,10 @@ fn a_c_program_asks() {
         String::from_utf8(output.stdout).unwrap()
     };
     let own = std::process::id().to_string();
-    assert_eq!(ask(&trusted, &own), "1 1 6\n500 1000 3000 8000 5000 1\n1 1\n");
+    assert_eq!(
+        ask(&trusted, &own),
+        "1 1 6\n500 1000 3000 8000 5000 1\n1 1\n"
+    );
     let none = "0 0 0\n500 2000 5000 15000 3000 0\n1 1\n";
     // Another one of this user's, which the agent does not know.
     let parent = std::os::unix::process::parent_id().to_string();

@@ -269,6 +269,16 @@ impl Program {
         true
     }
 
+    /// Whether a process has ended that gdb was to be told of next: it need not be, then.
+    pub(super) fn has_ended(&mut self, pid: u32) -> bool {
+        let before = self.queue.len();
+        self.queue.retain(|told| match told {
+            Told::Stop(stop) => stop.thread.pid != pid,
+            Told::Program(_) => true,
+        });
+        self.alive.is_some() && self.queue.len() < before
+    }
+
     /// Another one is at hand if this one was.
     fn look_away(&mut self, i: usize) {
         if self.lead == i {

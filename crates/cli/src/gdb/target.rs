@@ -236,7 +236,7 @@ impl Target for Program {
 
     fn let_go(&mut self, pid: u32) -> bool {
         let Some(i) = self.index(pid) else {
-            return false;
+            return self.has_ended(pid);
         };
         self.forget_stops(i);
         match self.alive.is_some() {
@@ -253,6 +253,7 @@ impl Target for Program {
     fn kill(&mut self, pid: u32) -> bool {
         match self.index(pid) {
             Some(i) if self.alive.is_some() => self.end_one(i),
+            None if self.has_ended(pid) => true,
             _ => self.let_go(pid),
         }
     }
