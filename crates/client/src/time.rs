@@ -70,18 +70,15 @@ impl Peer {
     /// nobody knows when that is.
     pub fn real(&self, logical: u64) -> Option<u64> {
         if let Some(from) = self.halted
-            && logical >= from.saturating_sub(self.shift)
+            && logical > from.saturating_sub(self.shift)
         {
-            return (logical == from.saturating_sub(self.shift)).then_some(from);
+            return None;
         }
         let mut shift = self.shift;
         for halt in self.halts.iter().rev() {
             let real = logical + shift;
             if real > halt.to {
                 return Some(real);
-            }
-            if real == halt.to {
-                return Some(halt.from);
             }
             shift = shift.saturating_sub(halt.to - halt.from);
         }
