@@ -67,6 +67,8 @@ pub enum Kind {
     Condition,
     Semaphore,
     Barrier,
+    /// Rust's: until another thread unparks it.
+    Parker,
     /// Something that only the program knows.
     Futex,
 }
@@ -79,6 +81,7 @@ impl Kind {
             Kind::Condition => "condition variable",
             Kind::Semaphore => "semaphore",
             Kind::Barrier => "barrier",
+            Kind::Parker => "`unpark`",
             Kind::Futex => "futex",
         }
     }
@@ -288,8 +291,7 @@ fn on(
         "read" | "readv" | "pread64" | "recvfrom" | "recvmsg" | "accept" | "accept4" | "flock" => {
             descriptor(first as i32)
         }
-        "nanosleep" | "pause" => On::Time,
-        "clock_nanosleep" => On::Time,
+        "nanosleep" | "clock_nanosleep" => On::Time,
         _ => On::Other,
     };
     (on, place)
@@ -334,7 +336,12 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
         (Kind::Barrier, address, None)
     } else if has(&["read_contended", "write_contended"]) {
         (Kind::ReadWrite, address, None)
-    } else if has(&["pthread_mutex", "lll_lock_wait", "lock_contended"]) {
+    } else if has(&["lock_contended"]) {
+        // Rust's: who has it is not said anywhere, and behind its word is the data.
+        (Kind::Mutex, address, None)
+    } else if has(&["Parker::park", "thread::park"]) {
+        (Kind::Parker, address, None)
+    } else if has(&["pthread_mutex", "lll_lock_wait"]) {
         let owner = word(address).filter(|word| *word != 0);
         let owner = owner.and_then(|_| among(word(address.wrapping_add(OWNER))));
         (Kind::Mutex, address, owner)
