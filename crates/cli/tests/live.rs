@@ -386,6 +386,48 @@ fn nobody_is_missed_in_a_storm_of_processes() {
     assert_eq!(passed("in_library ("), PROCESSES, "{text}");
 }
 
+/// A debug file that is of another build is told, and not believed.
+#[test]
+fn a_debug_file_of_another_build_is_told() {
+    tool!("objcopy");
+    let scratch = Scratch::new("live-build-id");
+    let other = programs::for_debuggers(&scratch, "debug/storm.c", &["-ldl", "-Wl,--build-id"]);
+    let service = programs::for_debuggers(&scratch, "debug/alive.c", &["-Wl,--build-id"]);
+    let debug = scratch.path().join("alive.debug");
+    let objcopy = |words: &[&str]| {
+        let status = Command::new("objcopy")
+            .args(words)
+            .current_dir(scratch.path())
+            .status();
+        assert!(status.unwrap().success(), "{words:?}");
+    };
+    objcopy(&["--only-keep-debug", "alive", "alive.debug"]);
+    objcopy(&["--strip-debug", "--add-gnu-debuglink=alive.debug", "alive"]);
+    let look = || {
+        let (text, status) = mw("run", &[&service], &["break handle", "continue", "bt 1"]);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    let text = look();
+    assert!(!text.contains("another build"), "{text}");
+    assert!(text.contains("alive.c:"), "{text}");
+    objcopy(&[
+        "--only-keep-debug",
+        &other.display().to_string(),
+        "alive.debug",
+    ]);
+    let text = look();
+    has_in_order(
+        &text,
+        &[
+            &format!("note: {}", debug.display()),
+            "another build",
+            "handle",
+        ],
+    );
+    assert!(!text.contains("alive.c:"), "{text}");
+}
+
 #[test]
 fn what_is_alive_has_no_past() {
     let scratch = Scratch::new("live-past");

@@ -71,8 +71,11 @@ fn locks_of_the_c_library() {
                 "for_shared",
                 "waits for read-write lock shared, which locks-",
             ),
-            ("for_condition", "waits on condition variable condition"),
-            ("for_barrier", "waits on barrier barrier"),
+            (
+                "for_condition",
+                "waits on condition variable condition (for_condition",
+            ),
+            ("for_barrier", "waits on barrier barrier (for_barrier"),
             ("for_semaphore", "waits for semaphore semaphore"),
             ("locks", "waits in pause"),
         ],
