@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             command: args[2..].to_vec(),
             path: in_path(&args[2]),
             on_full: agent::OnFull::Continue,
-            shelf: None,
+            cache: None,
         }),
         Some("ask") => return ask(&text[1..]),
         Some("bench") => return bench(&text[1..]),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
+use protocol::id::Ticks;
 use protocol::shared::{
     ARENA_MAGIC, CHUNK_HEAD, CHUNK_MAGIC, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, CONTROL_SIZE,
     ChunkHead, Control, IMAGE_OFFSET, chunk_state, mode,
@@ -282,8 +283,8 @@ pub fn wake(word: &AtomicU32, count: i32) {
 }
 
 /// The log's clock.
-pub fn ticks() -> u64 {
-    counter() >> protocol::shared::TICK_SHIFT
+pub fn ticks() -> Ticks {
+    Ticks(counter() >> protocol::shared::TICK_SHIFT)
 }
 
 /// The time-stamp counter.

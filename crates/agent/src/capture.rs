@@ -3,7 +3,7 @@
 //!
 //! What a program needed each of the last times, such as its libraries, is
 //! captured while the kernel still makes its first image: then nobody has to
-//! wait for it. The [`Shelf`] remembers what that was.
+//! wait for it. The [`CaptureCache`] remembers what that was.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -15,12 +15,13 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use protocol::id::ProcessNo;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
+use crate::capture_cache::{CaptureCache, Companion};
 use crate::copy::copy_contents;
 use crate::parts::{self, Changes, Part};
-use crate::shelf::{Companion, Shelf};
 use crate::sites::{self, Site, Sites};
 
 /// How many files are remembered of a program.
@@ -39,7 +40,7 @@ pub struct Captures {
     copies: bool,
     /// Not known to be otherwise.
     can_clone: AtomicBool,
-    shelf: Shelf,
+    cache: CaptureCache,
     /// What it captured, in this order, and where in the arena's table it is.
     made: Mutex<Vec<(PathBuf, Option<usize>)>>,
 }
@@ -93,30 +94,30 @@ pub struct Captured {
 }
 
 impl Captures {
-    pub fn new(dir: &Path, shelf: Shelf) -> Captures {
+    pub fn new(dir: &Path, cache: CaptureCache) -> Captures {
         Captures {
             dir: dir.to_path_buf(),
             next: AtomicU64::new(1),
             copies: true,
             lock: Mutex::default(),
             can_clone: AtomicBool::new(may_clone(dir)),
-            shelf,
+            cache,
             made: Mutex::new(Vec::new()),
         }
     }
 
     /// Those of a program that is not recorded: nothing is copied, and only reads
     /// of the time-stamp counter are replaced, and what the monitor stands on.
-    pub fn of_live(dir: &Path, shelf: Shelf) -> Captures {
+    pub fn of_live(dir: &Path, cache: CaptureCache) -> Captures {
         Captures {
             copies: false,
-            ..Captures::new(dir, shelf)
+            ..Captures::new(dir, cache)
         }
     }
 
     /// What a program that begins with this executable is likely to need.
     pub fn expected(&self, exe: &Metadata) -> Vec<Companion> {
-        self.shelf.take_companions(exe)
+        self.cache.take_companions(exe)
     }
 
     /// Captures a file that is likely to be needed.
@@ -145,7 +146,7 @@ impl Captures {
         // Who comes first of two that are captured at once is chance.
         let is_known = now.len() == expected.len() && now.iter().all(|c| expected.contains(c));
         if !is_known {
-            self.shelf.put_companions(exe, &now);
+            self.cache.put_companions(exe, &now);
         }
     }
 
@@ -210,7 +211,7 @@ impl Captures {
                 sites.doubtful.len() + sites.confirmed.len()
             };
             let note = Note {
-                process: 0,
+                process: ProcessNo(0),
                 kind: "counter".to_string(),
                 text: format!(
                     "{}: {left} instructions that may ask the processor (rdtsc, cpuid, rdrand and kin) stay as they are",
@@ -287,12 +288,12 @@ impl Captures {
     /// Looks for the instructions that matter in a program that is not recorded.
     fn search(&self, file: &File, meta: &Metadata) -> io::Result<Sites> {
         use protocol::instruction::Instruction::{Counter, Wrgsbase};
-        let mut sites = match self.shelf.take_sites(meta) {
+        let mut sites = match self.cache.take_sites(meta) {
             Some(sites) => sites,
             None => {
                 let found = sites::find(file)?;
                 if state(&file.metadata()?) == state(meta) {
-                    self.shelf.put_sites(meta, &found);
+                    self.cache.put_sites(meta, &found);
                 }
                 found
             }
@@ -305,7 +306,7 @@ impl Captures {
     /// Copies a file and looks for the instructions that matter in it, as far
     /// as that has not been done before.
     fn copy_and_search(&self, file: &File, meta: &Metadata, path: &Path) -> io::Result<Sites> {
-        let known = self.shelf.take_sites(meta);
+        let known = self.cache.take_sites(meta);
         let is_copied = self.share(file, meta, path)?;
         // Both read all of a large file: at the same time.
         let (copied, found) = std::thread::scope(|scope| {
@@ -330,10 +331,10 @@ impl Captures {
         let (copied, found) = (copied?, found?);
         if state(&file.metadata()?) == state(meta) {
             if let Some(copy) = copied.filter(|copy| len_of(copy) == Some(meta.size())) {
-                self.shelf.put_copy(meta, &copy, path);
+                self.cache.put_copy(meta, &copy, path);
             }
             if known.is_none() {
-                self.shelf.put_sites(meta, &found);
+                self.cache.put_sites(meta, &found);
             }
         }
         Ok(found)
@@ -353,7 +354,7 @@ impl Captures {
             }
             std::fs::remove_file(path)?;
         }
-        Ok(self.shelf.take_copy(meta, path))
+        Ok(self.cache.take_copy(meta, path))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use inject::{Attached, ExecStop, Injection, Map, Outcome};
+use protocol::id::{ImageNo, ProcessNo};
 use protocol::shared::{EXEC_SLOTS, ExecSlot};
 use recording::{ImageStart, Mapping};
 
@@ -70,8 +71,8 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         .map_or(0, |(_, v)| *v);
     let ignored = ignored_signals(pid);
     let start = ImageStart {
-        process: place.process.load(Relaxed),
-        image: place.image.load(Relaxed),
+        process: ProcessNo(place.process.load(Relaxed)),
+        image: ImageNo(place.image.load(Relaxed)),
         pid: pid as u32,
         sigmask: place.sigmask.load(Relaxed),
         ignored,
@@ -91,8 +92,8 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
     tracing::debug!(
         target: "record",
         pid,
-        process = start.process,
-        image = start.image,
+        process = start.process.0,
+        image = start.image.0,
         exe = %exe.display(),
         "an exec"
     );

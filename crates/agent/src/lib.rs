@@ -14,6 +14,7 @@
 mod arena;
 mod asker;
 mod capture;
+mod capture_cache;
 pub mod channels;
 pub mod control;
 mod copy;
@@ -25,7 +26,6 @@ mod raw;
 mod reaper;
 mod record;
 mod service;
-mod shelf;
 mod signals;
 mod sites;
 mod store;

@@ -382,7 +382,7 @@ pub fn program(reaper: i32) -> Vec<i32> {
     descendants(std::process::id() as i32, reaper)
 }
 
-/// The same, of a recorder that is another process.
+/// The processes of the program that a recorder runs, where that is another process.
 pub fn program_of(recorder: i32) -> Vec<i32> {
     let path = format!("/proc/{recorder}/task/{recorder}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();

@@ -17,9 +17,9 @@ use recording::{Clock, Manifest, Status, Summary, Writer};
 
 use crate::arena::{Arena, ticks};
 use crate::capture::Captures;
+use crate::capture_cache::CaptureCache;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
-use crate::shelf::Shelf;
 use crate::{Error, control, exec, failing, signals, store};
 
 /// What becomes of the program when the disk is full.
@@ -38,7 +38,7 @@ pub struct Options {
     pub path: PathBuf,
     pub on_full: OnFull,
     /// Where copies of files are kept for later recordings, if anywhere.
-    pub shelf: Option<PathBuf>,
+    pub cache: Option<PathBuf>,
 }
 
 /// How the program ended.
@@ -56,7 +56,7 @@ pub fn record(options: &Options) -> Result<Ended, Error> {
 
 /// Runs the command unrecorded, such that it can be halted (see [`control`]). What
 /// has to lie somewhere meanwhile does so in a directory of the user's own.
-pub fn run(command: &[OsString], path: &Path, shelf: Option<PathBuf>) -> Result<Ended, Error> {
+pub fn run(command: &[OsString], path: &Path, cache: Option<PathBuf>) -> Result<Ended, Error> {
     let pid = std::process::id().to_string();
     let dir = control::directory().unwrap_or_else(std::env::temp_dir);
     let options = Options {
@@ -64,7 +64,7 @@ pub fn run(command: &[OsString], path: &Path, shelf: Option<PathBuf>) -> Result<
         command: command.to_vec(),
         path: path.to_path_buf(),
         on_full: OnFull::Continue,
-        shelf,
+        cache,
     };
     // Of one that was killed and had the same number.
     let _ = std::fs::remove_dir_all(&options.dir);
@@ -121,10 +121,10 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
     let _control = control::Server::start(&arena, &manifest.command, reaper.pid());
     let writer = Arc::new(Writer::create(&options.dir, &manifest)?);
     let cut_short = Arc::new(std::sync::Mutex::new(None));
-    let shelf = Shelf::new(options.shelf.as_deref());
+    let cache = CaptureCache::new(options.cache.as_deref());
     let captures = match is_live {
-        true => Captures::of_live(&options.dir, shelf),
-        false => Captures::new(&options.dir, shelf),
+        true => Captures::of_live(&options.dir, cache),
+        false => Captures::new(&options.dir, cache),
     };
     let exe = std::fs::metadata(&options.path).ok();
     let shared = Arc::new(Shared {
@@ -407,11 +407,11 @@ impl Calibration {
     /// Both clocks, read as close to each other as a few tries allow.
     fn look() -> (Instant, u64) {
         let tries = (0..4).map(|_| {
-            let (before, now, after) = (ticks(), Instant::now(), ticks());
+            let (before, now, after) = (ticks().0, Instant::now(), ticks().0);
             (after - before, (now, before.midpoint(after)))
         });
         let best = tries.min_by_key(|(apart, _)| *apart);
-        best.map_or_else(|| (Instant::now(), ticks()), |(_, look)| look)
+        best.map_or_else(|| (Instant::now(), ticks().0), |(_, look)| look)
     }
 
     fn end(self, manifest: &mut Manifest) {

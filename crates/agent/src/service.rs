@@ -6,14 +6,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use inject::Image;
+use protocol::id::ProcessNo;
 use protocol::shared::{Request, chunk_state, mode, request_kind, request_state};
 use recording::{Note, Writer};
 
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
 use crate::capture::{Captures, Why, open_file};
+use crate::capture_cache::Companion;
 use crate::exec;
-use crate::shelf::Companion;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -38,7 +39,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn note(&self, process: u32, kind: &str, text: &str) {
+    fn note(&self, process: ProcessNo, kind: &str, text: &str) {
         let note = Note {
             process,
             kind: kind.to_string(),
@@ -52,7 +53,7 @@ impl Shared {
     /// A process runs on without being recorded.
     pub fn note_unrecorded(&self, pid: i32, why: &str) {
         tracing::warn!(target: "record", pid, why, "a process is not recorded");
-        self.note(0, "unrecorded", &format!("process {pid}: {why}"));
+        self.note(ProcessNo(0), "unrecorded", &format!("process {pid}: {why}"));
     }
 
     /// Keeps chunks ready.
@@ -179,7 +180,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             });
             if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
                 let text = format!("{} was mapped but could not be copied", name.display());
-                shared.note(process, "uncaptured", &text);
+                shared.note(ProcessNo(process), "uncaptured", &text);
             }
             answer(request, id.map_or(0, |captured| captured.id));
         }
@@ -190,13 +191,13 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
                      it ran unrecorded",
                     text_of(request)
                 );
-                shared.note(process, "unrecorded", &text);
+                shared.note(ProcessNo(process), "unrecorded", &text);
                 answer(request, 1);
                 return;
             }
             let Some(Asker { pid, tid }) = asker() else {
                 let text = "a process that the recorder cannot see executed a program";
-                shared.note(process, "unrecorded", text);
+                shared.note(ProcessNo(process), "unrecorded", text);
                 answer(request, 1);
                 return;
             };
@@ -219,7 +220,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             if arg(1) == 1 {
                 eprintln!("mw: {text}");
             }
-            shared.note(process, "refused", &text);
+            shared.note(ProcessNo(process), "refused", &text);
             answer(request, 0);
         }
         _ => answer(request, u64::MAX),

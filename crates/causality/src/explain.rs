@@ -106,7 +106,7 @@ impl History {
     }
 
     fn thread_of(&self, event: EventId) -> Option<ThreadNo> {
-        self.look(event, |event| ThreadNo(event.thread))
+        self.look(event, |event| event.thread)
     }
 
     /// What an event's thread was told before it, the latest first.

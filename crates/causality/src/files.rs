@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use protocol::id::EventNo;
 use recording::descriptors::{Births, Descriptor, Descriptors, may_change};
 use recording::{Log, Recording};
 
@@ -43,8 +44,9 @@ impl<'r> Files<'r> {
         let mut children: Vec<Vec<(u64, u32)>> = vec![Vec::new(); processes.len()];
         for (child, place) in processes.iter().zip(0u32..) {
             let parent = child.parent.and_then(|parent| recording.index_of(parent));
-            if let Some(list) = parent.and_then(|parent| children.get_mut(parent as usize)) {
-                list.push((child.parent_event.unwrap_or(0), place));
+            let list = parent.and_then(|parent| children.get_mut(parent as usize));
+            if let (Some(list), Some(event)) = (list, child.parent_event) {
+                list.push((event.0, place));
             }
         }
         // The earliest last, to be taken from there.
@@ -66,7 +68,7 @@ impl<'r> Files<'r> {
     /// Takes in the event that the log of a process stands at. Each must be
     /// shown, in order.
     pub fn pass(&mut self, place: u32, log: &Log<'_>) {
-        let Some((_, _, number, _)) = log.glance() else {
+        let Some((_, _, EventNo(number), _)) = log.glance() else {
             return;
         };
         let next = self

@@ -1,7 +1,7 @@
 //! When a program that was over had stood still: who hangs is often ended by a
 //! signal that it handles (Ctrl-C), and then does a lot before it ends.
 
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::{EventNo, ProcessIx, Ticks};
 use protocol::record::kind;
 use recording::{Event, Phase};
 
@@ -30,9 +30,9 @@ const TOGETHER_SECONDS: u64 = 2;
 struct Sent {
     event: EventId,
     signal: u64,
-    time: u64,
+    time: Ticks,
     /// The first event that belongs to it: the end of the call that it broke off.
-    from: u64,
+    from: EventNo,
 }
 
 impl History {
@@ -45,7 +45,7 @@ impl History {
         let mut first = sent.len().checked_sub(1)?;
         while let Some(before) = first.checked_sub(1)
             && let (Some(earlier), Some(later)) = (sent.get(before), sent.get(first))
-            && later.time.saturating_sub(earlier.time) <= together
+            && later.time.since(earlier.time) <= together
         {
             first = before;
         }
@@ -57,7 +57,7 @@ impl History {
             .collect();
         for sent in group {
             if let Some(bound) = bounds.get_mut(sent.event.process.index()) {
-                *bound = (*bound).min(u32::try_from(sent.from).unwrap_or(u32::MAX));
+                *bound = (*bound).min(u32::try_from(sent.from.0).unwrap_or(u32::MAX));
             }
         }
         Some(Interruption {
@@ -70,13 +70,13 @@ impl History {
     fn sent_from_outside(&self) -> Vec<Sent> {
         let mut found = Vec::new();
         for place in self.places() {
-            let Some(mut log) = self.set().log_near(place, 0) else {
+            let Some(mut log) = self.set().log_near(place, EventNo(0)) else {
                 continue;
             };
             let mut broken_off = None;
             while log.advance() {
                 let Some(event) = log.event() else { break };
-                let id = EventId::new(place, EventNo(event.number));
+                let id = EventId::new(place, event.number);
                 if event.kind == kind::SIGNAL
                     && ENDING.contains(&event.value(0))
                     && self.causes(id).is_empty()
@@ -95,17 +95,17 @@ impl History {
     }
 
     /// How many events of a process were before a time.
-    fn events_before(&self, place: ProcessIx, time: u64) -> u32 {
-        let mut bound = 0;
-        if let Some(mut log) = self.set().log_near(place, 0) {
+    fn events_before(&self, place: ProcessIx, time: Ticks) -> u32 {
+        let mut bound = EventNo(0);
+        if let Some(mut log) = self.set().log_near(place, EventNo(0)) {
             while log.advance() {
                 match log.event() {
-                    Some(event) if event.time < time => bound = event.number + 1,
+                    Some(event) if event.time < time => bound = event.number.next(),
                     _ => break,
                 }
             }
         }
-        u32::try_from(bound).unwrap_or(u32::MAX)
+        u32::try_from(bound.0).unwrap_or(u32::MAX)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use protocol::id::{EventNo, Ticks};
 use protocol::record::{begin, kind};
 use recording::{Log, Recording, Set};
 
@@ -94,7 +95,7 @@ fn sweep_one<'r>(
     let mut births: Vec<(u64, u32)> = processes
         .iter()
         .zip(0u32..)
-        .map(|(process, place)| (process.birth, place))
+        .map(|(process, place)| (process.birth.0, place))
         .collect();
     births.sort_by_key(|entry| Reverse(*entry));
     let mut told = 0;
@@ -130,7 +131,7 @@ fn sweep_one<'r>(
         }
     }
     // What is left is known to have ended if the recording came to its end.
-    let end = recording.summary().map_or(0, |summary| summary.time);
+    let end = recording.summary().map_or(0, |summary| summary.time.0);
     let over = recording.is_complete().then_some(end);
     while let Some(Reverse((time, place))) = sweep.deaths.pop() {
         let time = if time == UNKNOWN { over } else { Some(time) };
@@ -185,7 +186,7 @@ impl<'r> Sweep<'r, '_> {
             if !cursor.log.advance() {
                 break false;
             }
-            let Some((kind, nr, number, time)) = cursor.log.glance() else {
+            let Some((kind, nr, EventNo(number), Ticks(time))) = cursor.log.glance() else {
                 break false;
             };
             read += 1;
@@ -217,7 +218,7 @@ impl<'r> Sweep<'r, '_> {
                 .processes()
                 .get(place as usize)
                 .and_then(|process| self.recording.status_of(process))
-                .map_or(UNKNOWN, |status| status.time);
+                .map_or(UNKNOWN, |status| status.time.0);
             self.deaths.push(Reverse((death, place)));
         }
     }
@@ -243,7 +244,7 @@ impl<'r> Sweep<'r, '_> {
         };
         let forked = matches!(event.value(0), begin::FORK | begin::VFORK);
         if event.kind == kind::BEGIN && forked {
-            let (parent, by) = (event.value(1) as u32, event.value(2));
+            let (parent, by) = (event.process_in(1), event.value(2));
             let parent = self
                 .world
                 .place_of(parent)
@@ -257,7 +258,7 @@ impl<'r> Sweep<'r, '_> {
                 self.step(parent);
             }
         } else if World::needs_rights(&event) {
-            let until = event.time;
+            let until = event.time.0;
             if let Some(cursor) = self.cursor(place) {
                 cursor.held = true;
             }

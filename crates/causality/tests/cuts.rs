@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use causality::{Cut, EventId, History, Order};
 use proptest::prelude::*;
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::{EventNo, ProcessIx, Ticks};
 use protocol::record::{begin, kind, tag};
 use recording::synthetic::{LogBuilder, image, manifest};
 use recording::{Recording, Summary, Writer};
@@ -106,7 +106,7 @@ fn write(dir: &Path, steps: &[Step]) -> Vec<(EventId, EventId)> {
     }
     // Not complete: nobody has ended, so that no end is seen.
     let summary = Summary {
-        time: now + 1000,
+        time: Ticks(now + 1000),
         complete: false,
         ..Summary::default()
     };

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use causality::{History, Kind};
 use proptest::prelude::*;
+use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
 use recording::calls::nr;
 use recording::synthetic::{LogBuilder, image, manifest};
@@ -253,7 +254,7 @@ fn write(
     }
     writer
         .finish(&Summary {
-            time: 10 * SECOND,
+            time: Ticks(10 * SECOND),
             complete: true,
             ..Summary::default()
         })
@@ -269,7 +270,7 @@ fn links(set: &Arc<Set>, process: impl Fn(u16, u32) -> usize) -> BTreeSet<String
     assert_eq!(history.dropped(), 0);
     let own = |place| {
         let id = set.id(place).unwrap();
-        process(id.member, id.number)
+        process(id.member, id.number.0)
     };
     let told = history.links().map(|link| -> Link {
         (

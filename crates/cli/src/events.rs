@@ -204,7 +204,7 @@ impl Columns {
             "{} {} {:<9} {}",
             out.paint(Style::Dim, &time),
             out.paint(
-                Style::Numbered(line.process),
+                Style::Numbered(line.colour),
                 &format!("{:<1$}", line.event, self.event)
             ),
             line.thread,

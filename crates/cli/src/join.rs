@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use protocol::id::ProcessIx;
+use protocol::id::{ProcessIx, Ticks};
 use recording::join::{self, Joined, MemberEntry, Missing};
 use recording::{Recording, Set, WriteError};
 
@@ -35,7 +35,7 @@ pub struct Candidate {
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let mut candidates = Vec::new();
-        let mut seen: HashMap<(u64, String, u64), PathBuf> = HashMap::new();
+        let mut seen: HashMap<(u64, String, Ticks), PathBuf> = HashMap::new();
         for path in &self.recordings {
             let set = Set::open(&select::locate(path)?)?;
             for (number, recording) in set.members().enumerate() {

@@ -105,7 +105,7 @@ impl Cmd {
                 OnFull::Continue => agent::OnFull::Continue,
             },
             command: self.command,
-            shelf: select::cache().map(|cache| cache.join("files")),
+            cache: select::cache().map(|cache| cache.join("files")),
         };
         let ended = agent::record(&options).map_err(explain)?;
         if !self.scratch {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use protocol::id::ThreadNo;
 use recording::names::is_name;
 
 use crate::causes;
@@ -64,11 +65,11 @@ impl Cmd {
                 let known = causes::names(&history).member(id.member);
                 let count = place.map_or(0, |place| history.thread_count(place));
                 let all: Vec<String> = (0..count)
-                    .map(|thread| known.thread(process.number, thread))
+                    .map(|thread| known.thread(process.number, ThreadNo(thread)))
                     .collect();
                 let number = known
                     .thread_named(process.number, thread_name)
-                    .filter(|number| *number < count)
+                    .filter(|number| number.0 < count)
                     .ok_or_else(|| {
                         let failure =
                             Failure::new(format!("{} has no thread `{thread_name}`", process.name));
@@ -81,7 +82,7 @@ impl Cmd {
                     && all
                         .iter()
                         .zip(0u32..)
-                        .any(|(name, n)| name == new && n != number)
+                        .any(|(name, n)| name == new && ThreadNo(n) != number)
                 {
                     return Err(Failure::new(format!(
                         "{} has a thread `{new}` already",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::replay::{Course, Interrupts, Settings};
 use clap::Args;
-use protocol::id::{ProcessId, ProcessIx};
+use protocol::id::{EventNo, ProcessId, ProcessIx};
 use query::unseen;
 use query::verify::{Difference, Outcome, Replayed, Unread, Verdict, mapped_at, report};
 use query::{events, find};
@@ -203,7 +203,9 @@ fn show(
             Outcome::Failed(_) => {
                 let place = set.place(replayed.id);
                 let first = place.and_then(|place| set.process(place));
-                let next = first.map_or(0, |process| process.first_event) + replayed.events;
+                let next = first
+                    .map_or(EventNo(0), |process| process.first_event)
+                    .plus(replayed.events);
                 last_events(out, set, replayed.id, next)?;
             }
             _ => {}
@@ -239,7 +241,7 @@ pub fn told(
         return Ok(());
     };
     let name = set.process_name(place);
-    let thread = recording::thread_name(difference.thread.0);
+    let thread = recording::thread_name(difference.thread);
     out.line(&format!(
         "    at {name}:{} in thread {thread}",
         difference.event
@@ -251,16 +253,21 @@ pub fn told(
         let place = place.map_or(String::new(), |place| format!(", {place}"));
         out.line(&format!("    at address {:#x}{place}", difference.address))?;
     }
-    for what in unseen::before(recording, own, difference.event.0) {
+    for what in unseen::before(recording, own, difference.event) {
         out.line(&format!(
             "    it may come from an instruction that nothing traps (rdtsc, cpuid, rdrand): {what}"
         ))?;
     }
-    last_events(out, set, process, difference.event.0)
+    last_events(out, set, process, difference.event)
 }
 
 /// The events that led to `event`, and that one, as `mw events` shows them.
-fn last_events(out: &mut Output, set: &Set, process: ProcessId, event: u64) -> Result<(), Failure> {
+fn last_events(
+    out: &mut Output,
+    set: &Set,
+    process: ProcessId,
+    event: EventNo,
+) -> Result<(), Failure> {
     let lines = events::lines_before(set, process, event, EVENTS_BEFORE + 1);
     let name = set.place(process).map(|place| set.process_name(place));
     let columns = Columns {

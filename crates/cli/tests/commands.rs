@@ -172,6 +172,51 @@ fn ps_draws_the_tree() {
     assert_eq!(good(home.path(), &["ps", "-r", named]), text);
 }
 
+/// What was recorded stays as it is, byte for byte, whatever is asked; what is found
+/// out on the way lies beside it, in files that are made again when they are gone. And
+/// nothing of it need be replayed: the story never ran, so that it could not be.
+#[test]
+fn no_question_changes_the_recording_or_needs_a_replay() {
+    let home = home();
+    let dir = home.path().join("meanwhile/sh-1");
+    let found = ["causes", "catalog", "source.json"];
+    let held = || {
+        let mut held = std::collections::BTreeMap::new();
+        let mut left = vec![dir.clone()];
+        while let Some(next) = left.pop() {
+            for entry in std::fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    left.push(path);
+                } else if !found.contains(&path.file_name().unwrap().to_str().unwrap()) {
+                    let bytes = std::fs::read(&path).unwrap();
+                    held.insert(path, bytes);
+                }
+            }
+        }
+        held
+    };
+    let before = held();
+    assert!(before.len() > 2);
+    for args in [
+        &["ps"][..],
+        &["info"],
+        &["events"],
+        &["events", "--json"],
+        &["why", "server-0:19"],
+        &["effects", "client-0:6"],
+        &["order", "client-0:6", "server-0:19"],
+        &["cut", "server-0:19"],
+        &["blocked"],
+        &["channels"],
+        &["export", "--dot"],
+    ] {
+        let output = mw(home.path(), args);
+        assert_eq!(output.status.code(), Some(0), "{args:?} {output:?}");
+        assert!(held() == before, "{args:?} changed the recording");
+    }
+}
+
 #[test]
 fn ps_as_json() {
     let home = home();

@@ -87,7 +87,7 @@ fn what_was_true_equals_single_steps() {
     let never = Cancel::new();
     let mut seen = Vec::new();
     for process in recording.processes() {
-        let id = ProcessId::of_first(process.number);
+        let id = process.number.of_member(0);
         for (global, expression, function) in [
             ("accounts", "accounts[0]", "spend"),
             ("limit", "limit", "raise_limit"),

@@ -513,6 +513,50 @@ fn inlined_functions_are_left() {
     );
 }
 
+/// `reverse-finish` in an inlined function stops in its caller's frame, at the
+/// instruction that led to it: one step on it is in there, with the arguments of the
+/// same call, however often it was called and whatever it has called itself.
+#[test]
+fn inlined_functions_are_left_backwards() {
+    let scratch = Scratch::new("debug-leaves-back");
+    let program = programs::for_debuggers(&scratch, "debug/leaves.c", &["-O1"]);
+    let recorded = scratch.record(&[program]);
+    let mut commands = vec!["break search"];
+    for _ in 0..4 {
+        commands.extend(["continue", "echo IN", "print wanted", "next", "echo OUT"]);
+        commands.extend(["disable 1", "reverse-finish", "bt", "stepi", "bt"]);
+        commands.extend(["print wanted", "enable 1"]);
+    }
+    // From a function that it called.
+    commands.extend(["delete", "goto start", "break noted", "continue", "up"]);
+    commands.extend([
+        "echo IN",
+        "print wanted",
+        "echo OUT",
+        "delete",
+        "reverse-finish",
+    ]);
+    commands.extend(["bt", "stepi", "bt", "print wanted"]);
+    let text = ask(&recorded, &commands);
+    let rounds: Vec<&str> = text.split("IN\n").skip(1).collect();
+    assert_eq!(rounds.len(), 5, "{text}");
+    for round in rounds {
+        let (before, after) = round.split_once("OUT\n").unwrap();
+        has_in_order(
+            after,
+            &["#0 ", "main (", "#0 ", "search", "#1 ", "asks (", "main ("],
+        );
+        let frames: Vec<&str> = after.lines().filter(|line| line.starts_with('#')).collect();
+        assert!(!frames[0].contains("search"), "{round}");
+        let key = |text: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| Some(line.strip_prefix('$')?.split_once(" = ")?.1.to_string()))
+        };
+        assert!(key(before).is_some(), "{round}");
+        assert_eq!(key(before), key(after), "{round}");
+    }
+}
+
 /// Where a breakpoint stops before an inlined function, that function's frame is
 /// the innermost, however often others are inlined into it at the same address;
 /// once it has moved, all that is inlined there is shown.

@@ -116,7 +116,7 @@ fn captured(dir: &std::path::Path) -> Vec<(u64, u64)> {
 /// alone all the same.
 #[test]
 fn copies_are_shared_and_recordings_stand_alone() {
-    let scratch = Scratch::new("shelf");
+    let scratch = Scratch::new("cache");
     let first = record_with_cache(&scratch, "true");
     let second = record_with_cache(&scratch, "true");
     // Nothing is kept of what was installed in the last two minutes, nor where
@@ -147,7 +147,7 @@ fn what_was_needed_before_is_there_in_advance() {
     else {
         skip!("there is no such library");
     };
-    let scratch = Scratch::new("shelf-companions");
+    let scratch = Scratch::new("cache-companions");
     let preloaded = || record_with(&scratch, &["/bin/true"], |mw| mw.env("LD_PRELOAD", library));
     let plain = || record_with(&scratch, &["/bin/true"], |mw| mw);
     let len = std::fs::metadata(library).unwrap().len();
@@ -166,7 +166,7 @@ fn what_was_needed_before_is_there_in_advance() {
 /// A program that changes between two recordings is in each as it was then.
 #[test]
 fn a_changed_file_is_copied_again() {
-    let scratch = Scratch::new("shelf-changed");
+    let scratch = Scratch::new("cache-changed");
     let program = scratch.path().join("program");
     let run = || record_with_cache(&scratch, &format!("exec {}", program.display()));
     let holds = |dir: &std::path::Path, what: &std::path::Path| {

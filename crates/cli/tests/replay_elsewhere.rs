@@ -60,6 +60,20 @@ fn without_a_network() {
 }
 
 /// Everybody may read what is below `dir`.
+/// Containers mostly forbid `userfaultfd`: what processes write to memory that they
+/// share is found otherwise then.
+#[test]
+fn where_pages_cannot_be_guarded() {
+    const USERFAULTFD: &str = "323";
+    let scratch = Scratch::new("replay-unguarded");
+    for name in ["shared_memory", "shared_bulk", "robust_locks"] {
+        let recorded = scratch.record(&[program(name)]);
+        let mut command = Command::new(program("without_call"));
+        command.args([USERFAULTFD, MW, "verify", "--json"]);
+        verified(&command.arg(&recorded.dir).output().unwrap()).is_equal();
+    }
+}
+
 fn open_to_all(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

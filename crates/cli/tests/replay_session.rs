@@ -78,15 +78,16 @@ fn wander(recorded: &Recorded) {
         if session.go_to_end().unwrap() == Arrival::End {
             end = session.event().0;
         }
-        assert!(end > process.first_event, "{}", process.name);
+        let first = process.first_event.0;
+        assert!(end > first, "{}", process.name);
         let mut seen = HashMap::new();
-        let mut seed = seed::seed(&process.name, u64::from(process.number) + 1);
+        let mut seed = seed::seed(&process.name, u64::from(process.number.0) + 1);
         for step in 0..40 {
             seed = seed
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             // Few enough places that they come again.
-            let event = process.first_event + (seed >> 33) % 12 * (end - process.first_event) / 12;
+            let event = first + (seed >> 33) % 12 * (end - first) / 12;
             assert_eq!(
                 session.go_to(EventNo(event)).unwrap(),
                 Arrival::There,
@@ -115,7 +116,7 @@ fn wander(recorded: &Recorded) {
             session
                 .checkpoints()
                 .iter()
-                .all(|c| !c.kept || c.event.0 == process.first_event)
+                .all(|c| !c.kept || c.event == process.first_event)
         );
     }
 }
@@ -252,7 +253,7 @@ fn step_about(program: &str, process: &str) {
         (seed >> 33) % below
     };
     for _ in 0..6 {
-        let first = recording.process(number).unwrap().first_event;
+        let first = recording.process(number).unwrap().first_event.0;
         let event = first + 1 + random(end - first - 2);
         session.go_to(EventNo(event)).unwrap();
         let mut places = vec![(session.position(), registers(&session))];

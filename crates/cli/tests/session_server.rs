@@ -88,8 +88,9 @@ fn eight_processes_from_four_groups_while_a_fifth_moves() {
     let scratch = Scratch::new("session-eight");
     let recorded = eight(&scratch);
     let program = program(&recorded);
-    let parent =
-        ProcessId::of_first(program.set().unwrap().member(0).unwrap().processes()[0].number);
+    let parent = program.set().unwrap().member(0).unwrap().processes()[0]
+        .number
+        .of_member(0);
     let expected: Vec<i64> = (0..8).map(|i| 11 * i).collect();
     // In the second round all of them have told their numbers once.
     let mover = Handle::start(&program).unwrap();

@@ -215,7 +215,10 @@ fn walk_at_random(seed: &mut u64, walk: u32, naive: &mut Naive, program: &Arc<Pr
             _ => {
                 // Of two that are both right, the one that it chose.
                 let chosen = goals.iter().find(|goal| **goal == stopped.at);
-                let goal = *chosen.unwrap_or(&goals[0]);
+                let mut goal = *chosen.unwrap_or(&goals[0]);
+                if back && matches!(way, Way::Line { .. }) {
+                    goal = naive.last(lead, goal).unwrap_or(goal);
+                }
                 Some(naive.step_to(lead, goal, all, follow, back))
             }
         };
@@ -387,6 +390,8 @@ enum Act {
     Instruction {
         back: bool,
     },
+    /// Back to where the function was called.
+    Uncall,
     Watch,
     /// Another process is at hand.
     Process(usize),
@@ -420,6 +425,7 @@ fn acts_of(
     let (mut process, mut follow) = (members[0].id, Follow::Causal);
     let mut watched = false;
     let mut done = Vec::new();
+    let mut at_breakpoint = None;
     while done.len() < 60 {
         let thread = ThreadRef {
             process,
@@ -430,6 +436,10 @@ fn acts_of(
         let Some(act) = choose(random(seed), has_line) else {
             continue;
         };
+        let name = frames.first().and_then(|frame| frame.function.clone());
+        if act == Act::Uncall && !name.is_some_and(|name| FUNCTIONS.contains(&name.as_str())) {
+            continue;
+        }
         let (how, back) = match act {
             Act::Watch => {
                 if !has_line || watched {
@@ -458,7 +468,22 @@ fn acts_of(
             Act::Run { back } => (How::Continue, back),
             Act::Line { into, back } => (How::Line { into }, back),
             Act::Instruction { back } => (How::Instructions(0..0), back),
+            Act::Uncall => (How::Finish { level: 0 }, true),
         };
+        if let Some(thread) = at_breakpoint.take().filter(|_| as_gdb)
+            && act == (Act::Run { back: false })
+        {
+            // gdb steps off a breakpoint before it goes on.
+            let step = Move {
+                who: Who::All,
+                process,
+                thread: Some(thread),
+                how: How::Instructions(0..0),
+                direction: Direction::Forwards,
+                follow,
+            };
+            group.go(&step, &never).unwrap();
+        }
         let motion = Move {
             who: Who::All,
             process,
@@ -481,6 +506,8 @@ fn acts_of(
             break;
         }
         process = stopped.process;
+        at_breakpoint =
+            matches!(stopped.reason, Reason::Breakpoint { .. }).then_some(stopped.thread);
         let thread = ThreadRef {
             process,
             thread: Some(stopped.thread),
@@ -515,6 +542,7 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
                 0..4 => Act::Run { back },
                 4 | 5 => Act::Instruction { back },
                 6 => Act::Process((choice / 128 % 2) as usize),
+                7 if back => Act::Uncall,
                 7 => Act::Watch,
                 8 => Act::Mode(match choice / 128 % 2 {
                     0 => Follow::Causal,
@@ -540,6 +568,7 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
                 Act::Line { .. } => "next",
                 Act::Instruction { back: false } => "stepi",
                 Act::Instruction { back: true } => "reverse-stepi",
+                Act::Uncall => "reverse-finish",
                 Act::Watch => "watch total",
                 Act::Process(0) => "process walks-0",
                 Act::Process(_) => "process walks-1",
@@ -605,13 +634,54 @@ fn gdb_steps_and_watches_as_the_library_does() {
             _ => return None,
         })
     });
-    let mut command = gdb_on(&recorded, &gdb);
-    for (act, stop) in &done {
+    gdb_does(&recorded, &gdb, &done);
+}
+
+/// Lines into functions and over them, instructions, and out of functions to where they
+/// were called, backwards, with lines and runs forwards between them: gdb comes to where
+/// the library comes to.
+#[test]
+fn gdb_steps_back_as_the_library_does() {
+    let gdb = tool!("gdb");
+    let mut seed = seed::seed("gdb_steps_back", 0x5eed_0fa4);
+    let scratch = Scratch::new("session-gdb-back");
+    let recorded = recorded(&scratch);
+    let recording = open(&recorded);
+    let program = program(&recording);
+    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+        let into = choice / 128 % 2 == 0;
+        Some(match choice / 8 % 8 {
+            _ if !has_line => Act::Run { back: false },
+            0 => Act::Run { back: false },
+            1 => Act::Instruction { back: true },
+            2 => Act::Uncall,
+            3 | 4 => Act::Line { into, back: false },
+            _ => Act::Line { into, back: true },
+        })
+    });
+    let back = |wanted: fn(&Act) -> bool| done.iter().filter(|(act, _)| wanted(act)).count();
+    assert!(back(|act| *act == Act::Uncall) > 1, "{done:#?}");
+    for into in [false, true] {
+        let count = done
+            .iter()
+            .filter(|(act, _)| *act == Act::Line { into, back: true });
+        assert!(count.count() > 5, "{done:#?}");
+    }
+    gdb_does(&recorded, &gdb, &done);
+}
+
+/// Has gdb do what was done, and compares where each motion led.
+fn gdb_does(recorded: &Recorded, gdb: &str, done: &[(Act, Option<Stop>)]) {
+    let mut command = gdb_on(recorded, gdb);
+    for (act, stop) in done {
         let words = match act {
-            Act::Run { .. } => "continue",
-            Act::Line { into: true, .. } => "step",
-            Act::Line { .. } => "next",
-            Act::Instruction { .. } => "stepi",
+            Act::Run { back: false } => "continue",
+            Act::Run { back: true } => "reverse-continue",
+            Act::Line { into, back: false } => ["next", "step"][usize::from(*into)],
+            Act::Line { into, back: true } => ["reverse-next", "reverse-step"][usize::from(*into)],
+            Act::Instruction { back: false } => "stepi",
+            Act::Instruction { back: true } => "reverse-stepi",
+            Act::Uncall => "reverse-finish",
             Act::Watch => "watch total",
             Act::Process(_) | Act::Mode(_) => continue,
         };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use causality::{EventId, Kind};
 use events::{Captured, Compiled, Condition, Field, Matcher, Operator, Pattern, Value, nearest};
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::{EventNo, ProcessIx, ThreadNo, Ticks};
 use recording::render::{Limits, Renderer};
 use recording::{Process, ThreadNames};
 
@@ -102,7 +102,7 @@ impl<'h> Recorded<'h> {
     }
 
     /// When something was, by the first host's clock.
-    fn time(&self, process: ProcessIx, ticks: u64) -> u64 {
+    fn time(&self, process: ProcessIx, ticks: Ticks) -> u64 {
         u64::try_from(self.history.time_ns(process, ticks)).unwrap_or(0)
     }
 
@@ -185,7 +185,8 @@ impl Events for Recorded<'_> {
         take: &mut dyn FnMut(Seen<'_>),
     ) {
         let ix = place(process);
-        let Some((recording, known)) = self.history.set().at(ix) else {
+        let set = self.history.set();
+        let (Some((recording, known)), Some(member)) = (set.at(ix), set.member_of(ix)) else {
             return;
         };
         let all: Vec<(u32, Matcher<'_>, Compiled)> = wanted
@@ -209,7 +210,6 @@ impl Events for Recorded<'_> {
         };
         let by_call: Vec<Vec<usize>> = (0..CALLS as u64).map(|nr| may(Some(nr))).collect();
         let (not_calls, unknown) = (may(None), may(Some(u64::MAX)));
-        let member = self.history.set().member_of(ix).unwrap_or(0);
         let names = self.names.member(member);
         let mut renderer = Renderer::new(recording, &names, Limits::default());
         let mut log = recording.log(known.number);
@@ -244,9 +244,9 @@ impl Events for Recorded<'_> {
             }
             if !set.is_empty() {
                 take(Seen {
-                    at: At::after(u32::try_from(event.number).unwrap_or(u32::MAX)),
+                    at: At::after(clamp(event.number)),
                     time: self.time(ix, event.time),
-                    thread: event.thread,
+                    thread: event.thread.0,
                     set: &set,
                 });
             }
@@ -256,7 +256,7 @@ impl Events for Recorded<'_> {
 
     fn thread_name(&self, process: usize, thread: u32) -> String {
         match self.history.id_of(place(process)) {
-            Some(id) => self.names.member(id.member).thread(id.number, thread),
+            Some(id) => self.names.of(id, ThreadNo(thread)),
             None => String::new(),
         }
     }

@@ -227,7 +227,7 @@ pub(crate) fn closure(history: &(impl History + ?Sized), bounds: Vec<u32>) -> Ve
     closure_from(history, &nothing, bounds)
 }
 
-/// The same, where it is known that everybody has come to a consistent cut.
+/// The closure, where it is known that everybody has come to a consistent cut.
 pub(crate) fn closure_from(
     history: &(impl History + ?Sized),
     known: &[u32],

@@ -6,7 +6,7 @@
 
 use causality::EventId;
 use memchr::memmem;
-use protocol::id::{EventNo, ProcessIx};
+use protocol::id::ProcessIx;
 use protocol::syscall::Type;
 use recording::render::Renderer;
 use recording::{Event, Phase};
@@ -233,7 +233,7 @@ impl Compiled {
         captured.resize(self.names.len(), None);
         let looked = Looked {
             matcher,
-            id: EventId::new(self.place, EventNo(event.number)),
+            id: EventId::new(self.place, event.number),
             event,
             renderer,
             kind,

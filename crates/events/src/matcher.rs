@@ -245,7 +245,7 @@ impl Subject<'_, '_> {
     fn numbers(&self, field: &Field) -> Vec<i64> {
         let event = self.event;
         match field {
-            Field::Number => vec![event.number as i64],
+            Field::Number => vec![event.number.0 as i64],
             Field::Time => {
                 let history = self.matcher.history;
                 vec![history.time_ns(self.id.process, event.time).max(0)]

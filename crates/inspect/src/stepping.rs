@@ -87,6 +87,25 @@ impl Exits {
     }
 }
 
+/// The ways into the code of an inlined function.
+#[derive(Debug, Clone)]
+pub struct Entries {
+    /// Its code.
+    pub ranges: Vec<Range<u64>>,
+    /// The instructions of the function that it is inlined into that are not its
+    /// code and can lead to it: one of them is what was executed before it.
+    pub addresses: Vec<u64>,
+    /// The frame address of the function that it is inlined into.
+    pub cfa: u64,
+}
+
+impl Entries {
+    /// Whether an address is inside.
+    pub fn is_inside(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(&address))
+    }
+}
+
 impl Inspector<'_> {
     /// The instruction at an address. `registers` tell where one through a
     /// pointer goes.
@@ -298,6 +317,53 @@ impl Inspector<'_> {
             }
         }
         Some(exits)
+    }
+
+    /// The ways into the code of a frame's function, if it is inlined.
+    pub fn entries(&self, stack: &Stack, level: usize) -> Option<Entries> {
+        let frame = stack.frames.get(level)?;
+        if frame.kind != FrameKind::Inlined {
+            return None;
+        }
+        let module = frame.module?;
+        let to_process = |&(start, end): &(u64, u64)| {
+            let (start, end) = (module.to_process(start), module.to_process(end));
+            start..end
+        };
+        let mut entries = Entries {
+            ranges: frame
+                .function_block()?
+                .ranges
+                .iter()
+                .map(to_process)
+                .collect(),
+            addresses: Vec::new(),
+            cfa: frame.cfa?,
+        };
+        let mut outer = stack.frames.iter().skip(level + 1);
+        let whole = outer.find(|outer| outer.kind != FrameKind::Inlined)?;
+        for range in whole.function_block()?.ranges.iter().map(to_process) {
+            let mut at = range.start;
+            while at < range.end {
+                let instruction = self.instruction(at, None)?;
+                let next = at.checked_add(instruction.length)?;
+                let leads = match instruction.flow {
+                    // Nobody knows where to.
+                    Flow::Jump { target: None, .. } => true,
+                    Flow::Jump {
+                        target: Some(target),
+                        conditional,
+                    } => entries.is_inside(target) || conditional && entries.is_inside(next),
+                    Flow::Return => false,
+                    Flow::Next | Flow::Call(_) | Flow::SystemCall => entries.is_inside(next),
+                };
+                if leads && !entries.is_inside(at) {
+                    entries.addresses.push(at);
+                }
+                at = next;
+            }
+        }
+        Some(entries)
     }
 
     /// The functions that begin to be inlined exactly at an address, outermost

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ProcessId, ProcessNo, ThreadNo};
 use recording::{Recording, Set};
 use serde::{Deserialize, Serialize};
 use session::truth::{Moment, Was};
@@ -20,7 +20,7 @@ const VERSION: u64 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     pub member: u16,
-    pub process: u32,
+    pub process: ProcessNo,
     pub deed: Option<String>,
     pub place: Option<String>,
     pub expression: Option<String>,
@@ -31,10 +31,7 @@ pub struct Key {
 impl Key {
     /// The process.
     pub fn id(&self) -> ProcessId {
-        ProcessId {
-            member: self.member,
-            number: self.process,
-        }
+        self.process.of_member(self.member)
     }
 }
 

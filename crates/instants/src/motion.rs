@@ -108,7 +108,7 @@ impl Conditions {
         let number = |at: usize| self.entries.get(at).map_or(0, |entry| entry.number);
         let unknown = unknown.into_iter().map(|(at, why)| (number(at), why));
         let unknown = unknown.collect();
-        let instant = found.map(|found| self.instant(group, &here, found, cancel));
+        let instant = found.and_then(|found| self.instant(group, &here, found, cancel));
         Ok(Next { instant, unknown })
     }
 
@@ -289,7 +289,13 @@ impl Conditions {
     }
 
     /// What was found, as places of processes and words.
-    fn instant(&self, group: &mut Group, here: &[At], found: Found, cancel: &Cancel) -> Instant {
+    fn instant(
+        &self,
+        group: &mut Group,
+        here: &[At],
+        found: Found,
+        cancel: &Cancel,
+    ) -> Option<Instant> {
         let program = Arc::clone(group.program());
         let steps = self.built.as_ref().map(|built| &built.steps);
         let id = |process: usize| program.history().ok()?.id_of(ProcessIx(process as u32));
@@ -363,11 +369,11 @@ impl Conditions {
                 commands,
             })
         });
-        Instant {
+        Some(Instant {
             fires: fires.collect(),
-            lead: id(found.lead).unwrap_or(ProcessId::of_first(0)),
+            lead: id(found.lead)?,
             goals,
-        }
+        })
     }
 }
 

@@ -185,7 +185,7 @@ impl Drop for Line {
 
 impl Opener for Program {
     fn open(&self, process: ProcessId, _: &Cancel) -> target::Result<Box<dyn Target>> {
-        let pid = process.number as i32;
+        let pid = process.number.0 as i32;
         let all = self.0.processes()?;
         if !all.iter().any(|p| p.pid == pid) {
             return Err(Error::NoProcess(pid).into());

@@ -464,7 +464,7 @@ impl Alive for Process {
     }
 
     fn accompany(&mut self, others: &[ProcessId]) {
-        self.others = others.iter().map(|id| id.number as i32).collect();
+        self.others = others.iter().map(|id| id.number.0 as i32).collect();
         // If there is no warden any more, the next request says so.
         let _ = self.client.ask(&Request::Known);
     }

@@ -21,8 +21,8 @@ use crate::recorder;
 use crate::state::{Thread, thread};
 use crate::sys::{self, nr};
 use crate::{
-    counter, filter, halt, int80, live, log, mem, memory, mode, motion, patcher, process, replay,
-    signal, stretch, turn,
+    counter, filter, halt, int80, interruption_search, live, log, mem, memory, mode, motion,
+    patcher, process, replay, signal, turn,
 };
 
 use blocking::blocking;
@@ -95,7 +95,7 @@ fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
         let arrived = if motion::is_on() {
             motion::came_back(thread, regs)
         } else {
-            stretch::has_arrived(thread, regs)
+            interruption_search::has_arrived(thread, regs)
         };
         if !arrived {
             thread.busy.store(0, Release);

@@ -11,7 +11,7 @@ use protocol::shared::TICK_SHIFT;
 use crate::state::{Thread, domain, space, thread};
 use crate::sys::nr;
 use crate::time::{self, SECOND};
-use crate::{arch, live, log, mem, mode, motion, replay, signal, stretch, turn};
+use crate::{arch, interruption_search, live, log, mem, mode, motion, replay, signal, turn};
 
 /// What `fast` returns when the call has to go the long way.
 pub const NOT_HERE: i64 = i64::MIN;
@@ -225,7 +225,9 @@ fn fast_again(thread: &Thread, number: u64, first: u64, second: u64, is_long: bo
         return None;
     }
     let resume = thread.saved_rip.get();
-    thread.saved_rip.set(stretch::begin(thread, resume));
+    thread
+        .saved_rip
+        .set(interruption_search::begin(thread, resume));
     Some(result)
 }
 

@@ -18,7 +18,7 @@ const PR_SET_TSC: u32 = 26;
 const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
 
 /// Calls that change nothing but this process.
-const OWN: [u64; 21] = [
+const OWN: [u64; 22] = [
     nr::MMAP,
     nr::MUNMAP,
     nr::MPROTECT,
@@ -39,6 +39,7 @@ const OWN: [u64; 21] = [
     nr::SET_ROBUST_LIST,
     nr::SET_TID_ADDRESS,
     nr::PERF_EVENT_OPEN,
+    nr::USERFAULTFD,
     nr::RESTART_SYSCALL,
 ];
 
@@ -135,12 +136,13 @@ pub fn begin() {
     filter.load_argument(2);
     filter.add(EQUAL, OPEN_FLAGS as u32, 0, 1);
     filter.add(RETURN, ALLOW, 0, 0);
-    // Requests about breakpoints.
+    // Requests about breakpoints, and about guarded pages.
     filter.load_number();
-    filter.add(EQUAL, nr::IOCTL as u32, 0, 4);
+    filter.add(EQUAL, nr::IOCTL as u32, 0, 5);
     filter.load_argument(1);
     filter.add(AND, 0xff00, 0, 0);
-    filter.add(EQUAL, 0x2400, 0, 1);
+    filter.add(EQUAL, 0x2400, 1, 0);
+    filter.add(EQUAL, 0xaa00, 0, 1);
     filter.add(RETURN, ALLOW, 0, 0);
     filter.add(RETURN, TRAP, 0, 0);
     let program = [u64::from(filter.len), filter.steps.as_ptr() as u64];

@@ -25,10 +25,10 @@ use protocol::replay::{Player, WatchedPiece, reason};
 use translate::{Cache, Exit, Flow, Options, Piece, Source};
 
 use crate::arch::{self, Regs};
-use crate::place::{Place, RIP};
+use crate::interruption_search::{Code, PAGES, registers_of};
+use crate::place::{InterruptionSite, RIP};
 use crate::rounds::Rounds;
 use crate::state::{Thread, space};
-use crate::stretch::{Code, PAGES, registers_of};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, place, player, replay};
 
@@ -46,7 +46,7 @@ struct Motion {
     allowed: u64,
     /// Where the log says the stretch ends, if not at a call: an interruption,
     /// or a fault of the program's own.
-    place: Option<Place>,
+    place: Option<InterruptionSite>,
     is_fault: bool,
     /// The instruction there repeats itself.
     rounds: Option<Rounds>,
@@ -307,7 +307,7 @@ impl Motion {
                 // From here on it runs by itself.
                 self.is_on = false;
                 let pc = patcher::moved_to(regs.rip);
-                regs.rip = crate::stretch::begin(thread, pc);
+                regs.rip = crate::interruption_search::begin(thread, pc);
                 return false;
             };
             let pc = regs.rip;

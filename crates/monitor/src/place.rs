@@ -1,18 +1,18 @@
 //! Where exactly a thread was interrupted: its registers, and enough of memory
 //! to tell one pass through a loop from the next.
 //!
-//! The same function looks in recording, at the interruption, and in replay,
-//! each time the thread comes by. It must see what makes progress, wherever
+//! One function looks in recording, at the interruption, and in replay, each
+//! time the thread comes by. It must see what makes progress, wherever
 //! that is: in registers, on the stack, in what the instructions around use,
 //! in what pointers lead to, in what *those* lead to. Memory that cannot be
 //! read is skipped, and each part of the search given up after a few faults,
 //! because each costs microseconds.
 
 use protocol::record::{Record, digest, tag};
-use protocol::replay::likeness;
+use protocol::replay::match_depth;
 use translate::{Condition, Effect, Flow};
 
-use crate::reach::{AROUND, BEFORE, Reach};
+use crate::pointer_walk::{AROUND, BEFORE, PointerWalk};
 use crate::state::{Thread, space};
 use crate::{log, mem, patcher, sys};
 
@@ -42,7 +42,7 @@ pub fn are_same_flags(then: u64, now: u64) -> bool {
     (then ^ now) & !TRACE_BITS == 0
 }
 
-// Digests, the cheap ones first, in the order of `likeness`.
+// Digests, the cheap ones first, in the order of `match_depth`.
 const STACK: usize = 0;
 const VECTORS: usize = 1;
 const OPERANDS: usize = 2;
@@ -51,7 +51,7 @@ const POINTED: usize = 4;
 const BEHIND: usize = 5;
 const REACH: usize = 6;
 const PARTS: usize = 7;
-const _: () = assert!(likeness::REGISTERS + PARTS as u32 == likeness::HERE);
+const _: () = assert!(match_depth::REGISTERS + PARTS as u32 == match_depth::HERE);
 
 const WITNESSES: usize = 16;
 const VECTOR_WORDS: usize = 32;
@@ -60,20 +60,20 @@ const WORDS: usize = PARTS + VECTOR_WORDS + 2 * WITNESSES;
 
 /// A place in a run.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct InterruptionSite {
     pub registers: Registers,
     words: [u64; WORDS],
 }
 
-impl Place {
-    pub const NOWHERE: Place = Place {
+impl InterruptionSite {
+    pub const NOWHERE: InterruptionSite = InterruptionSite {
         registers: [0; 18],
         words: [0; WORDS],
     };
 
     /// From the log.
-    pub fn of_record(record: &Record<'_>) -> Option<Place> {
-        let mut place = Place::NOWHERE;
+    pub fn of_record(record: &Record<'_>) -> Option<InterruptionSite> {
+        let mut place = InterruptionSite::NOWHERE;
         let registers = record.blob(tag::REGISTERS)?.bytes;
         let words = record.blob(tag::DIGEST)?.bytes;
         if registers.len() != core::mem::size_of_val(&place.registers)
@@ -116,17 +116,17 @@ impl Place {
 
     /// How far a thread with these registers, and with its vector registers in
     /// an XSAVE image, looks as at this place.
-    pub fn likeness(&self, registers: &Registers, image: u64, missing: &mut Missing) -> u32 {
+    pub fn match_depth(&self, registers: &Registers, image: u64, missing: &mut Missing) -> u32 {
         if !self.has_equal_registers(registers) {
-            return likeness::NONE;
+            return match_depth::NONE;
         }
         let mut look = Look::new(registers, image, missing);
         let equal = (0..PARTS).take_while(|part| look.part(*part) == self.words[*part]);
-        likeness::REGISTERS + equal.count() as u32
+        match_depth::REGISTERS + equal.count() as u32
     }
 
     pub fn is_here(&self, registers: &Registers, image: u64, missing: &mut Missing) -> bool {
-        self.likeness(registers, image, missing) == likeness::HERE
+        self.match_depth(registers, image, missing) == match_depth::HERE
     }
 }
 
@@ -464,27 +464,27 @@ impl Look<'_> {
     /// What can be reached from registers and the stack.
     fn reach(&mut self) -> u64 {
         let mut sum = 0u64;
-        let mut reach = Reach::new();
+        let mut walk = PointerWalk::new();
         for register in self.registers.iter().take(RIP) {
-            reach.add(*register);
+            walk.add(*register);
         }
         let top = self.registers[RSP].wrapping_sub(128);
         for piece in 0..9 {
             let words = self.read::<16>(top.wrapping_add(128 * piece));
             for word in words.into_iter().flatten() {
-                reach.add(word);
+                walk.add(word);
             }
         }
-        while let Some(pointer) = reach.next(self.faults < FAULTS_MAX) {
+        while let Some(pointer) = walk.next(self.faults < FAULTS_MAX) {
             // Faults that come though they were not likely count, too, but
             // must not end the search.
             let faults = self.faults;
             self.faults = faults.min(FAULTS_MAX - 1);
             if let Some(words) = self.read::<AROUND>(pointer.wrapping_sub(BEFORE)) {
-                reach.found(pointer, &words);
+                walk.found(pointer, &words);
                 sum = sum.rotate_left(5) ^ hash(&words);
             } else if let Some(words) = self.read::<8>(pointer) {
-                reach.found(pointer, &words);
+                walk.found(pointer, &words);
                 sum = sum.rotate_left(5) ^ hash(&words);
             }
             self.faults += faults - faults.min(FAULTS_MAX - 1);

@@ -12,9 +12,9 @@
 use translate::{Inst, Repeat, Source};
 
 use crate::arch::{self, Regs, Repeated};
+use crate::interruption_search::{Code, PAGES};
 use crate::mem;
-use crate::place::{self, FLAGS, Place, RAX, RCX, RDI, RIP, RSI, Registers};
-use crate::stretch::{Code, PAGES};
+use crate::place::{self, FLAGS, InterruptionSite, RAX, RCX, RDI, RIP, RSI, Registers};
 
 const DIRECTION: u64 = 1 << 10;
 
@@ -79,7 +79,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// If the instruction at a place is of this kind.
-    pub fn at(place: &Place, pages: &mut [u64; PAGES]) -> Option<Rounds> {
+    pub fn at(place: &InterruptionSite, pages: &mut [u64; PAGES]) -> Option<Rounds> {
         let repeat = inst_at(place.registers[RIP], pages)?.repeat?;
         Some(Rounds {
             repeat,
@@ -94,7 +94,7 @@ impl Rounds {
 
     /// A thread is before the instruction. If it was interrupted some rounds
     /// later, sets its count so that these are made.
-    pub fn set_out(&mut self, place: &Place, regs: &mut Regs) -> bool {
+    pub fn set_out(&mut self, place: &InterruptionSite, regs: &mut Regs) -> bool {
         let Some(rounds) = self.missing(place, regs) else {
             return false;
         };
@@ -106,7 +106,7 @@ impl Rounds {
 
     /// How many rounds lead from these registers to those of the place, if any
     /// do.
-    fn missing(&self, place: &Place, regs: &Regs) -> Option<u64> {
+    fn missing(&self, place: &InterruptionSite, regs: &Regs) -> Option<u64> {
         let repeat = &self.repeat;
         let wanted = place::by_number(&place.registers);
         let rounds = regs.rcx.checked_sub(wanted[1]).filter(|r| *r != 0)?;
@@ -127,7 +127,7 @@ impl Rounds {
 
     /// The rounds were made, or fewer, if one found what it looked for. Sets the
     /// count right; returns whether there are more to come.
-    pub fn made(&mut self, place: &Place, regs: &mut Regs) -> bool {
+    pub fn made(&mut self, place: &InterruptionSite, regs: &mut Regs) -> bool {
         const ZERO: u64 = 1 << 6;
         let left = core::mem::take(&mut self.left);
         let found = self

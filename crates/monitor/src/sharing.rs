@@ -27,6 +27,7 @@
 //! where that changes; what lies behind the end is mapped such that touching it
 //! is SIGBUS, as it was then (`mapping::lay`).
 
+mod guard;
 mod journal;
 mod kept;
 mod mapping;
@@ -77,6 +78,8 @@ pub struct Sharing {
     pub seen: Cell<u64>,
     /// How many pages are kept.
     pub kept: Cell<u64>,
+    /// The descriptor by which pages are guarded (`guard`).
+    pub faults: Cell<u32>,
 }
 
 fn sharing() -> &'static Sharing {

@@ -43,6 +43,7 @@ const SS_ONSTACK: u64 = 1;
 const SS_DISABLE: u64 = 2;
 const SS_AUTODISARM: u64 = 1 << 31;
 
+const SIGBUS: i32 = 7;
 const SIGILL: i32 = 4;
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;

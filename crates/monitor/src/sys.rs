@@ -89,6 +89,7 @@ pub mod nr {
     pub const OPENAT: u64 = 257;
     pub const SECCOMP: u64 = 317;
     pub const PERF_EVENT_OPEN: u64 = 298;
+    pub const USERFAULTFD: u64 = 323;
     pub const PRLIMIT64: u64 = 302;
     pub const SET_TID_ADDRESS: u64 = 218;
     pub const RESTART_SYSCALL: u64 = 219;

@@ -76,7 +76,7 @@ impl Span {
         self.signed().max(0) as u64
     }
 
-    /// The same. What began after a halt was asked for, but before this thread had
+    /// How long it is, with its sign. What began after a halt was asked for, but before this thread had
     /// stopped, may be shorter than nothing: that time is taken back.
     pub fn signed(&self) -> i64 {
         let real = arch::counter().wrapping_sub(self.counter);

@@ -1,11 +1,12 @@
 //! Types for the numbers that name things, so that one cannot be taken for
 //! another.
 //!
-//! A process has two: its [`ProcessId`] says which process it is, in which
-//! member of a set of recordings, and stays the same whatever is opened beside
-//! it; its [`ProcessIx`] is where it stands in the list of one opened set, and
-//! indexes tables made for that list. Only who holds the list can turn one into
-//! the other.
+//! A process has three: its [`ProcessNo`] is the number that it got when it was
+//! recorded, of which each recording has its own; its [`ProcessId`] says in which
+//! member of a set of recordings that is, and stays the same whatever is opened
+//! beside it; its [`ProcessIx`] is where it stands in the list of one opened set,
+//! and indexes tables made for that list. Only who holds the list can turn one
+//! into the other.
 
 use core::fmt;
 
@@ -32,14 +33,29 @@ macro_rules! number {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ProcessId {
     pub member: u16,
-    pub number: u32,
+    pub number: ProcessNo,
 }
 
 impl ProcessId {
     /// A process of the first member, which is the only one of a recording
     /// that was made on one host.
     pub const fn of_first(number: u32) -> ProcessId {
-        ProcessId { member: 0, number }
+        ProcessNo(number).of_member(0)
+    }
+}
+
+number! {
+    /// A process of one recording, by the number that it got when it began.
+    ProcessNo(u32)
+}
+
+impl ProcessNo {
+    /// The process with this number in a member of a set.
+    pub const fn of_member(self, member: u16) -> ProcessId {
+        ProcessId {
+            member,
+            number: self,
+        }
     }
 }
 
@@ -60,6 +76,11 @@ number! {
     ThreadNo(u32)
 }
 
+impl ThreadNo {
+    /// The thread that a process begins with.
+    pub const FIRST: ThreadNo = ThreadNo(0);
+}
+
 number! {
     /// An event of a process: they are numbered in the order in which the
     /// process did them.
@@ -78,6 +99,17 @@ impl EventNo {
     pub const fn previous(self) -> EventNo {
         EventNo(self.0.saturating_sub(1))
     }
+
+    /// How many events there are from another one on up to this one, which does
+    /// not count; none if the other comes later.
+    pub const fn since(self, other: EventNo) -> u64 {
+        self.0.saturating_sub(other.0)
+    }
+
+    /// The one that comes so many later.
+    pub const fn plus(self, count: u64) -> EventNo {
+        EventNo(self.0.saturating_add(count))
+    }
 }
 
 number! {
@@ -86,8 +118,42 @@ number! {
 }
 
 number! {
-    /// Time as a recording counts it.
+    /// An instant, as a recording counts time.
     Ticks(u64)
+}
+
+impl Ticks {
+    pub const MAX: Ticks = Ticks(u64::MAX);
+
+    /// How many ticks have passed since another instant; none if it is later.
+    pub const fn since(self, other: Ticks) -> u64 {
+        self.0.saturating_sub(other.0)
+    }
+}
+
+number! {
+    /// An address in the memory of a process.
+    Addr(u64)
+}
+
+impl Addr {
+    pub const MAX: Addr = Addr(u64::MAX);
+
+    /// The one that lies so many bytes further on.
+    pub const fn plus(self, bytes: u64) -> Addr {
+        Addr(self.0.wrapping_add(bytes))
+    }
+
+    /// How many bytes it lies behind another; none if the other lies behind it.
+    pub const fn since(self, other: Addr) -> u64 {
+        self.0.saturating_sub(other.0)
+    }
+}
+
+impl fmt::LowerHex for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +169,7 @@ mod tests {
 
     #[test]
     fn processes_are_in_the_order_of_their_members() {
-        let of = |member, number| ProcessId { member, number };
+        let of = |member, number| ProcessNo(number).of_member(member);
         assert!(of(0, 9) < of(1, 1));
         assert_eq!(ProcessId::of_first(3), of(0, 3));
     }

@@ -30,4 +30,4 @@ pub mod shared;
 pub mod syscall;
 pub mod table;
 
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;

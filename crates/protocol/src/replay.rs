@@ -56,7 +56,7 @@ pub mod difference {
 
 /// How far a thread looked as at the place where it was interrupted: what is
 /// named, and all before it, was the same.
-pub mod likeness {
+pub mod match_depth {
     /// It did not come by, or with other registers.
     pub const NONE: u32 = 0;
     pub const REGISTERS: u32 = 1;
@@ -353,7 +353,7 @@ pub struct Stream {
     pub found_nr: AtomicU64,
     pub rip: AtomicU64,
     /// While a thread is on its way to where it was interrupted: 1 + how like
-    /// that place the likest was that it has come to, a [`likeness`].
+    /// that place the likest was that it has come to, a [`match_depth`].
     pub likest: AtomicU64,
 }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with a question.
 
 use events::{PatternError, nearest};
+use protocol::id::EventNo;
 
 /// A question that cannot be answered. What it says is about what was asked;
 /// [`Error::hint`] says what to ask instead.
@@ -80,9 +81,9 @@ pub enum Error {
         /// Which process.
         process: String,
         /// The number.
-        number: u64,
+        number: EventNo,
         /// First and last event that it has.
-        span: Option<(u64, u64)>,
+        span: Option<(EventNo, EventNo)>,
     },
     /// A process where an event was asked for.
     #[error("`{name}` is a process, not an event")]

@@ -101,8 +101,8 @@ impl Links {
 pub struct Line {
     /// Its name.
     pub event: String,
-    /// Number of its process.
-    pub process: u32,
+    /// What its process is told from others by: the same for all of its events.
+    pub colour: u32,
     /// Name of its thread.
     pub thread: String,
     /// When, since the recording began.
@@ -146,7 +146,7 @@ impl Line {
         let clock = recording.clock();
         Line {
             event: renderer.event_name(event.process, event.number),
-            process: event.process,
+            colour: event.process.0,
             thread: names.thread(event.process, event.thread),
             time_ns: clock.since_start_ns(event.time),
             realtime_ns: clock.realtime_ns(event.time),
@@ -163,7 +163,7 @@ impl Line {
 }
 
 /// The events of a process up to this one, the last so many.
-pub fn lines_before(set: &Set, process: ProcessId, event: u64, count: usize) -> Vec<Line> {
+pub fn lines_before(set: &Set, process: ProcessId, event: EventNo, count: usize) -> Vec<Line> {
     let Some(recording) = set.member(process.member) else {
         return Vec::new();
     };
@@ -213,7 +213,7 @@ pub enum Moment {
         /// Its process.
         process: ProcessId,
         /// Its number there.
-        number: u64,
+        number: EventNo,
         /// When it was, since the recording began.
         time_ns: u64,
     },
@@ -235,6 +235,7 @@ impl Moment {
         };
         if let Some((name, number)) = text.rsplit_once(':') {
             let number = number.parse().map_err(|_| malformed())?;
+            let number = EventNo(number);
             return Moment::event(source, find::process(source.set, name)?, number);
         }
         if let Ok(number) = text.parse::<u64>() {
@@ -248,12 +249,12 @@ impl Moment {
                     text: text.to_string(),
                 });
             };
-            return Moment::event(source, process, number);
+            return Moment::event(source, process, EventNo(number));
         }
         duration(text).map(Moment::Time).ok_or_else(malformed)
     }
 
-    fn event(source: Source<'_>, process: ProcessId, number: u64) -> Result<Moment, Error> {
+    fn event(source: Source<'_>, process: ProcessId, number: EventNo) -> Result<Moment, Error> {
         let place = source.set.place(process);
         let log = place.and_then(|place| source.set.log_at(place, number));
         match log.as_ref().and_then(|log| log.event()) {
@@ -266,7 +267,7 @@ impl Moment {
                 let found = place.and_then(|place| source.set.at(place));
                 let span = found.and_then(|(recording, own)| {
                     let more = recording.life(own).events.checked_sub(1)?;
-                    Some((own.first_event, own.first_event.saturating_add(more)))
+                    Some((own.first_event, own.first_event.plus(more)))
                 });
                 Err(Error::NoEvent {
                     process: place.map_or(String::new(), |p| source.set.process_name(p)),
@@ -358,8 +359,7 @@ impl Listed<'_> {
         match (self.source.history, place) {
             (Some(history), Some(place)) if self.source.set.is_joined() => Line {
                 links: self.links(),
-                // Colours go by it.
-                process: place.0,
+                colour: place.0,
                 time_ns: history.shown_ns(place, self.event.time),
                 realtime_ns: history.shown_date_ns(place, self.event.time),
                 ..own
@@ -389,7 +389,7 @@ impl Listed<'_> {
     /// Which event it is.
     pub fn id(&self) -> Option<EventId> {
         let place = self.source.set.place(self.process)?;
-        Some(EventId::new(place, EventNo(self.event.number)))
+        Some(EventId::new(place, self.event.number))
     }
 
     fn links(&self) -> Option<Links> {
@@ -453,8 +453,7 @@ pub fn each<E: From<Error>>(
     let walk = Walk::new(set, history, names, &places, limits);
     walk.each(|step| {
         let (member, event) = (step.member, step.event);
-        let number = event.process;
-        let process = ProcessId { member, number };
+        let process = event.process.of_member(member);
         let at = At {
             process,
             time_ns: match (filter.from, filter.to) {

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use causality::{EventId, History};
 use events::{Condition, Field, Matcher, Operator, Pattern, Value, nearest};
-use protocol::id::{EventNo, ProcessId, ProcessIx};
+use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
 use recording::render::Limits;
 use recording::{Event, Set};
 
@@ -82,10 +82,11 @@ pub fn check(history: &History, names: &Names, pattern: &Pattern) -> Result<(), 
 
 fn all_threads(history: &History, names: &Names) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for (place, process) in history.processes() {
-        let threads = 0..history.thread_count(place);
-        let names = names.member(history.set().member_of(place).unwrap_or(0));
-        all.extend(threads.map(|thread| names.thread(process.number, thread)));
+    for place in history.set().places() {
+        let threads = (0..history.thread_count(place)).map(ThreadNo);
+        if let Some(id) = history.id_of(place) {
+            all.extend(threads.map(|thread| names.of(id, thread)));
+        }
     }
     all
 }
@@ -133,8 +134,8 @@ fn event_at(history: &History, place: ProcessIx, number: EventNo) -> Result<Even
         Some((first, last)) if (first..=last).contains(&number) => Ok(EventId::new(place, number)),
         _ => Err(Error::NoEvent {
             process: crate::names::process(history, place),
-            number: number.0,
-            span: span.map(|(first, last)| (first.0, last.0)),
+            number,
+            span,
         }),
     }
 }

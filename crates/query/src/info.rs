@@ -1,5 +1,6 @@
 //! What a recording is of, how large it is, and what it lacks.
 
+use protocol::id::ProcessNo;
 use recording::{Note, Recording};
 use serde::Serialize;
 
@@ -238,7 +239,7 @@ impl Facts {
     }
 }
 
-fn name(recording: &Recording, number: u32) -> String {
+fn name(recording: &Recording, number: ProcessNo) -> String {
     match recording.process(number) {
         Some(process) => process.name.clone(),
         None => format!("process {number}"),

@@ -15,12 +15,13 @@
 //! | [`blocked`] | who waits for whom |
 //! | [`channels`] | the conversations |
 //! | [`verify`] | what came of replaying everything |
+//! | [`output`] | what the program wrote to where it was started |
 //! | [`syscalls`] | how each system call is treated |
 //! | [`export`] | all of it in forms that others have viewers for |
 //!
 //! [`find`] finds the events and processes that a person means; [`names`] says
 //! what threads are called; [`source`] what only replay can tell, which is
-//! asked for explicitly: nothing else here replays, and nothing changes the
+//! asked for explicitly: but for it and [`output`] nothing here replays, and nothing changes the
 //! recording that it is asked about.
 
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ pub mod info;
 pub mod link;
 pub mod names;
 pub mod order;
+pub mod output;
 pub mod ps;
 pub mod shown;
 pub mod source;

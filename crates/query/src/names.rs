@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use causality::{EventId, History, Waiter};
-use protocol::id::{ProcessId, ProcessIx, ThreadNo};
+use protocol::id::{ProcessId, ProcessIx, ProcessNo, ThreadNo};
 
 /// What the threads of a recording are called.
 pub use recording::ThreadNames as Names;
@@ -32,14 +32,14 @@ pub fn after_functions(history: &History, functions: &Functions) -> Names {
             .members()
             .zip(0u16..)
             .map(|(recording, member)| {
-                let own: Vec<(u32, u32, String)> = all
+                let own: Vec<(ProcessNo, ThreadNo, String)> = all
                     .iter()
                     .filter_map(|(process, thread, name)| {
                         let id = history.id_of(*process).filter(|id| id.member == member)?;
-                        Some((id.number, thread.0, name.clone()))
+                        Some((id.number, *thread, name.clone()))
                     })
                     .collect();
-                let taken: HashSet<(u32, String)> = own
+                let taken: HashSet<(ProcessNo, String)> = own
                     .iter()
                     .map(|(process, _, name)| (*process, name.clone()))
                     .collect();
@@ -54,9 +54,9 @@ pub fn after_functions(history: &History, functions: &Functions) -> Names {
 /// that runs `worker`.
 fn numbered<'f>(
     functions: impl IntoIterator<Item = (&'f (ProcessId, ThreadNo), &'f String)>,
-    taken: &HashSet<(u32, String)>,
-) -> Vec<(u32, u32, String)> {
-    let mut counts: HashMap<(u32, &str), u32> = HashMap::new();
+    taken: &HashSet<(ProcessNo, String)>,
+) -> Vec<(ProcessNo, ThreadNo, String)> {
+    let mut counts: HashMap<(ProcessNo, &str), u32> = HashMap::new();
     let mut names = Vec::new();
     for ((process, thread), function) in functions {
         let process = process.number;
@@ -69,7 +69,7 @@ fn numbered<'f>(
             name = format!("{function}-{count}");
         }
         *count += 1;
-        names.push((process, thread.0, name));
+        names.push((process, *thread, name));
     }
     names
 }
@@ -89,10 +89,9 @@ pub fn event(history: &History, event: EventId) -> String {
 
 /// Process and thread; the process alone, if that is its only thread.
 pub fn thread(history: &History, names: &Names, thread: Waiter) -> String {
-    match history.process(thread.process) {
+    match history.id_of(thread.process) {
         Some(own) if history.thread_count(thread.process) > 1 => {
-            let member = history.set().member_of(thread.process).unwrap_or(0);
-            let name = names.member(member).thread(own.number, thread.thread.0);
+            let name = names.of(own, thread.thread);
             format!("{}/{name}", process(history, thread.process))
         }
         _ => process(history, thread.process),
@@ -117,7 +116,10 @@ mod tests {
             (id(3), "worker".to_string()),
             (id(4), "worker".to_string()),
         ]);
-        let taken = HashSet::from([(7, "worker-1".to_string()), (8, "worker-0".to_string())]);
+        let taken = HashSet::from([
+            (ProcessNo(7), "worker-1".to_string()),
+            (ProcessNo(8), "worker-0".to_string()),
+        ]);
         let names: Vec<String> = numbered(&functions, &taken)
             .into_iter()
             .map(|(_, _, name)| name)

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use protocol::id::ProcessIx;
+use protocol::id::{ProcessIx, ProcessNo};
 use recording::process::Began;
 use recording::{Exit, Process, Recording, Set};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Its number in the recording.
-    pub number: u32,
+    pub number: ProcessNo,
     /// The kernel's id of it.
     pub pid: Option<u32>,
     /// Name of its parent.

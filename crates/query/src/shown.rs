@@ -98,8 +98,9 @@ impl<'h> Shows<'h> {
         let limit = self.limit;
         history.look_all(events, |id, event| {
             let data = data(event, limit);
-            let member = history.set().member_of(id.process).unwrap_or(0);
-            let Some(renderer) = renderers.get(usize::from(member)) else {
+            let own = history.id_of(id.process);
+            let renderer = own.and_then(|own| renderers.get(usize::from(own.member)));
+            let (Some(own), Some(renderer)) = (own, renderer) else {
                 return;
             };
             let shown = Shown {
@@ -107,7 +108,7 @@ impl<'h> Shows<'h> {
                 site: event.is_call().then(|| Site::of(event)),
                 name: names::event(history, id),
                 process: names::process(history, id.process),
-                thread: names.member(member).thread(event.process, event.thread),
+                thread: names.of(own, event.thread),
                 time_ns: time_ns(history, id, event),
                 kind: event.type_().name(),
                 call: event.name(),

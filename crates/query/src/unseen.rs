@@ -1,6 +1,7 @@
 //! What may have made a replay differ though the log says nothing of it:
 //! instructions that nothing traps.
 
+use protocol::id::EventNo;
 use protocol::record::tag;
 use recording::calls::nr;
 use recording::{Event, Process, Recording};
@@ -16,7 +17,7 @@ pub const WHERE: &str =
 
 /// What of that a process may have run up to an event, each as a sentence's
 /// end.
-pub fn before(recording: &Recording, process: &Process, event: u64) -> Vec<String> {
+pub fn before(recording: &Recording, process: &Process, event: EventNo) -> Vec<String> {
     let mut code = Code::default();
     let mut log = recording.log(process.number);
     while log.advance() {

@@ -181,15 +181,15 @@ impl<'r> Sum<'r> {
         match &replayed.outcome {
             Outcome::Diverged(difference) => {
                 replayed.event = Some(format!("{name}:{}", difference.event));
-                replayed.thread = Some(recording::thread_name(difference.thread.0));
+                replayed.thread = Some(recording::thread_name(difference.thread));
                 replayed.expected = Some(difference.expected.clone());
                 replayed.found = Some(difference.found.clone());
                 replayed.address = Some(format!("{:#x}", difference.address));
                 replayed.file = mapped_at(recording, self.process, difference);
-                replayed.unseen = unseen::before(recording, self.process, difference.event.0);
+                replayed.unseen = unseen::before(recording, self.process, difference.event);
             }
             Outcome::Failed(why) => {
-                let next = self.process.first_event + self.events;
+                let next = self.process.first_event.plus(self.events);
                 replayed.event = Some(format!("{name}:{next}"));
                 replayed.why = Some(why.clone());
             }
@@ -258,7 +258,7 @@ pub fn mapped_at(
     };
     let mut log = recording.log(process.number);
     while log.advance() {
-        let Some(event) = log.event().filter(|now| now.number <= difference.event.0) else {
+        let Some(event) = log.event().filter(|now| now.number <= difference.event) else {
             break;
         };
         if event.kind == kind::BEGIN && !is_fork(&event) {

@@ -76,13 +76,12 @@ impl<'w> Walk<'w> {
         };
         own.next = own.timeline.event().map(|event| {
             let member = u16::try_from(at).unwrap_or(u16::MAX);
-            let number = event.process;
-            let place = set.place(ProcessId { member, number });
+            let place = set.place(event.process.of_member(member));
             match (history, place) {
                 (Some(history), Some(place)) if set.is_joined() => {
                     history.time_ns(place, event.time)
                 }
-                _ => i64::try_from(event.time).unwrap_or(i64::MAX),
+                _ => i64::try_from(event.time.0).unwrap_or(i64::MAX),
             }
         });
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use causality::{EventId, Kind, Order, WaitFor, Waiter};
-use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
+use protocol::id::{EventNo, ProcessId, ProcessIx, ProcessNo, ThreadNo};
 use query::link::Link;
 use query::shown::Shown;
 use query::source::{Call, Line};
@@ -146,7 +146,7 @@ fn events_and_processes() {
     let process = ps::Row {
         host: None,
         process: String::new(),
-        number: 0,
+        number: ProcessNo(0),
         pid: None,
         parent: None,
         parent_event: None,

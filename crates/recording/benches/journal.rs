@@ -92,11 +92,11 @@ fn main() {
     let recording = Recording::open(dir.path()).unwrap();
     println!("opened in {:?}", begun.elapsed());
     let begun = Instant::now();
-    let mut log = recording.log(0);
+    let mut log = recording.log(protocol::id::ProcessNo(0));
     let (mut count, mut sum) = (0u64, 0u64);
     while log.advance() {
         let event = log.event().unwrap();
-        sum = sum.wrapping_add(event.time);
+        sum = sum.wrapping_add(event.time.0);
         count += 1;
     }
     let seconds = begun.elapsed().as_secs_f64();

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use protocol::id::{EventNo, ProcessNo, Ticks};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,15 +28,15 @@ const VERSION: u32 = 1;
 /// The beginning of one process's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Beginning {
-    number: u32,
+    number: ProcessNo,
     pid: u32,
     own_pid: u32,
     namespace: u32,
     began: u8,
-    parent: Option<u32>,
-    parent_event: Option<u64>,
-    birth: u64,
-    first_event: u64,
+    parent: Option<ProcessNo>,
+    parent_event: Option<EventNo>,
+    birth: Ticks,
+    first_event: EventNo,
 }
 
 impl Beginning {
@@ -58,7 +59,7 @@ impl Beginning {
         }
     }
 
-    pub fn number(&self) -> u32 {
+    pub fn number(&self) -> ProcessNo {
         self.number
     }
 

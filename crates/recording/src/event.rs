@@ -1,5 +1,6 @@
 //! One event, as it stands in a log.
 
+use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
 use protocol::instruction::Instruction;
 use protocol::record::{at, begin, kind, tag};
 use protocol::syscall::{Type, int80};
@@ -116,23 +117,23 @@ impl<'a> Blob<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
     /// The process with this number in the recording.
-    Process(u32),
+    Process(ProcessNo),
     /// The thread with this number in its process.
-    Thread(u32),
+    Thread(ThreadNo),
 }
 
 /// One event of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     /// Number of the process in the recording.
-    pub process: u32,
+    pub process: ProcessNo,
     /// Position among the process's events. (Of a record that is no event:
     /// the number of the next event.)
-    pub number: u64,
+    pub number: EventNo,
     /// Number of the thread in its process.
-    pub thread: u32,
-    /// When, in ticks.
-    pub time: u64,
+    pub thread: ThreadNo,
+    /// When.
+    pub time: Ticks,
     /// See [`protocol::record::kind`].
     pub kind: u8,
     /// Which part of a call it is.
@@ -148,7 +149,7 @@ pub struct Event<'a> {
     /// Values of what is not a call.
     pub values: &'a [u64],
     /// At the end of a call: number of the event at its start.
-    pub started: Option<u64>,
+    pub started: Option<EventNo>,
     pub(crate) own: Blobs<'a>,
     pub(crate) start: Blobs<'a>,
 }
@@ -198,9 +199,9 @@ impl<'a> Event<'a> {
         let number = self.number_in(tag::CHILD)? as u32;
         Some(
             if self.nr == nr::CLONE && self.args[0] & CLONE_THREAD != 0 {
-                Child::Thread(number)
+                Child::Thread(ThreadNo(number))
             } else {
-                Child::Process(number)
+                Child::Process(ProcessNo(number))
             },
         )
     }
@@ -208,6 +209,21 @@ impl<'a> Event<'a> {
     /// Value `i` of what is not a call (0 if it has none).
     pub fn value(&self, i: usize) -> u64 {
         self.values.get(i).copied().unwrap_or(0)
+    }
+
+    /// Value `i`, which is the number of a process.
+    pub fn process_in(&self, i: usize) -> ProcessNo {
+        ProcessNo(self.value(i) as u32)
+    }
+
+    /// Value `i`, which is the number of a thread of the process.
+    pub fn thread_in(&self, i: usize) -> ThreadNo {
+        ThreadNo(self.value(i) as u32)
+    }
+
+    /// Value `i`, which is the number of an event.
+    pub fn event_in(&self, i: usize) -> EventNo {
+        EventNo(self.value(i))
     }
 
     /// Whether this is all of, or the end of, system call `nr`.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
 use protocol::record::{self, Memory, VALUES_MAX, begin, kind, tag};
 use protocol::shared::CHUNK_HEAD;
 
@@ -47,7 +48,7 @@ pub enum LogEnd {
         /// Its place among the process's chunks.
         seq: u32,
         /// The event that was expected there.
-        event: u64,
+        event: EventNo,
     },
 }
 
@@ -127,7 +128,7 @@ struct Current {
 /// Reads the log of one process. Made by [`Recording::log`].
 pub struct Log<'r> {
     recording: &'r Recording,
-    process: u32,
+    process: ProcessNo,
     chunks: &'r [ChunkRef],
     /// Index of the next chunk to load.
     next: usize,
@@ -175,7 +176,11 @@ impl Hasher for ByItself {
 }
 
 impl<'r> Log<'r> {
-    pub(crate) fn new(recording: &'r Recording, process: u32, chunks: &'r [ChunkRef]) -> Log<'r> {
+    pub(crate) fn new(
+        recording: &'r Recording,
+        process: ProcessNo,
+        chunks: &'r [ChunkRef],
+    ) -> Log<'r> {
         Log {
             recording,
             process,
@@ -206,16 +211,16 @@ impl<'r> Log<'r> {
     /// are chunks before that.
     pub(crate) fn near(
         recording: &'r Recording,
-        process: u32,
+        process: ProcessNo,
         chunks: &'r [ChunkRef],
-        number: u64,
+        number: EventNo,
         back: usize,
     ) -> (Log<'r>, bool) {
         let begins = |chunk: &ChunkRef| chunk.first_event != frame::NO_EVENT;
         let usable = contiguous(chunks);
         let nearest = usable
             .iter()
-            .rposition(|chunk| begins(chunk) && chunk.first_event <= number)
+            .rposition(|chunk| begins(chunk) && chunk.first_event <= number.0)
             .unwrap_or(0);
         let index = usable
             .get(..=nearest.saturating_sub(back))
@@ -235,7 +240,7 @@ impl<'r> Log<'r> {
     }
 
     /// The process whose log it is.
-    pub fn process(&self) -> u32 {
+    pub fn process(&self) -> ProcessNo {
         self.process
     }
 
@@ -253,11 +258,11 @@ impl<'r> Log<'r> {
 
     /// Goes on until event `number` is the current one. False if the log
     /// ends before it, or begins behind it.
-    pub fn advance_to(&mut self, number: u64) -> bool {
+    pub fn advance_to(&mut self, number: EventNo) -> bool {
         while self.advance() {
             match self.current.as_ref().map(|current| current.number) {
-                Some(reached) if reached == number => return true,
-                Some(reached) if reached > number => return false,
+                Some(reached) if reached == number.0 => return true,
+                Some(reached) if reached > number.0 => return false,
                 _ => {}
             }
         }
@@ -389,7 +394,7 @@ impl<'r> Log<'r> {
     fn corrupt(&mut self) {
         self.end = Some(LogEnd::Corrupt {
             seq: self.expected_seq.wrapping_sub(1),
-            event: self.number,
+            event: EventNo(self.number),
         });
     }
 
@@ -457,9 +462,9 @@ impl<'r> Log<'r> {
         };
         Some(Event {
             process: self.process,
-            number: current.number,
-            thread: current.thread,
-            time: current.time,
+            number: EventNo(current.number),
+            thread: ThreadNo(current.thread),
+            time: Ticks(current.time),
             kind: current.kind,
             phase,
             nr: current.nr,
@@ -467,7 +472,7 @@ impl<'r> Log<'r> {
             args_known: phase != Phase::End || resumed.is_some(),
             result,
             values: current.values.get(..current.value_count).unwrap_or(&[]),
-            started: resumed.map(|call| call.number),
+            started: resumed.map(|call| EventNo(call.number)),
             own: Blobs {
                 bytes: self.buffer.get(self.at..).unwrap_or(&[]),
                 places: &self.blobs,
@@ -478,9 +483,10 @@ impl<'r> Log<'r> {
 
     /// What the current record is, at a glance: its kind, call, number and
     /// time. For readers that look for few among many.
-    pub fn glance(&self) -> Option<(u8, u64, u64, u64)> {
+    pub fn glance(&self) -> Option<(u8, u64, EventNo, Ticks)> {
         let current = self.current.as_ref()?;
-        Some((current.kind, current.nr, current.number, current.time))
+        let (number, time) = (EventNo(current.number), Ticks(current.time));
+        Some((current.kind, current.nr, number, time))
     }
 
     /// Whether bytes with one of these tags belong to the current record, or to
@@ -506,15 +512,15 @@ impl<'r> Log<'r> {
     }
 
     /// Number of the next event.
-    pub fn next_number(&self) -> u64 {
-        self.number
+    pub fn next_number(&self) -> EventNo {
+        EventNo(self.number)
     }
 
     /// The call that `thread` has begun and not returned from: its number,
     /// its event, its arguments.
-    pub fn blocked_in(&self, thread: u32) -> Option<(u64, u64, [u64; 6])> {
-        let call = self.outstanding.get(&thread)?.last()?;
-        Some((call.nr, call.number, call.args))
+    pub fn blocked_in(&self, thread: ThreadNo) -> Option<(u64, EventNo, [u64; 6])> {
+        let call = self.outstanding.get(&thread.0)?.last()?;
+        Some((call.nr, EventNo(call.number), call.args))
     }
 
     /// Whether the current record begins another image of the process.

@@ -7,13 +7,14 @@
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
+use protocol::id::{ImageNo, ProcessNo, Ticks};
 use serde::{Deserialize, Serialize};
 
 /// How ticks (see [`protocol::shared::TICK_SHIFT`]) become time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     /// The counter, already shifted, when the recording started.
-    pub ticks: u64,
+    pub ticks: Ticks,
     /// `CLOCK_REALTIME` at that instant, in nanoseconds since the epoch.
     pub realtime_ns: u64,
     /// Ticks in a second.
@@ -22,14 +23,14 @@ pub struct Clock {
 
 impl Clock {
     /// Nanoseconds from the start of the recording to `ticks` (0 if before).
-    pub fn since_start_ns(&self, ticks: u64) -> u64 {
-        let elapsed = u128::from(ticks.saturating_sub(self.ticks));
+    pub fn since_start_ns(&self, ticks: Ticks) -> u64 {
+        let elapsed = u128::from(ticks.since(self.ticks));
         let rate = u128::from(self.ticks_per_second.max(1));
         u64::try_from(elapsed * 1_000_000_000 / rate).unwrap_or(u64::MAX)
     }
 
     /// Nanoseconds since the epoch at `ticks`.
-    pub fn realtime_ns(&self, ticks: u64) -> u64 {
+    pub fn realtime_ns(&self, ticks: Ticks) -> u64 {
         self.realtime_ns.saturating_add(self.since_start_ns(ticks))
     }
 }
@@ -218,9 +219,9 @@ fn user_name() -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageStart {
     /// Number of the process.
-    pub process: u32,
+    pub process: ProcessNo,
     /// How many images it had before.
-    pub image: u32,
+    pub image: ImageNo,
     /// The kernel's id of the process.
     pub pid: u32,
     /// Signals blocked and ignored when it began (bit 0 = signal 1).
@@ -247,8 +248,8 @@ pub struct ImageStart {
     pub regs: Vec<u64>,
     /// The auxiliary vector.
     pub auxv: Vec<(u64, u64)>,
-    /// When, in ticks.
-    pub time: u64,
+    /// When.
+    pub time: Ticks,
 }
 
 /// One mapping of an image at its start.
@@ -298,7 +299,7 @@ pub struct FileInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Number of the process it is about.
-    pub process: u32,
+    pub process: ProcessNo,
     /// In one word: "refused", "unrecorded", "disk-full".
     pub kind: String,
     /// In a sentence.
@@ -309,20 +310,20 @@ pub struct Note {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Number of the process, if known.
-    pub process: Option<u32>,
+    pub process: Option<ProcessNo>,
     /// The kernel's id of it.
     pub pid: u32,
     /// As `wait4` gives it.
     pub wait_status: i32,
-    /// When, in ticks.
-    pub time: u64,
+    /// When.
+    pub time: Ticks,
 }
 
 /// The end of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// When, in ticks.
-    pub time: u64,
+    /// When.
+    pub time: Ticks,
     /// `CLOCK_REALTIME` at that instant (0 = unknown): with the clock in the
     /// manifest it gives the rate of ticks over the whole run.
     pub realtime_ns: u64,

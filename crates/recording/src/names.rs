@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use protocol::id::{ProcessId, ProcessNo, ThreadNo};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{OpenError, WriteError};
@@ -22,10 +23,10 @@ pub const NAMES: &str = "names.json";
 pub struct Names {
     /// Of processes.
     #[serde(default)]
-    pub processes: BTreeMap<u32, String>,
+    pub processes: BTreeMap<ProcessNo, String>,
     /// Of threads.
     #[serde(default)]
-    pub threads: BTreeMap<u32, BTreeMap<u32, String>>,
+    pub threads: BTreeMap<ProcessNo, BTreeMap<ThreadNo, String>>,
 }
 
 impl Names {
@@ -74,8 +75,8 @@ pub struct ThreadNames {
 
 #[derive(Clone, Debug, Default)]
 struct Known {
-    given: BTreeMap<u32, BTreeMap<u32, String>>,
-    found: HashMap<(u32, u32), String>,
+    given: BTreeMap<ProcessNo, BTreeMap<ThreadNo, String>>,
+    found: HashMap<(ProcessNo, ThreadNo), String>,
 }
 
 impl ThreadNames {
@@ -88,7 +89,7 @@ impl ThreadNames {
     /// thread, name. (They are spread over the logs, or come from elsewhere.)
     pub fn found(
         recording: &Recording,
-        names: impl IntoIterator<Item = (u32, u32, String)>,
+        names: impl IntoIterator<Item = (ProcessNo, ThreadNo, String)>,
     ) -> ThreadNames {
         let found = names.into_iter();
         let known = Known {
@@ -127,7 +128,7 @@ impl ThreadNames {
 
     /// The name of a thread: the one that people gave it, the one that was
     /// found, or its place among the threads of its process.
-    pub fn thread(&self, process: u32, thread: u32) -> String {
+    pub fn thread(&self, process: ProcessNo, thread: ThreadNo) -> String {
         let given = self
             .known()
             .given
@@ -139,8 +140,13 @@ impl ThreadNames {
         }
     }
 
+    /// The name of a thread of a process of any member.
+    pub fn of(&self, process: ProcessId, thread: ThreadNo) -> String {
+        self.member(process.member).thread(process.number, thread)
+    }
+
     /// The thread of a process with this name.
-    pub fn thread_named(&self, process: u32, name: &str) -> Option<u32> {
+    pub fn thread_named(&self, process: ProcessNo, name: &str) -> Option<ThreadNo> {
         let given = self.known().given.get(&process);
         let given = given.and_then(|t| t.iter().find(|(_, n)| *n == name).map(|(i, _)| *i));
         let found = || {

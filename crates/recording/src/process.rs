@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
+use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
 use protocol::names::signal_name;
 use protocol::record::{begin, kind, tag};
 
@@ -31,7 +32,7 @@ pub enum Began {
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Its number in the recording.
-    pub number: u32,
+    pub number: ProcessNo,
     /// Its stable name: program and place among the processes of that program.
     pub name: String,
     /// The first part of the name.
@@ -46,13 +47,13 @@ pub struct Process {
     /// How it began.
     pub began: Began,
     /// Number of its parent, if that is part of the program.
-    pub parent: Option<u32>,
+    pub parent: Option<ProcessNo>,
     /// The parent's event that made it.
-    pub parent_event: Option<u64>,
-    /// When it began, in ticks.
-    pub birth: u64,
+    pub parent_event: Option<EventNo>,
+    /// When it began.
+    pub birth: Ticks,
     /// Number of its first event.
-    pub first_event: u64,
+    pub first_event: EventNo,
     /// Indexes of its images in [`Recording::images`], in order.
     pub images: Vec<usize>,
     /// Bytes of its log, not compressed.
@@ -126,8 +127,8 @@ impl fmt::Display for Exit {
 pub struct Life {
     /// How many events it has.
     pub events: u64,
-    /// When it ended, or its last event, in ticks.
-    pub end: u64,
+    /// When it ended, or its last event.
+    pub end: Ticks,
     /// How it ended.
     pub exit: Exit,
     /// How its log ends.
@@ -137,12 +138,12 @@ pub struct Life {
 /// Which process had which of the kernel's ids when, by namespace. The kernel
 /// uses its ids again.
 #[derive(Debug, Default)]
-pub(crate) struct Pids(HashMap<(u32, u32), Vec<(u64, u32)>>);
+pub(crate) struct Pids(HashMap<(u32, u32), Vec<(Ticks, ProcessNo)>>);
 
 impl Pids {
     /// Of processes in order of birth.
     pub fn new(processes: &[Process]) -> Pids {
-        let mut pids: HashMap<(u32, u32), Vec<(u64, u32)>> = HashMap::new();
+        let mut pids: HashMap<(u32, u32), Vec<(Ticks, ProcessNo)>> = HashMap::new();
         let mut add = |namespace: u32, pid: u32, process: &Process| {
             let list = pids.entry((namespace, pid)).or_default();
             list.push((process.birth, process.number));
@@ -160,7 +161,7 @@ impl Pids {
 
     /// The last process that was born with this id by `time`; or, as a parent
     /// may know its child's id before the child's first event, the first.
-    pub fn at(&self, namespace: u32, pid: u32, time: u64) -> Option<u32> {
+    pub fn at(&self, namespace: u32, pid: u32, time: Ticks) -> Option<ProcessNo> {
         let list = self.0.get(&(namespace, pid))?;
         let born = list.iter().rev().find(|(birth, _)| *birth <= time);
         born.or(list.first()).map(|(_, number)| *number)
@@ -168,30 +169,30 @@ impl Pids {
 }
 
 /// The name of the thread with this number.
-pub fn thread_name(thread: u32) -> String {
+pub fn thread_name(thread: ThreadNo) -> String {
     match thread {
-        0 => "main-0".to_string(),
+        ThreadNo::FIRST => "main-0".to_string(),
         _ => format!("thread-{thread}"),
     }
 }
 
 /// The number of the thread of this name.
-pub fn thread_number(name: &str) -> Option<u32> {
+pub fn thread_number(name: &str) -> Option<ThreadNo> {
     if name == "main-0" {
-        return Some(0);
+        return Some(ThreadNo::FIRST);
     }
     let digits = name.strip_prefix("thread-").unwrap_or(name);
-    digits.parse().ok()
+    digits.parse().ok().map(ThreadNo)
 }
 
 /// Finds the processes, from the beginnings of their logs and their images.
 pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<Process> {
     let numbers = recording.process_numbers();
-    let mut images: HashMap<u32, Vec<usize>> = HashMap::new();
+    let mut images: HashMap<ProcessNo, Vec<usize>> = HashMap::new();
     for (i, image) in recording.images().iter().enumerate() {
         images.entry(image.process).or_default().push(i);
     }
-    let wanted: Vec<(u32, Vec<usize>)> = numbers
+    let wanted: Vec<(ProcessNo, Vec<usize>)> = numbers
         .into_iter()
         .map(|number| {
             let mut own = images.remove(&number).unwrap_or_default();
@@ -200,7 +201,8 @@ pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<
         })
         .collect();
     if let Some(known) = known {
-        let known: HashMap<u32, Beginning> = known.into_iter().map(|b| (b.number(), b)).collect();
+        let known: HashMap<ProcessNo, Beginning> =
+            known.into_iter().map(|b| (b.number(), b)).collect();
         let found = wanted.into_iter().filter_map(|(number, own)| {
             let mut process = unread(recording, number, own);
             known.get(&number)?.put(&mut process);
@@ -217,7 +219,7 @@ pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<
         _ => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let share = wanted.len().div_ceil(workers).max(1);
-    let read = |part: &[(u32, Vec<usize>)]| {
+    let read = |part: &[(ProcessNo, Vec<usize>)]| {
         let found = part.iter().cloned();
         found
             .filter_map(|(number, own)| beginning(recording, number, own))
@@ -245,7 +247,7 @@ pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<
 }
 
 /// A process of whose log nothing was read.
-fn unread(recording: &Recording, number: u32, images: Vec<usize>) -> Process {
+fn unread(recording: &Recording, number: ProcessNo, images: Vec<usize>) -> Process {
     let chunks = recording.chunks(number);
     Process {
         number,
@@ -257,8 +259,8 @@ fn unread(recording: &Recording, number: u32, images: Vec<usize>) -> Process {
         began: Began::Unknown,
         parent: None,
         parent_event: None,
-        birth: 0,
-        first_event: 0,
+        birth: Ticks(0),
+        first_event: EventNo(0),
         images,
         log_bytes: chunks.iter().map(|c| u64::from(c.raw_len)).sum(),
         stored_bytes: chunks.iter().map(|c| u64::from(c.stored_len)).sum(),
@@ -267,7 +269,7 @@ fn unread(recording: &Recording, number: u32, images: Vec<usize>) -> Process {
 
 /// What the beginning of a process's log says of it. `None` if nothing of
 /// the process can be read.
-fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<Process> {
+fn beginning(recording: &Recording, number: ProcessNo, images: Vec<usize>) -> Option<Process> {
     let mut process = unread(recording, number, images);
     let first_image = process
         .images
@@ -292,15 +294,15 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
                 _ => Began::Unknown,
             };
             if matches!(process.began, Began::Fork | Began::Vfork) {
-                process.parent = Some(event.value(1) as u32);
-                process.parent_event = Some(event.value(2));
+                process.parent = Some(event.process_in(1));
+                process.parent_event = Some(event.event_in(2));
             }
         }
     } else if first_image.is_none() && log.end() != Some(&LogEnd::Whole) {
         return None;
     }
     if let Some(image) = first_image {
-        if process.birth == 0 {
+        if process.birth == Ticks(0) {
             process.birth = image.time;
         }
         if process.pid == 0 {
@@ -315,7 +317,7 @@ fn beginning(recording: &Recording, number: u32, images: Vec<usize>) -> Option<P
 /// that their parent had then. They are counted in order of birth.
 fn give_names(recording: &Recording, processes: &mut [Process]) {
     // What a process was when another was born.
-    let programs: HashMap<u32, Vec<(u64, String)>> = processes
+    let programs: HashMap<ProcessNo, Vec<(Ticks, String)>> = processes
         .iter()
         .map(|process| {
             let images = recording.images_of(process);
@@ -324,7 +326,7 @@ fn give_names(recording: &Recording, processes: &mut [Process]) {
             (process.number, named.collect())
         })
         .collect();
-    let parents: HashMap<u32, (Option<u32>, u64)> = processes
+    let parents: HashMap<ProcessNo, (Option<ProcessNo>, Ticks)> = processes
         .iter()
         .map(|p| (p.number, (p.parent, p.birth)))
         .collect();
@@ -334,7 +336,7 @@ fn give_names(recording: &Recording, processes: &mut [Process]) {
         // it as well.
         let mut seen = BTreeSet::new();
         let mut number = process.number;
-        let mut time = u64::MAX;
+        let mut time = Ticks::MAX;
         let program = loop {
             let own = programs.get(&number);
             let then = own.and_then(|all| all.iter().rfind(|(since, _)| *since <= time));
@@ -395,8 +397,8 @@ fn waited_for(event: &Event<'_>, pid: u32) -> Option<Exit> {
 
 /// Follows the log of one process for what [`Life`] says.
 struct Account {
-    last_number: Option<u64>,
-    last_time: u64,
+    last_number: Option<EventNo>,
+    last_time: Ticks,
     exit: Option<Exit>,
     last_exit: Option<Exit>,
     log_end: LogEnd,
@@ -405,7 +407,7 @@ struct Account {
 fn account(mut log: crate::log::Log<'_>) -> Account {
     let mut account = Account {
         last_number: None,
-        last_time: 0,
+        last_time: Ticks(0),
         exit: None,
         last_exit: None,
         log_end: LogEnd::Whole,
@@ -419,7 +421,7 @@ fn account(mut log: crate::log::Log<'_>) -> Account {
         account.last_exit = None;
         if let Some(exit) = own_exit(&event) {
             account.exit = Some(exit);
-        } else if event.nr == nr::EXIT && event.is_call() && event.thread == 0 {
+        } else if event.nr == nr::EXIT && event.is_call() && event.thread == ThreadNo::FIRST {
             account.last_exit = Some(Exit::Exited(event.args[0] as i32 & 0xff));
         }
     }
@@ -431,7 +433,7 @@ impl Recording {
     /// How the life of a process went. Reads the last chunk of its log, and
     /// more only where that does not tell.
     pub fn life(&self, process: &Process) -> Life {
-        let mut account = account(self.log_near(process.number, u64::MAX - 1));
+        let mut account = account(self.log_near(process.number, EventNo::MAX.previous()));
         if account.last_number.is_none() || account.log_end.is_damage() {
             account = self::account(self.log(process.number));
         }
@@ -442,11 +444,11 @@ impl Recording {
             .or_else(|| self.seen_by_parent(process))
             .or(account.last_exit)
             .unwrap_or(Exit::Unknown);
-        let end = status.map_or(0, |status| status.time);
+        let end = status.map_or(Ticks(0), |status| status.time);
         Life {
-            events: account.last_number.map_or(0, |last| {
-                last.saturating_sub(process.first_event).saturating_add(1)
-            }),
+            events: account
+                .last_number
+                .map_or(0, |last| last.since(process.first_event).saturating_add(1)),
             end: end.max(account.last_time).max(process.birth),
             exit,
             log_end: account.log_end,

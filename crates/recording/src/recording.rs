@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use protocol::id::{EventNo, ImageNo, ProcessNo, Ticks};
+
 use crate::arena::Arena;
 use crate::catalog;
 use crate::chunk::ChunkHead;
@@ -40,9 +42,9 @@ enum Storage {
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Number of the process.
-    pub process: u32,
+    pub process: ProcessNo,
     /// How many images it had before.
-    pub image: u32,
+    pub image: ImageNo,
     /// The kernel's id of the process.
     pub pid: u32,
     /// The name it was executed by.
@@ -53,8 +55,8 @@ pub struct Image {
     pub argv: Vec<Vec<u8>>,
     /// Working directory.
     pub cwd: Vec<u8>,
-    /// When, in ticks.
-    pub time: u64,
+    /// When.
+    pub time: Ticks,
     frame: Frame,
 }
 
@@ -79,7 +81,7 @@ pub struct Recording {
     clock: Clock,
     journal: Journal,
     arena: Option<Arena>,
-    logs: BTreeMap<u32, Vec<ChunkRef>>,
+    logs: BTreeMap<ProcessNo, Vec<ChunkRef>>,
     images: Vec<Image>,
     files: Vec<FileInfo>,
     notes: Vec<Note>,
@@ -87,11 +89,11 @@ pub struct Recording {
     summary: Option<Summary>,
     damage: Vec<Damage>,
     processes: Vec<Process>,
-    by_number: HashMap<u32, usize>,
-    by_name: HashMap<String, u32>,
+    by_number: HashMap<ProcessNo, usize>,
+    by_name: HashMap<String, ProcessNo>,
     pids: Pids,
     /// Indexes in `statuses`, by process.
-    ended: HashMap<u32, usize>,
+    ended: HashMap<ProcessNo, usize>,
     names: Names,
     /// What the beginnings of the logs say was known without reading them.
     catalogued: bool,
@@ -152,7 +154,7 @@ impl Recording {
         let known = whole.then(|| catalog::load(dir, count)).flatten();
         recording.catalogued = known.is_some();
         let mut processes = process::find(&recording, known);
-        let original: Vec<(String, u32)> = processes
+        let original: Vec<(String, ProcessNo)> = processes
             .iter()
             .map(|process| (process.name.clone(), process.number))
             .collect();
@@ -174,14 +176,14 @@ impl Recording {
     fn index(&mut self, left: Vec<(u32, ChunkHead)>) -> Result<(), OpenError> {
         let (frames, damage) = self.journal.walk().map_err(|e| self.unreadable(e))?;
         self.damage = damage;
-        let mut chunks: BTreeMap<(u32, u32), ChunkRef> = BTreeMap::new();
+        let mut chunks: BTreeMap<(ProcessNo, u32), ChunkRef> = BTreeMap::new();
         for frame in frames {
             // Frames of kinds that a later version added are stepped over.
             let Some(kind) = Kind::from_number(frame.head.kind) else {
                 continue;
             };
             if kind == Kind::Chunk {
-                let key = (frame.head.process, frame.head.seq);
+                let key = (ProcessNo(frame.head.process), frame.head.seq);
                 let chunk = ChunkRef {
                     seq: frame.head.seq,
                     first_event: frame.head.first_event,
@@ -216,7 +218,7 @@ impl Recording {
             }
         }
         for (slot, head) in left {
-            let key = (head.process, head.seq);
+            let key = (ProcessNo(head.process), head.seq);
             let better = match chunks.get(&key) {
                 None => true,
                 Some(journalled) => self.load(journalled, key.0, &mut Vec::new()).is_err(),
@@ -310,7 +312,7 @@ impl Recording {
     pub(crate) fn load(
         &self,
         chunk: &ChunkRef,
-        process: u32,
+        process: ProcessNo,
         out: &mut Vec<u8>,
     ) -> Result<ChunkHead, String> {
         match &chunk.storage {
@@ -319,7 +321,7 @@ impl Recording {
                     .payload(frame, out)
                     .map_err(|error| error.to_string())?;
                 let head = ChunkHead::parse(out).map_err(str::to_string)?;
-                if head.process != process || head.seq != chunk.seq || head.used != out.len() {
+                if head.process != process.0 || head.seq != chunk.seq || head.used != out.len() {
                     return Err("its head does not agree with the journal".to_string());
                 }
                 Ok(head)
@@ -428,12 +430,12 @@ impl Recording {
     }
 
     /// The process with this number.
-    pub fn process(&self, number: u32) -> Option<&Process> {
+    pub fn process(&self, number: ProcessNo) -> Option<&Process> {
         self.processes.get(*self.by_number.get(&number)?)
     }
 
     /// Where the process with this number stands among [`Recording::processes`].
-    pub fn index_of(&self, number: u32) -> Option<u32> {
+    pub fn index_of(&self, number: ProcessNo) -> Option<u32> {
         self.by_number.get(&number).map(|index| *index as u32)
     }
 
@@ -448,7 +450,7 @@ impl Recording {
     }
 
     /// Numbers of all processes that have a log or an image.
-    pub(crate) fn process_numbers(&self) -> BTreeSet<u32> {
+    pub(crate) fn process_numbers(&self) -> BTreeSet<ProcessNo> {
         let images = self.images.iter().map(|image| image.process);
         self.logs.keys().copied().chain(images).collect()
     }
@@ -457,13 +459,13 @@ impl Recording {
         self.catalogued
     }
 
-    pub(crate) fn chunks(&self, process: u32) -> &[ChunkRef] {
+    pub(crate) fn chunks(&self, process: ProcessNo) -> &[ChunkRef] {
         self.logs.get(&process).map_or(&[], Vec::as_slice)
     }
 
     /// The chunks of a process's log, in order: calls `take` with each one's
     /// head and the bytes behind it. Ends at the first that cannot be read.
-    pub fn each_chunk(&self, process: u32, mut take: impl FnMut(&ChunkHead, &[u8])) {
+    pub fn each_chunk(&self, process: ProcessNo, mut take: impl FnMut(&ChunkHead, &[u8])) {
         let mut bytes = Vec::new();
         let mut seq = None;
         for chunk in self.chunks(process) {
@@ -483,20 +485,20 @@ impl Recording {
 
     /// The log of a process, from its beginning. (Empty if there is no such
     /// process.)
-    pub fn log(&self, process: u32) -> Log<'_> {
+    pub fn log(&self, process: ProcessNo) -> Log<'_> {
         Log::new(self, process, self.chunks(process))
     }
 
     /// The log of a process, so that the next events lead to event `number`
     /// soon. Use [`Log::advance_to`] from there.
-    pub fn log_near(&self, process: u32, number: u64) -> Log<'_> {
+    pub fn log_near(&self, process: ProcessNo, number: EventNo) -> Log<'_> {
         Log::near(self, process, self.chunks(process), number, 0).0
     }
 
     /// The log of a process, at event `number`; `None` if there is none. An event
     /// that ends a call has what is known of its start, however far before it that
     /// is: twice as much is read each time until it is found.
-    pub fn log_at(&self, process: u32, number: u64) -> Option<Log<'_>> {
+    pub fn log_at(&self, process: ProcessNo, number: EventNo) -> Option<Log<'_>> {
         let mut found = None;
         let mut back = 0;
         loop {
@@ -557,7 +559,7 @@ pub(crate) fn refined(manifest: &Manifest, summary: Option<&Summary>) -> Clock {
     let Some(summary) = summary else {
         return clock;
     };
-    let ticks = summary.time.saturating_sub(clock.ticks);
+    let ticks = summary.time.since(clock.ticks);
     let ns = summary.realtime_ns.saturating_sub(clock.realtime_ns);
     // A short run measures worse than the calibration did; and a wall clock
     // that was set meanwhile must not bend time.

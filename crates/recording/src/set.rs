@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::id::{ProcessId, ProcessIx};
+use protocol::id::{EventNo, ProcessId, ProcessIx};
 
 use crate::error::OpenError;
 use crate::join::{Joined, Missing};
@@ -227,13 +227,13 @@ impl Set {
 
     /// The log of the process at a place, so that the next events lead to event
     /// `number` soon.
-    pub fn log_near(&self, place: ProcessIx, number: u64) -> Option<Log<'_>> {
+    pub fn log_near(&self, place: ProcessIx, number: EventNo) -> Option<Log<'_>> {
         let (recording, process) = self.at(place)?;
         Some(recording.log_near(process.number, number))
     }
 
     /// The log of the process at a place, at event `number`.
-    pub fn log_at(&self, place: ProcessIx, number: u64) -> Option<Log<'_>> {
+    pub fn log_at(&self, place: ProcessIx, number: EventNo) -> Option<Log<'_>> {
         let (recording, process) = self.at(place)?;
         recording.log_at(process.number, number)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use protocol::id::{ProcessNo, Ticks};
 use protocol::record::kind;
 
 use crate::log::LogEnd;
@@ -26,8 +27,8 @@ pub struct Counts {
     pub preemptions: u64,
     /// Syscall sites that were patched.
     pub patched_sites: u64,
-    /// Time of the last event, in ticks.
-    pub last_time: u64,
+    /// Time of the last event.
+    pub last_time: Ticks,
     /// Calls, by number.
     pub calls: BTreeMap<u64, u64>,
 }
@@ -38,15 +39,15 @@ pub struct Survey {
     /// Of all processes.
     pub total: Counts,
     /// Of each process, by number.
-    pub processes: BTreeMap<u32, Counts>,
+    pub processes: BTreeMap<ProcessNo, Counts>,
     /// Logs that do not end behind a whole record, by process number.
-    pub ends: BTreeMap<u32, LogEnd>,
+    pub ends: BTreeMap<ProcessNo, LogEnd>,
 }
 
 impl Recording {
     /// Reads all logs and counts. Uses all processors.
     pub fn survey(&self) -> Survey {
-        let numbers: Vec<u32> = self.processes().iter().map(|p| p.number).collect();
+        let numbers: Vec<ProcessNo> = self.processes().iter().map(|p| p.number).collect();
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Survey::default());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -74,7 +75,7 @@ impl Recording {
         survey
     }
 
-    fn count(&self, number: u32) -> (Counts, LogEnd) {
+    fn count(&self, number: ProcessNo) -> (Counts, LogEnd) {
         let mut counts = Counts::default();
         if let Some(process) = self.process(number) {
             counts.log_bytes = process.log_bytes;

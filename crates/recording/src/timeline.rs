@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use protocol::id::{ProcessNo, Ticks};
+
 use crate::event::Event;
 use crate::log::Log;
 use crate::recording::Recording;
@@ -16,8 +18,8 @@ use crate::recording::Recording;
 pub struct Timeline<'r> {
     recording: &'r Recording,
     /// Processes whose logs are not open yet, the earliest last.
-    waiting: Vec<(u64, u32)>,
-    heap: BinaryHeap<Reverse<(u64, u32, usize)>>,
+    waiting: Vec<(Ticks, ProcessNo)>,
+    heap: BinaryHeap<Reverse<(Ticks, ProcessNo, usize)>>,
     open: Vec<Option<Log<'r>>>,
     free: Vec<usize>,
     current: Option<usize>,
@@ -25,8 +27,11 @@ pub struct Timeline<'r> {
 
 impl<'r> Timeline<'r> {
     /// The events of these processes.
-    pub fn new(recording: &'r Recording, processes: impl IntoIterator<Item = u32>) -> Timeline<'r> {
-        let mut waiting: Vec<(u64, u32)> = processes
+    pub fn new(
+        recording: &'r Recording,
+        processes: impl IntoIterator<Item = ProcessNo>,
+    ) -> Timeline<'r> {
+        let mut waiting: Vec<(Ticks, ProcessNo)> = processes
             .into_iter()
             .filter_map(|number| Some((recording.process(number)?.birth, number)))
             .collect();

@@ -197,7 +197,7 @@ impl Writer {
 
     /// A process has a new image.
     pub fn start(&self, start: &ImageStart) -> Result<(), WriteError> {
-        self.payload(Kind::Start, start.process, start.image, start)
+        self.payload(Kind::Start, start.process.0, start.image.0, start)
     }
 
     /// A file was captured.
@@ -207,12 +207,15 @@ impl Writer {
 
     /// Something a reader should know.
     pub fn note(&self, note: &Note) -> Result<(), WriteError> {
-        self.payload(Kind::Note, note.process, 0, note)
+        self.payload(Kind::Note, note.process.0, 0, note)
     }
 
     /// A process has ended.
     pub fn status(&self, status: &Status) -> Result<(), WriteError> {
-        self.payload(Kind::Status, status.process.unwrap_or(0), 0, status)
+        // The frame's own number is for who searches the journal by hand; the status says
+        // itself whether its process is known.
+        let process = status.process.map_or(0, |process| process.0);
+        self.payload(Kind::Status, process, 0, status)
     }
 
     /// The recording ends. Space that was kept for more is given back.

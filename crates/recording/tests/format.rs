@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
 use protocol::record::{begin, kind};
 use recording::render::{Limits, Renderer};
 use recording::synthetic::{FULL, LogBuilder, TAKEN, image, manifest, write_arena};
@@ -60,9 +61,9 @@ struct Seen {
 
 fn seen(event: &recording::Event<'_>) -> Seen {
     Seen {
-        process: event.process,
-        number: event.number,
-        thread: event.thread,
+        process: event.process.0,
+        number: event.number.0,
+        thread: event.thread.0,
         kind: event.kind,
         nr: event.nr,
         args: event.args,
@@ -164,7 +165,7 @@ fn random_log(
 }
 
 fn read_all(recording: &Recording, process: u32) -> (Vec<Seen>, LogEnd) {
-    let mut log = recording.log(process);
+    let mut log = recording.log(ProcessNo(process));
     let mut all = Vec::new();
     while log.advance() {
         all.push(seen(&log.event().unwrap()));
@@ -238,18 +239,18 @@ fn what_is_written_is_read() {
             ..FileInfo::default()
         };
         let note = Note {
-            process: 1,
+            process: ProcessNo(1),
             kind: "refused".into(),
             text: "io_uring".into(),
         };
         let status = Status {
-            process: Some(2),
+            process: Some(ProcessNo(2)),
             pid: 102,
             wait_status: 9,
-            time: 99,
+            time: Ticks(99),
         };
         let summary = Summary {
-            time: 1 << 30,
+            time: Ticks(1 << 30),
             complete: true,
             ..Summary::default()
         };
@@ -282,21 +283,23 @@ fn what_is_written_is_read() {
             let (read, end) = read_all(&recording, process);
             assert_eq!(&read, expected);
             assert_eq!(end, LogEnd::Whole);
-            let life = recording.life(recording.process(process).unwrap());
+            let life = recording.life(recording.process(ProcessNo(process)).unwrap());
             assert_eq!(life.events, expected.len() as u64);
             // From any event on.
             for number in [0, 1, 57, 299] {
-                let log = recording.log_at(process, number).unwrap();
+                let log = recording
+                    .log_at(ProcessNo(process), EventNo(number))
+                    .unwrap();
                 let event = log.event().unwrap();
                 assert_eq!(
                     (event.number, event.nr),
-                    (number, expected[number as usize].nr)
+                    (EventNo(number), expected[number as usize].nr)
                 );
             }
-            assert!(recording.log_at(process, 300).is_none());
+            assert!(recording.log_at(ProcessNo(process), EventNo(300)).is_none());
         }
-        let mut timeline = Timeline::new(&recording, [1, 2, 3]);
-        let (mut count, mut last) = (0, 0);
+        let mut timeline = Timeline::new(&recording, [1, 2, 3].map(ProcessNo));
+        let (mut count, mut last) = (0, Ticks(0));
         while timeline.advance() {
             let event = timeline.event().unwrap();
             assert!(event.time >= last);
@@ -322,26 +325,26 @@ fn an_end_knows_the_arguments_of_its_start() {
         writer.chunk(&chunk).unwrap();
     }
     let recording = Recording::open(dir.path()).unwrap();
-    let mut log = recording.log_at(1, 3).unwrap();
+    let mut log = recording.log_at(ProcessNo(1), EventNo(3)).unwrap();
     let event = log.event().unwrap();
     // It is looked for in the chunks before.
     assert_eq!(
         (event.phase, event.args_known, event.started),
-        (Phase::End, true, Some(1))
+        (Phase::End, true, Some(EventNo(1)))
     );
-    log = recording.log(1);
-    assert!(log.advance_to(3));
+    log = recording.log(ProcessNo(1));
+    assert!(log.advance_to(EventNo(3)));
     let event = log.event().unwrap();
     assert_eq!(
         (event.args[0], event.args[2], event.started),
-        (5, 64, Some(1))
+        (5, 64, Some(EventNo(1)))
     );
     assert_eq!(event.argument(1).unwrap().bytes, b"abc");
     assert!(log.advance());
     let event = log.event().unwrap();
     assert_eq!(
         (event.thread, event.args[0], event.started),
-        (1, 6, Some(2))
+        (ThreadNo(1), 6, Some(EventNo(2)))
     );
     assert_eq!(event.argument(1).unwrap().bytes, b"hi");
     assert!(log.advance());
@@ -359,7 +362,7 @@ fn sample(dir: &Path, random: &mut Random) -> Vec<u8> {
     }
     writer
         .note(&Note {
-            process: 1,
+            process: ProcessNo(1),
             kind: "refused".into(),
             text: "x".into(),
         })
@@ -369,7 +372,7 @@ fn sample(dir: &Path, random: &mut Random) -> Vec<u8> {
             process: None,
             pid: 102,
             wait_status: 0,
-            time: 5000,
+            time: Ticks(5000),
         })
         .unwrap();
     writer
@@ -468,8 +471,13 @@ fn a_missing_chunk_ends_the_log_and_is_named() {
     assert_eq!(end, LogEnd::Gap { missing: 3 });
     assert!(!read.is_empty() && read.len() < expected.len());
     assert_eq!(read[..], expected[..read.len()]);
-    assert_eq!(recording.survey().ends.get(&1), Some(&end));
-    assert_eq!(recording.life(recording.process(1).unwrap()).log_end, end);
+    assert_eq!(recording.survey().ends.get(&ProcessNo(1)), Some(&end));
+    assert_eq!(
+        recording
+            .life(recording.process(ProcessNo(1)).unwrap())
+            .log_end,
+        end
+    );
 }
 
 #[test]
@@ -626,7 +634,7 @@ fn inside_a_small_disk() {
     // Others take what is left of the disk: there is still room to say so.
     let _ = fs::write(dir.join("other"), vec![0; 1 << 20]);
     let note = Note {
-        process: 0,
+        process: ProcessNo(0),
         kind: "disk-full".into(),
         text: "the disk is full".into(),
     };

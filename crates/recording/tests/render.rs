@@ -1,6 +1,7 @@
 //! Events in words.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use protocol::id::{ProcessNo, Ticks};
 use recording::render::{Limits, Renderer};
 use recording::synthetic::story;
 use recording::{Exit, Recording, ThreadNames, Timeline};
@@ -121,14 +122,20 @@ fn processes_know_how_they_began_and_ended() {
     assert_eq!(
         told,
         [
-            ("sh-0", None, Exit::Exited(0), 12, 950_010),
-            ("server-0", Some(0), killed, 26, 960_000),
-            ("client-0", Some(0), Exit::Exited(3), 9, 800_010),
+            ("sh-0", None, Exit::Exited(0), 12, Ticks(950_010)),
+            ("server-0", Some(ProcessNo(0)), killed, 26, Ticks(960_000)),
+            (
+                "client-0",
+                Some(ProcessNo(0)),
+                Exit::Exited(3),
+                9,
+                Ticks(800_010)
+            ),
         ]
     );
     let survey = recording.survey();
     assert_eq!(survey.total.events, 47);
-    assert_eq!(survey.processes[&1].threads, 2);
+    assert_eq!(survey.processes[&ProcessNo(1)].threads, 2);
     assert_eq!(survey.total.preemptions, 1);
 }
 

@@ -193,16 +193,16 @@ impl ReplayFile {
         let Some(entry) = self.header().table.get(index) else {
             return Ok(());
         };
-        entry.process.store(stream.process, Relaxed);
-        entry.image.store(stream.image, Relaxed);
-        entry.parent.store(stream.parent, Relaxed);
+        entry.process.store(stream.process.0, Relaxed);
+        entry.image.store(stream.image.0, Relaxed);
+        entry.parent.store(stream.parent.0, Relaxed);
         entry.how.store(stream.how as u32, Relaxed);
-        entry.parent_event.store(stream.parent_event, Relaxed);
+        entry.parent_event.store(stream.parent_event.0, Relaxed);
         entry.offset.store(offset, Relaxed);
         entry.len.store(stream.bytes.len() as u64, Relaxed);
         entry.marks_offset.store(marks_offset, Relaxed);
         entry.marks.store(stream.marks.len() as u64, Relaxed);
-        entry.first_event.store(stream.first_event, Release);
+        entry.first_event.store(stream.first_event.0, Release);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::target::Cancel;
 use inject::Image;
+use protocol::id::{ImageNo, ProcessNo};
 use recording::{ImageStart, Recording};
 
 use crate::Error;
@@ -20,7 +21,11 @@ use crate::turns;
 use crate::watch::{self, Limits};
 
 /// What an image of a process started from.
-pub fn image_start(recording: &Recording, process: u32, image: u32) -> Result<ImageStart, Error> {
+pub fn image_start(
+    recording: &Recording,
+    process: ProcessNo,
+    image: ImageNo,
+) -> Result<ImageStart, Error> {
     let found = recording
         .images()
         .iter()
@@ -75,6 +80,12 @@ impl SharedReplay {
     /// Which member of a set the recording is.
     pub fn member(&self) -> u16 {
         self.member
+    }
+
+    /// That a process of it has no log.
+    pub(crate) fn no_log(&self, process: ProcessNo) -> Error {
+        let process = process.of_member(self.member);
+        Error::NoLog { process }
     }
 
     /// Captured files that code was read from.

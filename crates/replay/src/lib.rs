@@ -1,6 +1,6 @@
 //! Replays the processes of a recording and compares them with it.
 //!
-//! The same monitor that recorded is put into an empty process and fed from
+//! The monitor that recorded is put into an empty process and fed from
 //! the log (see the monitor's `replay` module). What it needs is one file in
 //! the form of an arena ([`file`]); what comes of it is read from there.
 
@@ -21,6 +21,7 @@ mod watch;
 pub use group::SharedReplay;
 pub use interrupt::Interrupts;
 pub use protocol::id::{EventNo, ThreadNo};
+use protocol::id::{ProcessId, ProcessNo};
 pub use run::{Course, Settings, check, verify};
 pub use session::{Budget, Pool, Replayer, Session, Wanted};
 pub use stopped::Stopped;
@@ -40,10 +41,10 @@ pub enum Error {
     },
     #[error("the recording has too many processes to replay at once ({0})")]
     TooMany(usize),
-    #[error("process {process} has no log that could be replayed")]
-    NoLog { process: u32 },
+    #[error("process {} has no log that could be replayed", process.number)]
+    NoLog { process: ProcessId },
     #[error("the recording does not say what process {process} started from")]
-    NoImage { process: u32 },
+    NoImage { process: ProcessNo },
     #[error("cannot read the captured files in {}", path.display())]
     Captured {
         path: std::path::PathBuf,
@@ -59,7 +60,7 @@ pub enum Error {
         found: u64,
     },
     #[error("what the recording says of the start of process {process} cannot be true")]
-    BadImage { process: u32 },
+    BadImage { process: ProcessNo },
     #[error("cannot make a pipe")]
     Pipe(#[source] std::io::Error),
     #[error("stopped")]
@@ -103,9 +104,7 @@ impl Error {
 impl From<Error> for target::Error {
     fn from(error: Error) -> target::Error {
         match error {
-            Error::NoLog { process } => {
-                target::Error::NothingRecorded(protocol::id::ProcessId::of_first(process))
-            }
+            Error::NoLog { process } => target::Error::NothingRecorded(process),
             Error::Interrupted => target::Error::Cancelled,
             Error::NotAtAnEvent => target::Error::NotAtAnEvent,
             Error::NoCheckpoint(id) => target::Error::NoCheckpoint(id),

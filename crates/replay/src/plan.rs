@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use protocol::id::ImageNo;
+use protocol::id::{EventNo, ImageNo, ProcessNo};
 use protocol::record::begin;
 use recording::{ImageStart, Recording};
 
@@ -20,14 +20,14 @@ use crate::turns::{Turns, domains_of};
 /// A log without its bytes: the beginning of an image.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    pub process: u32,
-    pub image: u32,
+    pub process: ProcessNo,
+    pub image: ImageNo,
     pub how: u64,
-    pub parent: u32,
-    pub parent_event: u64,
-    pub first_event: u64,
+    pub parent: ProcessNo,
+    pub parent_event: EventNo,
+    pub first_event: EventNo,
     /// The first event behind it that is another image's.
-    pub end_event: u64,
+    pub end_event: EventNo,
     /// How many bytes of log it has.
     pub len: u64,
     /// In which domains it has turns.
@@ -43,15 +43,10 @@ impl Outline {
             parent: stream.parent,
             parent_event: stream.parent_event,
             first_event: stream.first_event,
-            end_event: u64::MAX,
+            end_event: EventNo::MAX,
             len: stream.bytes.len() as u64,
             domains: domains_of(stream),
         }
-    }
-
-    /// Which of the process's images it is.
-    pub fn number(&self) -> ImageNo {
-        ImageNo(self.image)
     }
 
     fn is_start(&self) -> bool {
@@ -93,14 +88,14 @@ pub struct Plan {
 
 impl Plan {
     /// Of the whole recording, or of what leads to process `only`.
-    pub fn new(recording: &Recording, only: Option<u32>) -> Plan {
+    pub fn new(recording: &Recording, only: Option<ProcessNo>) -> Plan {
         let mut outlines = Vec::new();
         for process in recording.processes() {
             let mut own: Vec<Outline> = streams_of(recording, process.number)
                 .iter()
                 .map(Outline::of)
                 .collect();
-            let ends: Vec<u64> = own.iter().skip(1).map(|next| next.first_event).collect();
+            let ends: Vec<EventNo> = own.iter().skip(1).map(|next| next.first_event).collect();
             for (outline, end) in own.iter_mut().zip(ends) {
                 outline.end_event = end;
             }
@@ -124,7 +119,7 @@ impl Plan {
 
     /// Reads the logs of a unit, in the unit's order.
     pub fn load(&self, recording: &Recording, unit: &Unit) -> Vec<Stream> {
-        let mut wanted: BTreeMap<u32, Vec<(u32, usize)>> = BTreeMap::new();
+        let mut wanted: BTreeMap<ProcessNo, Vec<(ImageNo, usize)>> = BTreeMap::new();
         for (place, outline) in unit
             .members
             .iter()
@@ -150,9 +145,9 @@ impl Plan {
 
 /// One unit for each image, but one for all that share memory.
 fn units(outlines: &[Outline]) -> Vec<Unit> {
-    let mut children: HashMap<u32, Vec<usize>> = HashMap::new();
+    let mut children: HashMap<ProcessNo, Vec<usize>> = HashMap::new();
     for (i, outline) in outlines.iter().enumerate() {
-        if !outline.is_start() && outline.image == 0 {
+        if !outline.is_start() && outline.image == ImageNo(0) {
             children.entry(outline.parent).or_default().push(i);
         }
     }
@@ -184,7 +179,11 @@ fn units(outlines: &[Outline]) -> Vec<Unit> {
 }
 
 /// The image at `start` and all that was forked from it, directly or not.
-fn closure(outlines: &[Outline], children: &HashMap<u32, Vec<usize>>, start: usize) -> Vec<usize> {
+fn closure(
+    outlines: &[Outline],
+    children: &HashMap<ProcessNo, Vec<usize>>,
+    start: usize,
+) -> Vec<usize> {
     let mut members = vec![start];
     let mut at = 0;
     while let Some(outline) = members.get(at).and_then(|i| outlines.get(*i)) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::target::{Outcome, Verdict};
 use inject::Image;
-use protocol::id::ProcessId;
+use protocol::id::{EventNo, ProcessId, ProcessNo};
 use recording::{Recording, Set};
 
 use crate::Error;
@@ -141,7 +141,7 @@ pub fn verify(set: &Set, settings: Settings, course: &Course) -> Result<Vec<Verd
             let process = part.id(outline.process);
             if only.is_none_or(|only| only == process) {
                 let verdict = found.remove(&(at, i));
-                verdicts.push(verdict.unwrap_or(Verdict::none(process, outline.number())));
+                verdicts.push(verdict.unwrap_or(Verdict::none(process, outline.image)));
             }
         }
     }
@@ -156,9 +156,8 @@ struct Part<'w> {
 }
 
 impl Part<'_> {
-    fn id(&self, number: u32) -> ProcessId {
-        let member = self.member;
-        ProcessId { member, number }
+    fn id(&self, number: ProcessNo) -> ProcessId {
+        number.of_member(self.member)
     }
 }
 
@@ -235,7 +234,7 @@ impl Work<'_> {
         let none = |outcome: Outcome| {
             let verdicts = outlines().map(|outline| Verdict {
                 outcome: outcome.clone(),
-                ..Verdict::none(part.id(outline.process), outline.number())
+                ..Verdict::none(part.id(outline.process), outline.image)
             });
             Ok(verdicts.collect())
         };
@@ -251,7 +250,7 @@ impl Work<'_> {
             other => other?,
         };
         let mut file = group::prepare(part.recording, self.image, &part.plan, unit)?;
-        let processes: Vec<u32> = outlines().map(|outline| outline.process).collect();
+        let processes: Vec<ProcessNo> = outlines().map(|outline| outline.process).collect();
         let mut counted = 0;
         let ends = watch::run(
             &mut file,
@@ -259,7 +258,13 @@ impl Work<'_> {
             &starts,
             self.limits,
             &|| self.course.stop.load(Relaxed),
-            |index, event| stretch(part.recording, processes.get(index).copied(), event),
+            |index, event| {
+                stretch(
+                    part.recording,
+                    processes.get(index).copied(),
+                    EventNo(event),
+                )
+            },
             |file| {
                 let events = events_of(file);
                 self.course.events.fetch_add(events - counted, Relaxed);
@@ -272,7 +277,7 @@ impl Work<'_> {
         Ok(outlines()
             .enumerate()
             .map(|(place, outline)| {
-                let which = (part.id(outline.process), outline.number());
+                let which = (part.id(outline.process), outline.image);
                 judge(&file, place, which, |pid| ends.explain(pid))
             })
             .collect())
@@ -282,14 +287,16 @@ impl Work<'_> {
 /// How long it took, when it was recorded, from the event before `event`
 /// to that one. No longer than the whole run: a recording may say anything
 /// about its clock, and nobody waits for that.
-fn stretch(recording: &Recording, process: Option<u32>, event: u64) -> Duration {
+fn stretch(recording: &Recording, process: Option<ProcessNo>, event: EventNo) -> Duration {
     let clock = recording.clock();
-    let time = |number: u64| {
+    let time = |number: EventNo| {
         let log = recording.log_at(process?, number)?;
         Some(clock.since_start_ns(log.event()?.time))
     };
     let after = time(event);
-    let before = event.checked_sub(1).and_then(time);
+    let before = (event > EventNo(0))
+        .then(|| time(event.previous()))
+        .flatten();
     let started = recording.manifest().clock.realtime_ns;
     let ended = recording.summary().map(|summary| summary.realtime_ns);
     let most = ended.map_or(u64::MAX, |ended| ended.saturating_sub(started));

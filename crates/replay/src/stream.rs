@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use protocol::id::{EventNo, ImageNo, ProcessNo};
 use protocol::record::{Memory, begin, kind};
 use recording::Recording;
 use recording::chunk::ChunkHead;
@@ -10,42 +11,42 @@ use recording::chunk::ChunkHead;
 /// One image's log.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    pub process: u32,
-    pub image: u32,
+    pub process: ProcessNo,
+    pub image: ImageNo,
     pub how: u64,
-    pub parent: u32,
-    pub parent_event: u64,
-    pub first_event: u64,
+    pub parent: ProcessNo,
+    pub parent_event: EventNo,
+    pub first_event: EventNo,
     pub bytes: Arc<Vec<u8>>,
     /// Position, time, event, thread of each chunk's first record.
     pub marks: Vec<[u64; 4]>,
 }
 
 /// Cuts the log of a process into streams, one for each of its images.
-pub fn streams_of(recording: &Recording, process: u32) -> Vec<Stream> {
+pub fn streams_of(recording: &Recording, process: ProcessNo) -> Vec<Stream> {
     streams_where(recording, process, |_| true)
 }
 
 /// The streams of those images of a process that are wanted.
 pub fn streams_where(
     recording: &Recording,
-    process: u32,
-    wanted: impl Fn(u32) -> bool,
+    process: ProcessNo,
+    wanted: impl Fn(ImageNo) -> bool,
 ) -> Vec<Stream> {
     let mut all: Vec<Stream> = Vec::new();
     let mut takes = false;
     recording.each_chunk(process, |head, bytes| {
         if let Some(values) = beginning(head, bytes) {
-            let image = values[4] as u32;
+            let image = ImageNo(values[4] as u32);
             takes = wanted(image);
             if takes {
                 all.push(Stream {
                     process,
                     image,
                     how: values[0],
-                    parent: values[1] as u32,
-                    parent_event: values[2],
-                    first_event: head.first_event,
+                    parent: ProcessNo(values[1] as u32),
+                    parent_event: EventNo(values[2]),
+                    first_event: EventNo(head.first_event),
                     bytes: Arc::default(),
                     marks: Vec::new(),
                 });

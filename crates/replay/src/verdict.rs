@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use protocol::instruction::Instruction;
 use protocol::record::kind;
-use protocol::replay::{EXECUTED, EXITED, difference, likeness, outcome};
+use protocol::replay::{EXECUTED, EXITED, difference, match_depth, outcome};
 
 use ::target::{Difference, Ending, Outcome, Verdict};
 use protocol::id::{EventNo, ImageNo, ProcessId, ThreadNo};
@@ -73,17 +73,17 @@ fn missed_place(entry: &protocol::replay::Stream) -> String {
     let differed = match entry.likest.load(Relaxed).checked_sub(1) {
         None => return String::new(),
         Some(likest) => match likest as u32 {
-            likeness::NONE => {
+            match_depth::NONE => {
                 return "; it did not come to where it was interrupted, or not with the same \
                         registers"
                     .into();
             }
-            likeness::REGISTERS => "the top of the stack",
-            likeness::STACK => "the vector registers",
-            likeness::VECTORS => "what the next instructions use",
-            likeness::OPERANDS => "the stack further up",
-            likeness::FRAMES => "what registers point to",
-            likeness::POINTED => "what pointers lead to",
+            match_depth::REGISTERS => "the top of the stack",
+            match_depth::STACK => "the vector registers",
+            match_depth::VECTORS => "what the next instructions use",
+            match_depth::OPERANDS => "the stack further up",
+            match_depth::FRAMES => "what registers point to",
+            match_depth::POINTED => "what pointers lead to",
             _ => "what pointers lead to, some steps away",
         },
     };

@@ -54,8 +54,7 @@ impl Caught {
                     && matcher.fits_as(id, &event, &renderer)
                     && (!calls_only || event.is_call())
                 {
-                    let number = event.process;
-                    let process = ProcessId { member, number };
+                    let process = event.process.of_member(member);
                     events.entry(process).or_default().push(id.number);
                 }
                 renderer.after(&event);

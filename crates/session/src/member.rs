@@ -304,7 +304,7 @@ impl Member {
         Ok(self.probe_mut(program, at, cancel)?)
     }
 
-    /// The same, to be led on from there.
+    /// A second target on the recording, to be led on from there.
     pub fn probe_mut(
         &mut self,
         program: &Program,
@@ -337,9 +337,9 @@ impl Member {
             let mut log = recording.log(id.number);
             while log.advance() {
                 let Some(event) = log.event() else { break };
-                let thread = ThreadNo(event.thread);
+                let thread = event.thread;
                 if runs.last().is_none_or(|(_, last)| *last != thread) {
-                    runs.push((EventNo(event.number), thread));
+                    runs.push((event.number, thread));
                 }
             }
             runs

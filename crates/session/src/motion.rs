@@ -467,12 +467,23 @@ impl Group {
             },
             Search::Interrupted(_) => return Ok((lead, Reason::Interrupted)),
         };
+        // One instruction has nothing on its way; the others stop there by themselves.
+        let passes = matches!(motion.how, How::Line { .. } | How::Finish { .. });
         loop {
-            let settled = if goal.at.event() == self.member(lead)?.at.event() {
-                self.put(lead, goal.at);
-                Settled::At(lead, goal.clone())
+            let mut next = goal.clone();
+            if passes {
+                let (member, context) = self.with(lead, cancel)?;
+                match member.before_goal(context, &goal)? {
+                    Search::Found(found) => next = found,
+                    Search::Nothing => {}
+                    Search::Interrupted(_) => return Ok((lead, Reason::Interrupted)),
+                }
+            }
+            let settled = if next.at.event() == self.member(lead)?.at.event() {
+                self.put(lead, next.at);
+                Settled::At(lead, next)
             } else {
-                self.commit_back(lead, goal.clone(), crew, cancel)?
+                self.commit_back(lead, next, crew, cancel)?
             };
             let Settled::At(i, found) = settled else {
                 return Ok((lead, Reason::Interrupted));

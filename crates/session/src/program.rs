@@ -76,9 +76,7 @@ impl Program {
     /// What a thread of a process is called; of one that is alive, its number.
     pub fn thread_name(&self, process: ProcessId, thread: ThreadNo) -> String {
         match self.names() {
-            Ok(names) => names
-                .member(process.member)
-                .thread(process.number, thread.0),
+            Ok(names) => names.of(process, thread),
             Err(_) => thread.to_string(),
         }
     }

@@ -1,16 +1,19 @@
 //! Steps back: lines and instructions, and to where a function was called.
 //!
-//! They go to where something began, whatever else stops on the way: only what
-//! they end at is committed.
+//! Where something began is found first, whatever stops on the way; what does is come
+//! to instead ([`Member::before_goal`]). Only what they end at is committed.
 
 use inspect::ThreadId;
 use inspect::frames::Frame;
+use inspect::stepping::Entries;
 use protocol::id::ThreadNo;
 use target::{Arrival, Back, Position, Stops, Target};
 
-use crate::found::{Came, Leg, Search};
+use crate::found::{Came, Found, Leg, Search};
 use crate::member::{Context, Member};
 use crate::stepping::STEPS_MAX;
+use crate::view::stack_at;
+use crate::watched::FrameKey;
 use crate::{Error, Result};
 
 /// How a frame was come to.
@@ -108,6 +111,14 @@ impl Member {
         let Some(frame) = self.frame_key(context, thread, level)? else {
             return Err(Error::NoFrame);
         };
+        let entered = self.entered().cloned();
+        let entries = self.look(context.program.library(), |inspector, target| {
+            let stack = stack_at(inspector, target, thread, 10_000, entered.as_ref()).ok()?;
+            inspector.entries(&stack, level)
+        })?;
+        if let Some(entries) = entries {
+            return self.leave_back(context, &frame, &entries);
+        }
         let Some(begins) = frame.begins else {
             return Err(Error::NoBeginning);
         };
@@ -127,6 +138,69 @@ impl Member {
             Back::Interrupted => Ok(Search::Interrupted(start)),
             Back::Beginning | Back::Watch(_) => Err(Error::NotCalled),
         }
+    }
+
+    /// Back out of an inlined function: to the instruction of the function that it is
+    /// part of that led to it.
+    fn leave_back(
+        &mut self,
+        context: Context<'_>,
+        frame: &FrameKey,
+        entries: &Entries,
+    ) -> Result<Search> {
+        let start = self.at;
+        let mut breakpoints = entries.addresses.clone();
+        // It may be what that function begins with.
+        breakpoints.extend(frame.begins);
+        if breakpoints.len() > protocol::replay::BREAKPOINTS {
+            return Err(Error::TooManyPlaces(breakpoints.len()));
+        }
+        let stops = Stops {
+            breakpoints: &breakpoints,
+            ..Stops::default()
+        };
+        let floor = Position::Event(self.image_begins(start.event()));
+        loop {
+            match self.recorded()?.last(&stops, floor, context.cancel, None)? {
+                Back::Breakpoint => {}
+                Back::Interrupted => return Ok(Search::Interrupted(start)),
+                Back::Beginning | Back::Watch(_) => return Err(Error::NotCalled),
+            }
+            if self.thread()? != frame.thread {
+                continue;
+            }
+            let (Some(now), Some(rsp)) = (self.top(context)?, self.stack_pointer()?) else {
+                continue;
+            };
+            if Some(now.pc) == frame.begins && rsp.wrapping_add(8) == entries.cfa {
+                // So it is called where that is.
+                return self.one_back(context);
+            }
+            if now.cfa != Some(entries.cfa) || !entries.addresses.contains(&now.pc) {
+                continue;
+            }
+            // A jump may not have been taken.
+            let at = self.position()?;
+            let never = target::Cancel::new();
+            self.target_mut()?.step(0..0, &[], &never)?;
+            let led = self
+                .top(context)?
+                .is_some_and(|next| entries.is_inside(next.pc) && next.cfa == Some(entries.cfa));
+            self.seek(at, &never)?;
+            if led {
+                return self.arrived(Came::Step);
+            }
+        }
+    }
+
+    /// What stops the process last on its way back to a goal, if anything does.
+    pub fn before_goal(&mut self, context: Context<'_>, goal: &Found) -> Result<Search> {
+        self.here(context.program)?;
+        Ok(match self.leg_back(context, &[], goal.at)? {
+            Leg::Found(found) => Search::Found(found),
+            Leg::Interrupted(at) => Search::Interrupted(at),
+            Leg::At | Leg::There | Leg::End => Search::Found(goal.clone()),
+        })
     }
 
     /// To the line before.

@@ -139,6 +139,10 @@ pub trait Recorded {
     /// What is kept, in order of position.
     fn checkpoints(&self) -> Vec<CheckpointInfo>;
 
+    /// Says that nobody will go back, so that no checkpoints need be left on the
+    /// way.
+    fn only_forwards(&mut self) {}
+
     /// Gives a checkpoint up. False: there is none of that name.
     fn drop_checkpoint(&mut self, id: CheckpointId) -> bool;
 }

@@ -1,6 +1,6 @@
 //! What `mw` and its agents on other hosts say to each other.
 //!
-//! The same over ssh's pipe, a unix socket or TLS: bytes in order, both ways.
+//! Over ssh's pipe, a unix socket or TLS alike: bytes in order, both ways.
 //! Each side begins with an [`opening`]; then come frames ([`frame`]), each
 //! with one [`ToAgent`] or one [`FromAgent`].
 //!

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use protocol::id::Ticks;
 use protocol::record::{begin, kind, tag};
 use recording::synthetic::story::inet;
 use recording::synthetic::{LogBuilder, image, manifest};
@@ -156,7 +157,7 @@ pub fn make(dir: &Path, events: u64) {
     }
     writer
         .finish(&Summary {
-            time: now + 1000,
+            time: Ticks(now + 1000),
             complete: true,
             ..Summary::default()
         })

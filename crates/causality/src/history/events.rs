@@ -77,14 +77,14 @@ impl History {
         events.sort_unstable();
         events.dedup();
         for group in
-            events.chunk_by(|a, b| a.process == b.process && b.number.0 - a.number.0 <= NEAR)
+            events.chunk_by(|a, b| a.process == b.process && b.number.since(a.number) <= NEAR)
         {
             let Some(first) = group.first() else { continue };
-            let Some(mut log) = self.set.log_near(first.process, first.number.0) else {
+            let Some(mut log) = self.set.log_near(first.process, first.number) else {
                 continue;
             };
             for event in group {
-                if !log.advance_to(event.number.0) {
+                if !log.advance_to(event.number) {
                     break;
                 }
                 match log.event() {
@@ -101,7 +101,7 @@ impl History {
 
     /// The event itself, given to `look`.
     pub fn look<T>(&self, event: EventId, look: impl FnOnce(&Event<'_>) -> T) -> Option<T> {
-        let log = self.set.log_at(event.process, event.number.0)?;
+        let log = self.set.log_at(event.process, event.number)?;
         log.event().map(|event| look(&event))
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use protocol::id::{EventNo, ProcessId, ProcessIx};
+use protocol::id::{EventNo, ProcessId, ProcessIx, Ticks};
 use recording::{Event, Process, Recording, Set};
 
 use crate::index::build;
@@ -76,16 +76,16 @@ fn fingerprint(set: &Set) -> u64 {
         put(recording.manifest().started_ns);
         put(recording.is_complete().into());
         for process in recording.processes() {
-            put(process.number.into());
-            put(process.birth);
-            put(process.first_event);
+            put(process.number.0.into());
+            put(process.birth.0);
+            put(process.first_event.0);
             put(process.log_bytes);
             put(process.stored_bytes);
         }
         if set.is_joined() {
             // Where it stood, and when: clocks and addresses decide, too.
             let clock = recording.clock();
-            put(clock.ticks);
+            put(clock.ticks.0);
             put(clock.realtime_ns);
             put(clock.ticks_per_second);
             put(recording.manifest().network.namespace);
@@ -153,8 +153,8 @@ impl History {
                 continue;
             };
             let events = recording.life(process).events;
-            let last = process.first_event.saturating_add(events);
-            if last >= u64::from(u32::MAX) {
+            let last = process.first_event.plus(events);
+            if last >= EventNo(u32::MAX.into()) {
                 return Err(Error::TooLong {
                     process: set.process_name(place),
                     events,
@@ -212,7 +212,7 @@ impl History {
 
     /// Nanoseconds from when the earliest of the members began to be recorded to
     /// when this was, by the first member's clock.
-    pub fn time_ns(&self, place: ProcessIx, ticks: u64) -> i64 {
+    pub fn time_ns(&self, place: ProcessIx, ticks: Ticks) -> i64 {
         let Some((member, own)) = self
             .set
             .member_of(place)
@@ -225,8 +225,9 @@ impl History {
             .saturating_sub(self.origin)
     }
 
-    /// The same as it is to be shown ([`History::show_raw_times`]).
-    pub fn shown_ns(&self, place: ProcessIx, ticks: u64) -> u64 {
+    /// Nanoseconds from when the earliest of the members began to be recorded to when
+    /// this was, as it is to be shown ([`History::show_raw_times`]).
+    pub fn shown_ns(&self, place: ProcessIx, ticks: Ticks) -> u64 {
         let own = self.set.at(place).filter(|_| self.raw_times);
         match own {
             Some((own, _)) => {
@@ -239,7 +240,7 @@ impl History {
     }
 
     /// Nanoseconds since 1970, as it is to be shown.
-    pub fn shown_date_ns(&self, place: ProcessIx, ticks: u64) -> u64 {
+    pub fn shown_date_ns(&self, place: ProcessIx, ticks: Ticks) -> u64 {
         let own = self.set.at(place).filter(|_| self.raw_times);
         match own {
             Some((own, _)) => own.clock().realtime_ns(ticks),
@@ -343,17 +344,14 @@ impl History {
 
     /// Which event this is that was read from a log of a member.
     pub fn event_of(&self, member: u16, event: &Event<'_>) -> Option<EventId> {
-        let process = self.index_of(ProcessId {
-            member,
-            number: event.process,
-        })?;
-        Some(EventId::new(process, EventNo(event.number)))
+        let process = self.index_of(event.process.of_member(member))?;
+        Some(EventId::new(process, event.number))
     }
 
     /// Which event this is that was read from a log of the first member.
     pub fn event_id(&self, event: &Event<'_>) -> Option<EventId> {
-        let process = self.index_of(ProcessId::of_first(event.process))?;
-        Some(EventId::new(process, EventNo(event.number)))
+        let process = self.index_of(event.process.of_member(0))?;
+        Some(EventId::new(process, event.number))
     }
 
     pub(crate) fn places(&self) -> impl Iterator<Item = ProcessIx> + use<> {

@@ -27,9 +27,11 @@ pub(crate) fn build(set: &Set, key: u64, progress: Progress<'_>) -> Vec<u8> {
     let (links, guesses) = matching::run(set, &mut world);
     let mut processes = vec![ProcessRec::default(); set.len()];
     for (place, record) in set.places().zip(&mut processes) {
-        let first = set.process(place).map_or(0, |process| process.first_event);
-        record.first = U32::new(first as u32);
-        record.last = U32::new(world.last_event(place.0).unwrap_or(0));
+        let first = set
+            .process(place)
+            .map_or(0, |process| process.first_event.0 as u32);
+        record.first = U32::new(first);
+        record.last = U32::new(world.last_event(place.0).unwrap_or(first));
         record.threads = U32::new(world.thread_count(place.0) as u32);
         record.ended = U32::new(world.end_of(place.0) as u32);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use protocol::id::ProcessIx;
+use protocol::id::{EventNo, ProcessIx};
 use recording::Set;
 
 use super::stream::{self, Contents};
@@ -79,12 +79,12 @@ fn contents(set: &Set, world: &World<'_>, channels: &[usize]) -> Contents {
         let Some(first) = events.keys().min() else {
             continue;
         };
-        let Some(mut log) = set.log_near(ProcessIx(place), u64::from(*first)) else {
+        let Some(mut log) = set.log_near(ProcessIx(place), EventNo(u64::from(*first))) else {
             continue;
         };
         let mut left = events.len();
         while left > 0 && log.advance() {
-            let Some((_, _, number, _)) = log.glance() else {
+            let Some((_, _, EventNo(number), _)) = log.glance() else {
                 break;
             };
             let Ok(number) = u32::try_from(number) else {

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use protocol::id::ProcessIx;
+use protocol::id::{ProcessIx, Ticks};
 use recording::sockaddr::Address;
 use recording::{Clock, Set};
 
@@ -319,7 +319,7 @@ impl World<'_> {
         let clocks: Vec<Clock> = self.set.members().map(|m| *m.clock()).collect();
         let since = |member: u16, ticks: u64| {
             let clock = clocks.get(usize::from(member));
-            clock.map_or(0, |clock| clocks::elapsed_ns(clock, ticks))
+            clock.map_or(0, |clock| clocks::elapsed_ns(clock, Ticks(ticks)))
         };
         let mut sights = Sights::new(clocks.len());
         for (connect, accept) in pairs {

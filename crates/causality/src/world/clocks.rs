@@ -7,6 +7,7 @@
 //! a line can. Of all values that keep the bounds the middle is taken: it keeps
 //! them for every two members, not only against the first.
 
+use protocol::id::Ticks;
 use recording::Clock;
 
 /// How a member's clock stood to that of the first.
@@ -24,8 +25,8 @@ pub struct MemberClock {
 }
 
 /// Nanoseconds since a recording's beginning, or before it.
-pub(super) fn elapsed_ns(clock: &Clock, ticks: u64) -> i64 {
-    let elapsed = i128::from(ticks) - i128::from(clock.ticks);
+pub(super) fn elapsed_ns(clock: &Clock, ticks: Ticks) -> i64 {
+    let elapsed = i128::from(ticks.0) - i128::from(clock.ticks.0);
     let rate = i128::from(clock.ticks_per_second.max(1));
     i64::try_from(elapsed * 1_000_000_000 / rate).unwrap_or(i64::MAX)
 }
@@ -38,7 +39,7 @@ pub(super) fn later_ns(first: &Clock, own: &Clock) -> i64 {
 
 /// Nanoseconds from the first one's beginning, by its clock, to when this was
 /// in another member.
-pub(crate) fn since_first(first: &Clock, own: &Clock, fit: MemberClock, ticks: u64) -> i64 {
+pub(crate) fn since_first(first: &Clock, own: &Clock, fit: MemberClock, ticks: Ticks) -> i64 {
     Shift::new(*first, *own, fit).ns(ticks)
 }
 
@@ -59,7 +60,7 @@ impl Shift {
     }
 
     /// Nanoseconds from the first one's beginning, by its clock.
-    pub fn ns(&self, ticks: u64) -> i64 {
+    pub fn ns(&self, ticks: Ticks) -> i64 {
         let elapsed = elapsed_ns(&self.own, ticks);
         let later = later_ns(&self.first, &self.own);
         slowed(elapsed, self.fit.drift_ppb)
@@ -74,7 +75,7 @@ impl Shift {
             return ticks;
         }
         let rate = i128::from(self.first.ticks_per_second.max(1));
-        let time = BASE + i128::from(self.ns(ticks)) * rate / 1_000_000_000;
+        let time = BASE + i128::from(self.ns(Ticks(ticks))) * rate / 1_000_000_000;
         u64::try_from(time).unwrap_or(0)
     }
 }
@@ -313,7 +314,7 @@ mod tests {
             time - begun[member] + gained as i64
         };
         let clock = |member: usize| Clock {
-            ticks: 1_000_000_000_000,
+            ticks: Ticks(1_000_000_000_000),
             realtime_ns: (begun[member] + ahead[member] + 8_000 * SECOND) as u64,
             ticks_per_second: SECOND as u64,
         };

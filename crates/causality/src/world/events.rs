@@ -13,12 +13,12 @@ const PR_SET_NAME: u64 = 15;
 impl World<'_> {
     /// Takes in an event. `before`: the time of the record before it.
     pub fn take(&mut self, place: u32, event: &Event<'_>, before: u64) {
-        let number = u32::try_from(event.number).unwrap_or(u32::MAX);
+        let number = u32::try_from(event.number.0).unwrap_or(u32::MAX);
         if let Some(process) = self.proc_mut(place) {
             process.last = number;
-            process.last_time = event.time;
+            process.last_time = event.time.0;
         }
-        if let Some(thread) = self.thread_mut(place, event.thread) {
+        if let Some(thread) = self.thread_mut(place, event.thread.0) {
             thread.born.get_or_insert(number);
             let begins = matches!(event.phase, Phase::Start | Phase::Call);
             if begins && !calls::is_housekeeping(event.nr) {
@@ -27,18 +27,18 @@ impl World<'_> {
         }
         let mut op = Op {
             process: place,
-            thread: event.thread,
+            thread: event.thread.0,
             first: number,
             last: number,
             lo: before,
-            hi: event.time,
+            hi: event.time.0,
             amount: 0,
         };
         match event.kind {
             kind::BEGIN => return self.begin(op, event),
             kind::THREAD_START => {
                 if let Ok(tid) = u32::try_from(event.value(1)) {
-                    let entry = (event.time, place, event.value(0) as u32);
+                    let entry = (event.time.0, place, event.value(0) as u32);
                     self.tids.entry(tid).or_default().push(entry);
                 }
                 return self.thread_begins(op);
@@ -49,7 +49,7 @@ impl World<'_> {
         match event.phase {
             Phase::Start => {
                 let pending = self.pending(op, event);
-                if let Some(thread) = self.thread_mut(place, event.thread) {
+                if let Some(thread) = self.thread_mut(place, event.thread.0) {
                     thread.pending.push(pending);
                 }
                 self.started(op, event, pending);
@@ -61,7 +61,7 @@ impl World<'_> {
                     op.lo = pending.lo;
                     self.calls.push(Call {
                         process: place,
-                        thread: event.thread,
+                        thread: event.thread.0,
                         first: pending.first,
                         last: number,
                         nr: event.nr as u32,
@@ -84,7 +84,7 @@ impl World<'_> {
         Pending {
             nr: event.nr,
             first: op.last,
-            lo: event.time,
+            lo: event.time.0,
             file,
             second,
             semaphore: queues::waits_for_semaphore(event),
@@ -93,7 +93,7 @@ impl World<'_> {
     }
 
     fn returned(&mut self, place: u32, event: &Event<'_>) -> Option<Pending> {
-        let thread = self.thread_mut(place, event.thread)?;
+        let thread = self.thread_mut(place, event.thread.0)?;
         let at = thread.pending.iter().rposition(|p| p.nr == event.nr)?;
         thread.pending.truncate(at + 1);
         thread.pending.pop()

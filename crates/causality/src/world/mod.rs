@@ -34,7 +34,7 @@ mod waits;
 
 use std::collections::{HashMap, HashSet};
 
-use protocol::id::{EventNo, ProcessIx, ThreadNo};
+use protocol::id::{EventNo, ProcessIx, ProcessNo, ThreadNo};
 use recording::Set;
 
 use crate::channel::ChannelKind;
@@ -150,7 +150,7 @@ pub(crate) struct World<'r> {
     /// How the members' clocks stood to each other, where there are several.
     pub clocks: Vec<MemberClock>,
     processes: Vec<Proc>,
-    places: HashMap<u32, u32>,
+    places: HashMap<ProcessNo, u32>,
     pids: HashMap<u32, Vec<(u64, u32)>>,
     tids: HashMap<u32, Vec<(u64, u32, u32)>>,
     tables: Vec<Table>,
@@ -298,7 +298,7 @@ impl<'r> World<'r> {
             self.places.insert(process.number, place);
             if process.pid != 0 {
                 let list = self.pids.entry(process.pid).or_default();
-                list.push((process.birth, place));
+                list.push((process.birth.0, place));
             }
         }
     }
@@ -329,7 +329,7 @@ impl<'r> World<'r> {
     }
 
     /// The place of the process with this number.
-    pub fn place_of(&self, number: u32) -> Option<u32> {
+    pub fn place_of(&self, number: ProcessNo) -> Option<u32> {
         self.places.get(&number).copied()
     }
 

@@ -60,7 +60,7 @@ impl World<'_> {
 
     /// A forked process begins: with its parent's descriptors, as they were.
     pub(super) fn born(&mut self, op: Op, event: &Event<'_>) {
-        let Some(parent) = self.places.get(&(event.value(1) as u32)).copied() else {
+        let Some(parent) = self.places.get(&event.process_in(1)).copied() else {
             return;
         };
         let by = u32::try_from(event.value(2)).unwrap_or(u32::MAX);
@@ -105,7 +105,7 @@ impl World<'_> {
             Some(Child::Thread(number)) => {
                 let flags = event.args[0];
                 let address = event.args[3];
-                if let Some(thread) = self.thread_mut(op.process, number) {
+                if let Some(thread) = self.thread_mut(op.process, number.0) {
                     thread.pending.clear();
                     thread.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
                         address

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use protocol::id::ProcessIx;
+use protocol::id::{EventNo, ProcessIx};
 
 use super::World;
 use super::across::Apart;
@@ -120,7 +120,9 @@ impl World<'_> {
         let mut bytes = Vec::new();
         for op in ordered {
             let carried = [op.last, op.first].into_iter().find_map(|number| {
-                let log = self.set.log_at(ProcessIx(op.process), number.into())?;
+                let log = self
+                    .set
+                    .log_at(ProcessIx(op.process), EventNo(number.into()))?;
                 let event = log.event()?;
                 let data = event.argument(1).filter(|data| !data.bytes.is_empty())?;
                 let amount = usize::try_from(op.amount).unwrap_or(usize::MAX);

@@ -66,8 +66,8 @@ pub fn run(set: &Arc<Set>, script: &Script) -> Result<bool, Failure> {
     run_program(&program(history, names)?, script, false)
 }
 
-/// The same for a program that was opened; with its processes ended at the end, if
-/// that is wanted.
+/// Debugs a program that was opened, by a script or at the prompt; at the end its
+/// processes are ended, if that is wanted.
 pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Result<bool, Failure> {
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();

@@ -367,7 +367,7 @@ impl Prompt {
         let is_message = |event: &u64| {
             let used = history.uses(EventId::new(place, EventNo(*event)));
             !used.is_empty()
-                || set.log_at(place, *event).is_some_and(|log| {
+                || set.log_at(place, EventNo(*event)).is_some_and(|log| {
                     log.event()
                         .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
                 })

@@ -209,7 +209,7 @@ impl Program {
         group.stops().add(What::Catch(forks), |_| {});
         let members = group.members().into_iter();
         let served = members.map(|member| {
-            let pid = member.id.number;
+            let pid = member.id.number.0;
             Served::new(member, pid)
         });
         let mut program = Program {
@@ -303,7 +303,7 @@ impl Program {
     /// A process that has come: gdb knows it from here on.
     fn welcome(&mut self, pid: u32) -> Option<usize> {
         let mut members = self.group.members().into_iter();
-        let member = members.find(|member| member.id.number == pid)?;
+        let member = members.find(|member| member.id.number.0 == pid)?;
         // Ids come again.
         self.served
             .retain(|served| served.pid != pid || !served.is_gone);

@@ -6,7 +6,6 @@ use ::gdb_remote::StopReason;
 use ::session::{Direction, Follow};
 use ::target::{Cancel, Position};
 use instants::{Conditions, Does, Next};
-use protocol::id::ThreadNo;
 
 use super::program::{Program, Told, stop};
 use crate::failure::Failure;
@@ -272,9 +271,7 @@ fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
         let images = program.group.images(id)?;
         let afresh = images.get(image).is_some_and(|span| span.first == event);
         // The first thread: it is the one that stays when others go.
-        let states = program.states(i);
-        let number = states.first().map_or(ThreadNo(0), |state| state.number);
-        let id = program.thread_id(i, number);
+        let id = program.thread_id(i, None);
         if is_introduced && (told.is_some_and(|told| told != image) || afresh) {
             let path = program.path_of(i).unwrap_or_default();
             let reason = StopReason::Executed(path);

@@ -12,7 +12,7 @@ use ::gdb_remote::{Stop, StopKind, StopReason, ThreadId};
 use ::session::{Follow, Group, Reason, Stopped, Whom};
 use ::target::{Position, Region, ThreadState};
 use inspect::Inspector;
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ImageNo, ProcessId, ProcessNo, ThreadNo};
 use recording::{ImageStart, Recording, Set};
 
 use crate::failure::Failure;
@@ -200,8 +200,7 @@ impl Program {
             Told::Stop(stop) => Some(stop),
             Told::Program(i) => {
                 let path = self.path_of(i).unwrap_or_default();
-                let number = self.states(i).first().map_or(ThreadNo(0), |s| s.number);
-                let thread = self.thread_id(i, number);
+                let thread = self.thread_id(i, None);
                 let image = self.image_now(i);
                 if let Some(served) = self.served.get_mut(i) {
                     served.is_introduced = true;
@@ -291,18 +290,19 @@ impl Program {
         Some(self.group.at(id).ok()?.target().thread())
     }
 
-    /// gdb's name for a thread of a process.
-    pub fn thread_id(&mut self, i: usize, number: ThreadNo) -> ThreadId {
+    /// gdb's name for a thread of a process; for its first one if none is meant, or
+    /// none that is there.
+    pub fn thread_id(&mut self, i: usize, number: Option<ThreadNo>) -> ThreadId {
         let pid = self.served.get(i).map_or(0, |served| served.pid);
         let states = self.states(i);
-        let state = states.iter().find(|state| state.number == number);
+        let state = states.iter().find(|state| Some(state.number) == number);
         let state = state.or(states.first());
         ThreadId::new(pid, state.map_or(pid, |state| tid(pid, state)))
     }
 
     /// gdb's name for the thread of a process that runs.
     pub(super) fn running_id(&mut self, i: usize) -> ThreadId {
-        let number = self.running(i).unwrap_or(ThreadNo(0));
+        let number = self.running(i);
         self.thread_id(i, number)
     }
 
@@ -345,7 +345,7 @@ impl Program {
         let index = self.image_now(i)?;
         let span = *self.group.images(id).ok()?.get(index)?;
         let recording = self.group.recording_of(id)?;
-        let (process, image) = whose(recording, id.number, span.number.0);
+        let (process, image) = whose(recording, id.number, span.number);
         let image = recording
             .images()
             .iter()
@@ -428,7 +428,7 @@ impl Program {
             served.told = image;
         }
         self.lead = i;
-        Ok(stop(self.thread_id(i, stopped.thread), reason))
+        Ok(stop(self.thread_id(i, Some(stopped.thread)), reason))
     }
 
     /// What gdb calls a point.
@@ -457,7 +457,7 @@ pub(super) fn tid(pid: u32, state: &ThreadState) -> u32 {
 }
 
 /// An image of a process, or of the process that it was forked from.
-fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
+fn whose(recording: &Recording, process: ProcessNo, image: ImageNo) -> (ProcessNo, ImageNo) {
     let (mut process, mut image) = (process, image);
     for _ in 0..protocol::replay::PATH_STREAMS {
         let mut all = recording.images().iter();
@@ -476,7 +476,7 @@ fn whose(recording: &Recording, process: u32, image: u32) -> (u32, u32) {
             .iter()
             .rfind(|i| i.process == parent && i.time <= info.birth);
         process = parent;
-        image = ran.map_or(0, |i| i.image);
+        image = ran.map_or(ImageNo(0), |i| i.image);
     }
     (process, image)
 }

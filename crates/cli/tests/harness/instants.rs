@@ -31,11 +31,11 @@ pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
                 continue;
             }
             assert_eq!(
-                session.go_to(EventNo(event.number)).unwrap(),
+                session.go_to(event.number).unwrap(),
                 Arrival::There,
                 "{name}"
             );
-            assert_eq!(session.thread(), ThreadNo(event.thread), "{name}");
+            assert_eq!(session.thread(), event.thread, "{name}");
             let threads = session.threads();
             let thread = threads
                 .iter()

@@ -260,7 +260,7 @@ impl Naive {
             .iter()
             .zip(0u32..)
             .map(|(process, place)| {
-                let id = ProcessId::of_first(process.number);
+                let id = process.number.of_member(0);
                 walk(&opener, id, history.span(ProcessIx(place)))
             })
             .collect();
@@ -304,7 +304,8 @@ impl Naive {
             .map(|(at, _)| *at)
     }
 
-    fn last(&self, i: usize, floor: Position) -> Option<Position> {
+    /// What stops a process last on its way back.
+    pub fn last(&self, i: usize, floor: Position) -> Option<Position> {
         let stops = self.runs[i].stops.iter();
         let stops = stops.filter(|(_, kind)| self.is_on(i, *kind));
         let stops = stops.map(|(at, kind)| match kind {

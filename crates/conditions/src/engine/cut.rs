@@ -44,7 +44,7 @@ impl<'h, H: History + ?Sized> Search<'h, H> {
         Search::from(history, asked, &floor)
     }
 
-    /// The same, from a consistent state on: of every process, where it is.
+    /// Begins the search at a consistent state: of every process, where it is.
     pub fn from(history: &'h H, asked: &'h [(usize, Vec<Span>)], floor: &[At]) -> Search<'h, H> {
         let count = history.processes();
         let mut slot = vec![None; count];

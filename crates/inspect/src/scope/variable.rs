@@ -162,15 +162,18 @@ fn resolve_within(facts: &Facts<'_>, ty: &Ty, depth: usize) -> Option<Ty> {
                         }
                         _ => value,
                     };
-                    match count {
-                        Count::Upper(..) => value.wrapping_add(1),
-                        _ => value,
-                    }
+                    // Bounds have a sign, as gdb reads them: before an array has
+                    // its length, anything may be where that will be.
+                    let number = match count {
+                        Count::Upper(..) => (value as i64).saturating_add(1),
+                        _ => value as i64,
+                    };
+                    u64::try_from(number).unwrap_or(0)
                 }
                 Count::UpperIn(die) => {
                     let value = read_variable(facts.scope, facts.frame, facts.module, *die).ok()?;
                     let upper = value.integer(facts.scope.inspector.process).ok()?;
-                    u64::try_from(upper + 1).ok()?
+                    u64::try_from(upper.saturating_add(1)).unwrap_or(0)
                 }
             };
             if matches!(count, Count::Known(_)) && inner.is_none() {

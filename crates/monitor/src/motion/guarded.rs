@@ -3,8 +3,8 @@
 
 use translate::Source;
 
+use crate::interruption_search::{Code, PAGES};
 use crate::patcher;
-use crate::stretch::{Code, PAGES};
 
 /// The program's code, but for addresses where it is to stop.
 pub(super) struct Guarded<'a> {

@@ -7,9 +7,9 @@ use protocol::record::{Record, begin, kind, tag};
 use protocol::replay::{NO_CALL, difference};
 
 use crate::arch::Regs;
-use crate::place::Place;
+use crate::place::InterruptionSite;
 use crate::state::Thread;
-use crate::{mem, motion, player, stretch};
+use crate::{interruption_search, mem, motion, player};
 
 use super::compare::{diverge, diverge_call};
 use super::stream::{consume, end_of_log, find_child, next_unseen_for, peek, stream_of};
@@ -66,16 +66,16 @@ pub(super) fn is_interruption(record: &Record<'_>) -> bool {
 
 /// On the way to where it was interrupted, the thread came to a place that is
 /// like it as far as that. None: it is not on such a way any more.
-pub fn came_near(thread: &Thread, likeness: Option<u32>) {
-    let likest = likeness.map_or(0, |likeness| u64::from(likeness) + 1);
+pub fn came_near(thread: &Thread, depth: Option<u32>) {
+    let deepest = depth.map_or(0, |depth| u64::from(depth) + 1);
     let stream = stream_of(thread.process());
-    stream.likest.store(likest, Relaxed);
+    stream.likest.store(deepest, Relaxed);
 }
 
 /// Where the thread was interrupted, if that is what the log has next for it.
 /// Does not return if the log has ended: what the program did after its last
 /// event until it was killed is not known, and may have no end.
-pub fn interruption(thread: &Thread) -> Option<Place> {
+pub fn interruption(thread: &Thread) -> Option<InterruptionSite> {
     let process = thread.process();
     let Some(record) = peek(process) else {
         let event = process.log.next_event.get();
@@ -88,7 +88,7 @@ pub fn interruption(thread: &Thread) -> Option<Place> {
     if !is_interruption(&record) || process.log.thread.get() != thread.number.get() {
         return None;
     }
-    let place = Place::of_record(&record);
+    let place = InterruptionSite::of_record(&record);
     if place.is_none() && record.blob(tag::REGISTERS).is_some() {
         // Not one that this monitor can find.
         diverge(thread, difference::POSITION, 0, 0, 0);
@@ -97,20 +97,20 @@ pub fn interruption(thread: &Thread) -> Option<Place> {
 }
 
 /// Where the thread faults, if that is what the log has next for it.
-pub fn fault_to_come(thread: &Thread) -> Option<Place> {
+pub fn fault_to_come(thread: &Thread) -> Option<InterruptionSite> {
     let process = thread.process();
     let record = peek(process)?;
     let faults = record.kind == kind::SIGNAL && record.values[1] == protocol::record::at::FAULT;
     if !faults || process.log.thread.get() != thread.number.get() {
         return None;
     }
-    Place::of_record(&record)
+    InterruptionSite::of_record(&record)
 }
 
 /// The thread leaves for the program.
 pub fn set_out(thread: &Thread, regs: &mut Regs) {
     if !motion::begin(thread, regs) {
-        regs.rip = stretch::begin(thread, regs.rip);
+        regs.rip = interruption_search::begin(thread, regs.rip);
     }
 }
 

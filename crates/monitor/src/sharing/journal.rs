@@ -10,9 +10,10 @@ use crate::state::Thread;
 use crate::sys;
 use crate::{mem, replay};
 
+use super::guard;
 use super::kept::{Kept, OPEN_MAX, harvest, keep};
 use super::mapping::resize;
-use super::pages::{protect, renew, settle, wanted};
+use super::pages::{close, open, renew, settle, wanted};
 use super::table::{CLEAN, DIRTY, PAGE, Region, holder_of, regions, set_state, state};
 use super::{SHARED, UNNAMED, sharing};
 
@@ -150,7 +151,7 @@ impl OpenPages {
             if let Some(open) = place.take()
                 && wanted(&open.region, open.page) & 3 != 3
             {
-                settle(&open.region, open.page);
+                close(&open.region, open.page);
             }
         }
         self.count = 0;
@@ -161,17 +162,17 @@ impl OpenPage {
     /// Opens a page where it is accessible. None: it is not mapped here.
     fn new(key: u64, offset: u64) -> Option<OpenPage> {
         let (region, page) = holder_of(key, offset)?;
-        let mut open = OpenPage {
+        let mut it = OpenPage {
             region,
             page,
             kept: None,
         };
         if state(region.state(page)) == DIRTY {
             let mut kept = (0..sharing().kept.get()).map(Kept::at);
-            open.kept = kept.find(|kept| kept.key() == key && kept.offset() == offset);
+            it.kept = kept.find(|kept| kept.key() == key && kept.offset() == offset);
         }
         if wanted(&region, page) & 3 != 3 {
-            protect(page, 3);
+            open(&region, page);
             // What others write they will write again, and this process may
             // as well: it stays open, too.
             let count = sharing().kept.get();
@@ -179,10 +180,10 @@ impl OpenPage {
             if is_written() && is_shared && region.prot & 3 == 3 && count < OPEN_MAX {
                 keep(key, offset, page);
                 set_state(region.state(page), DIRTY);
-                open.kept = Some(Kept::at(count));
+                it.kept = Some(Kept::at(count));
             }
         }
-        Some(open)
+        Some(it)
     }
 }
 
@@ -275,6 +276,7 @@ pub fn give_up() {
 /// parent's.
 pub fn forked() {
     let sharing = sharing();
+    guard::forked();
     if sharing.domain.get() == 0 {
         return;
     }
@@ -283,7 +285,13 @@ pub fn forked() {
         let kept = Kept::at(i);
         if let Some((region, page)) = holder_of(kept.key(), kept.offset()) {
             set_state(region.state(page), CLEAN);
-            settle(&region, page);
+            if !guard::is_watched(&region) {
+                settle(&region, page);
+            }
         }
+    }
+    // Guards are not inherited.
+    for region in regions().filter(guard::is_watched) {
+        renew(&region);
     }
 }

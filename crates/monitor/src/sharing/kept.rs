@@ -7,7 +7,7 @@ use crate::mem;
 use crate::sys::{self, nr};
 
 use super::journal::append;
-use super::pages::{protect, settle};
+use super::pages::{close, protect};
 use super::sharing;
 use super::table::{CLEAN, PAGE, Region, holder_of, set_state};
 
@@ -78,7 +78,7 @@ pub(super) fn collect() {
         if let Some((region, page)) = holder_of(kept.key(), kept.offset()) {
             append_changes(&kept, &region, page);
             set_state(region.state(page), CLEAN);
-            settle(&region, page);
+            close(&region, page);
         }
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn harvest() {
             open += 1;
         } else {
             set_state(region.state(page), CLEAN);
-            settle(&region, page);
+            close(&region, page);
         }
     }
     sharing().kept.set(open);

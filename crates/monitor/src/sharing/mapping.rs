@@ -10,7 +10,7 @@ use crate::{mem, replay};
 use super::journal::{append, catch_up, is_written};
 use super::kept::collect;
 use super::moves::move_memory;
-use super::pages::{disown, hand_over, protect, renew, settle};
+use super::pages::{close, disown, hand_over, open, renew};
 use super::table::{
     AWAY, CLEAN, DIRTY, OWN, PAGE, Region, add, cells, cut, find_room, fresh_states, holder_of,
     is_mapped, regions, set_size, set_state, size_of, state, up,
@@ -207,9 +207,9 @@ pub(super) fn resize(key: u64, size: u64) {
         && tail != 0
         && let Some((region, page)) = holder_of(key, size - tail)
     {
-        protect(page, 3);
+        open(&region, page);
         mem::copy(page + tail, (&raw const ZEROES) as u64, PAGE - tail);
-        settle(&region, page);
+        close(&region, page);
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::sys::{self, nr};
 use crate::{mem, mode};
 
+use super::guard;
 use super::journal::is_written;
 use super::kept::keep;
 use super::table::{
@@ -37,20 +38,65 @@ pub(super) fn wanted(region: &Region, page: u64) -> u64 {
     }
 }
 
+/// What the mapping of a page has to allow if its guard is apart from it.
+fn allowed(region: &Region, page: u64) -> u64 {
+    match state(region.state(page)) {
+        AWAY => 0,
+        _ => region.prot,
+    }
+}
+
+/// Sets what may be done with a page.
 pub(super) fn settle(region: &Region, page: u64) {
-    if region.kind != HIDDEN {
+    if region.kind == HIDDEN {
+        return;
+    }
+    if guard::is_watched(region) && guard::set_page(page, wanted(region, page) & WRITE == 0) {
+        protect(page, allowed(region, page));
+    } else {
         protect(page, wanted(region, page));
+    }
+}
+
+/// Lets a page that is accessible be written.
+pub(super) fn open(region: &Region, page: u64) {
+    if !(guard::is_watched(region) && guard::set_page(page, false)) {
+        protect(page, 3);
+    }
+}
+
+/// [`settle`] for a page that was accessible before and is so now: behind
+/// [`open`], or written.
+pub(super) fn close(region: &Region, page: u64) {
+    let is_guarded = wanted(region, page) & WRITE == 0;
+    if !(guard::is_watched(region) && guard::set_page(page, is_guarded)) {
+        settle(region, page);
     }
 }
 
 /// Sets the protection of all pages of a region as their states say.
 pub(super) fn renew(region: &Region) {
+    if guard::watch(region) {
+        for_runs(region, allowed, |start, len, prot| {
+            sys::call(nr::MPROTECT, start, len, prot, 0, 0, 0);
+        });
+        for_runs(region, wanted, |start, len, prot| {
+            guard::set(start, len, prot & WRITE == 0);
+        });
+    } else {
+        for_runs(region, wanted, |start, len, prot| {
+            sys::call(nr::MPROTECT, start, len, prot, 0, 0, 0);
+        });
+    }
+}
+
+/// Pages beside each other that are alike: their beginning and length.
+fn for_runs(region: &Region, what: fn(&Region, u64) -> u64, mut set: impl FnMut(u64, u64, u64)) {
     let (mut from, mut page) = (region.start, region.start);
     while page < region.end {
         page += PAGE;
-        if page == region.end || wanted(region, page) != wanted(region, from) {
-            let prot = wanted(region, from);
-            sys::call(nr::MPROTECT, from, page - from, prot, 0, 0, 0);
+        if page == region.end || what(region, page) != what(region, from) {
+            set(from, page - from, what(region, from));
             from = page;
         }
     }
@@ -83,6 +129,9 @@ pub fn show() {
 fn fetch(to: &Region, page: u64, from: &Region, there: u64) {
     if to.kind != HIDDEN {
         protect(page, 3);
+        if guard::is_watched(to) {
+            guard::set_page(page, false);
+        }
     }
     let is_closed = wanted(from, there) & 1 == 0;
     if is_closed {
@@ -94,9 +143,10 @@ fn fetch(to: &Region, page: u64, from: &Region, there: u64) {
     }
 }
 
-/// The program, or the monitor on its behalf, touched a page that is
-/// protected: true if that was for us, and the access can be made again.
-pub fn on_fault(address: u64, is_write: bool) -> bool {
+/// The program, or the monitor on its behalf, touched a page that is protected,
+/// or guarded (`is_bus`): true if that was for us, and the access can be made
+/// again.
+pub fn on_fault(address: u64, is_write: bool, is_bus: bool) -> bool {
     if !mode::is_replay() || sharing().count.get() == 0 {
         return false;
     }
@@ -106,9 +156,13 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
     if region.prot == 0 || is_write && region.prot & WRITE == 0 {
         return false;
     }
+    if is_bus && !guard::is_watched(&region) {
+        return false;
+    }
     let page = address & !(PAGE - 1);
     let offset = region.offset + (page - region.start);
     let place = region.state(page);
+    let was_away = state(place) == AWAY;
     let mut changed = false;
     if region.kind == PRIVATE && is_write && state(place) != OWN {
         // From now on it is the program's own.
@@ -137,7 +191,11 @@ pub fn on_fault(address: u64, is_write: bool) -> bool {
         set_state(place, DIRTY);
         changed = true;
     }
-    settle(&region, page);
+    if was_away {
+        settle(&region, page);
+    } else {
+        close(&region, page);
+    }
     changed
 }
 

@@ -9,7 +9,7 @@ use crate::sys::{self, nr};
 use super::PRIVATE;
 use super::journal::{append, is_written};
 use super::kept::keep;
-use super::pages::{disown, protect, settle};
+use super::pages::{close, disown, open, settle};
 use super::table::{
     CLEAN, DIRTY, OWN, PAGE, cells, holder_of, is_mapped, regions, set_state, size_of, state, up,
 };
@@ -77,9 +77,9 @@ fn write_page(key: u64, at: u64, from: u64, len: u64) {
         keep(key, at & !(PAGE - 1), page);
         set_state(region.state(page), DIRTY);
     }
-    protect(page, 3);
+    open(&region, page);
     mem::copy(page + (at & (PAGE - 1)), from, len);
-    settle(&region, page);
+    close(&region, page);
 }
 
 /// `madvise` of a range whose contents are not needed any more; `removes`: nor

@@ -6,7 +6,7 @@ use protocol::record::at;
 use protocol::replay::difference;
 
 use crate::arch::Regs;
-use crate::place::{FLAGS, Place, RIP};
+use crate::place::{FLAGS, InterruptionSite, RIP};
 use crate::state::{Action, Thread};
 use crate::{call, counter, mem, mode, patcher, process, replay, stack, sys, turn};
 
@@ -71,7 +71,7 @@ fn fault_again(thread: &Thread, signal: i32, context: &mut UContext) {
         ..Regs::ZERO
     };
     put_general(&mut at, &context.gregs);
-    let is_it = |place: Place| place.registers[..FLAGS] == context.gregs[..FLAGS];
+    let is_it = |place: InterruptionSite| place.registers[..FLAGS] == context.gregs[..FLAGS];
     let is_here = replay::fault_to_come(thread).is_some_and(is_it);
     if !is_here && stack::grow_further() {
         // Once more, where the instruction is now.

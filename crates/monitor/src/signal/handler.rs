@@ -12,11 +12,15 @@ use crate::patcher::What;
 use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, domain, space, thread};
-use crate::{counter, halt, live, log, mode, patcher, rounds, sharing, stretch, sys, turn};
+use crate::{
+    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, turn,
+};
 
 use super::deliver::enter;
 use super::fault::{GENERAL_PROTECTION, SI_KERNEL, fault};
-use super::{FAULTS, NEVER_BLOCKED, SIG_DFL, SIGILL, SIGSEGV, SIGTRAP, UContext, bit, kernel_mask};
+use super::{
+    FAULTS, NEVER_BLOCKED, SIG_DFL, SIGBUS, SIGILL, SIGSEGV, SIGTRAP, UContext, bit, kernel_mask,
+};
 
 const TRAP_PERF: i32 = 6;
 
@@ -54,10 +58,15 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
         return;
     }
     if signal == SIGTRAP && code == TRAP_PERF && mode::is_replay() {
-        context.gregs[RIP] = stretch::at_breakpoint(thread, &context.gregs, context.fpstate);
+        context.gregs[RIP] =
+            interruption_search::at_breakpoint(thread, &context.gregs, context.fpstate);
         return;
     }
-    if signal == SIGSEGV && code > 0 && sharing::on_fault(context.cr2, context.err & 2 != 0) {
+    let is_bus = signal == SIGBUS;
+    if (signal == SIGSEGV || is_bus)
+        && code > 0
+        && sharing::on_fault(context.cr2, context.err & 2 != 0, is_bus)
+    {
         return;
     }
     if bit(signal) & FAULTS != 0 && code > 0 {

@@ -79,10 +79,10 @@ impl<'h> Export<'h> {
                 at.insert(id, items.len());
                 items.push(Item {
                     event: id,
-                    thread: ThreadNo(event.thread),
+                    thread: event.thread,
                     time_ns: history.shown_ns(id.process, event.time),
                     date_ns: history.shown_date_ns(id.process, event.time),
-                    started: event.started.map(EventNo),
+                    started: event.started,
                     phase: event.phase,
                     name: event.name(),
                     text: match shown::data(event, 32) {
@@ -141,7 +141,7 @@ impl<'h> Export<'h> {
     /// The name of a thread of a process.
     fn thread_name(&self, place: ProcessIx, thread: ThreadNo) -> String {
         match self.history.id_of(place) {
-            Some(id) => self.names.member(id.member).thread(id.number, thread.0),
+            Some(id) => self.names.of(id, thread),
             None => String::new(),
         }
     }

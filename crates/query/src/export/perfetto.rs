@@ -111,7 +111,9 @@ pub fn write(export: &Export<'_>, out: &mut dyn Write) -> io::Result<()> {
         host(export, &mut writer, member)?;
     }
     for (place, _) in history.processes() {
-        let member = history.set().member_of(place).unwrap_or(0);
+        let Some(member) = history.set().member_of(place) else {
+            continue;
+        };
         let name = names::process(history, place);
         let name = match export.host(place) {
             Some(host) if !name.ends_with(&format!("@{host}")) => format!("{name}@{host}"),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ProcessId, ProcessNo, ThreadNo};
 use recording::{Recording, Set};
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +31,9 @@ pub(super) struct Kept {
 #[derive(Serialize, Deserialize)]
 struct File {
     recording: Option<Stamp>,
-    lines: Vec<(u32, EventNo, Option<Call>)>,
-    tried: Vec<(u32, u64)>,
-    threads: Option<Vec<(u32, ThreadNo, String)>>,
+    lines: Vec<(ProcessNo, EventNo, Option<Call>)>,
+    tried: Vec<(ProcessNo, u64)>,
+    threads: Option<Vec<(ProcessNo, ThreadNo, String)>>,
 }
 
 /// What the recording was when something was found in it: our version, length
@@ -71,7 +71,7 @@ impl Kept {
         if file.recording != stamp(recording) {
             return None;
         }
-        let id = |number: u32| ProcessId { member, number };
+        let id = |number: ProcessNo| number.of_member(member);
         let lines = file.lines.into_iter();
         let tried = file.tried.into_iter();
         Some(Kept {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use causality::History;
 use inspect::{Inspector, Library, Options};
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ProcessId, ProcessNo, ThreadNo};
 use recording::Recording;
 
 use super::Replays;
@@ -63,7 +63,7 @@ pub fn locks(
 }
 
 /// The threads of a process by the ids that the kernel gave them.
-fn tids(recording: &Recording, process: u32) -> HashMap<u32, ThreadNo> {
+fn tids(recording: &Recording, process: ProcessNo) -> HashMap<u32, ThreadNo> {
     use protocol::record::kind;
     let mut threads = HashMap::new();
     if let Some(process) = recording.process(process) {
@@ -74,7 +74,7 @@ fn tids(recording: &Recording, process: u32) -> HashMap<u32, ThreadNo> {
         if let Some((kind::THREAD_START, ..)) = log.glance()
             && let Some(event) = log.event()
         {
-            threads.insert(event.value(1) as u32, ThreadNo(event.value(0) as u32));
+            threads.insert(event.value(1) as u32, event.thread_in(0));
         }
     }
     threads

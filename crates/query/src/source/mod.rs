@@ -190,8 +190,8 @@ impl Site {
     /// Of a call.
     pub fn of(event: &Event<'_>) -> Site {
         Site {
-            event: EventNo(event.number),
-            thread: ThreadNo(event.thread),
+            event: event.number,
+            thread: event.thread,
             nr: event.nr,
             args: [event.args[0], event.args[1]],
         }

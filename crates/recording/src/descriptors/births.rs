@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use protocol::id::{EventNo, ProcessNo};
+
 use super::Descriptors;
 use super::target::inherited;
 use crate::recording::Recording;
@@ -11,18 +13,17 @@ use crate::recording::Recording;
 /// The descriptors that processes are born with.
 pub struct Births<'r> {
     recording: &'r Recording,
-    known: HashMap<u32, Descriptors>,
-    children: HashMap<u32, Vec<(u64, u32)>>,
+    known: HashMap<ProcessNo, Descriptors>,
+    children: HashMap<ProcessNo, Vec<(EventNo, ProcessNo)>>,
 }
 
 impl<'r> Births<'r> {
     /// Knows nothing yet: ancestors are followed when a descendant is asked
     /// for.
     pub fn new(recording: &'r Recording) -> Births<'r> {
-        let mut children: HashMap<u32, Vec<(u64, u32)>> = HashMap::new();
+        let mut children: HashMap<ProcessNo, Vec<(EventNo, ProcessNo)>> = HashMap::new();
         for process in recording.processes() {
-            if let Some(parent) = process.parent {
-                let event = process.parent_event.unwrap_or(0);
+            if let (Some(parent), Some(event)) = (process.parent, process.parent_event) {
                 children
                     .entry(parent)
                     .or_default()
@@ -40,7 +41,7 @@ impl<'r> Births<'r> {
     }
 
     /// The descriptors that process `number` was born with.
-    pub fn of(&mut self, number: u32) -> Descriptors {
+    pub fn of(&mut self, number: ProcessNo) -> Descriptors {
         // Up to the first ancestor that is known or has no parent, then down.
         let mut line = vec![number];
         while let Some(last) = line.last().copied()
@@ -83,7 +84,7 @@ impl<'r> Births<'r> {
 
     /// Follows a process as far as its last child, noting what each child
     /// gets.
-    fn follow(&mut self, parent: u32) {
+    fn follow(&mut self, parent: ProcessNo) {
         let mut now = self.known.get(&parent).cloned().unwrap_or_default();
         let children = self.children.get(&parent).map_or(&[][..], Vec::as_slice);
         let mut next = children.iter().peekable();

@@ -14,7 +14,7 @@ mod value;
 
 use std::collections::HashMap;
 
-use protocol::id::ProcessId;
+use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
 use protocol::instruction::Instruction;
 use protocol::names::{errno_name, errno_text, signal_name};
 use protocol::record::{answer, at, begin, clock, kind, tag};
@@ -45,7 +45,7 @@ struct Context<'a> {
     descriptors: Option<&'a Descriptors>,
     recording: Option<&'a Recording>,
     among: Option<Among<'a>>,
-    time: u64,
+    time: Ticks,
     /// The pid namespace of whoever did it.
     namespace: u32,
 }
@@ -65,7 +65,7 @@ impl Context<'_> {
         Value::Pid(pid, process.and_then(|number| self.process_name(number)))
     }
 
-    fn process_name(&self, number: u32) -> Option<String> {
+    fn process_name(&self, number: ProcessNo) -> Option<String> {
         name_of(self.recording?, self.among, number)
     }
 }
@@ -74,10 +74,10 @@ impl Context<'_> {
 type Among<'r> = (&'r Set, u16);
 
 /// The name of a process, among those of a set if it is of one.
-fn name_of(recording: &Recording, among: Option<Among<'_>>, number: u32) -> Option<String> {
+fn name_of(recording: &Recording, among: Option<Among<'_>>, number: ProcessNo) -> Option<String> {
     let own = recording.process(number)?;
     let among = among.and_then(|(set, member)| {
-        let place = set.place(ProcessId { member, number })?;
+        let place = set.place(number.of_member(member))?;
         Some(set.process_name(place))
     });
     Some(among.unwrap_or_else(|| own.name.clone()))
@@ -135,7 +135,7 @@ pub struct Renderer<'r> {
     names: ThreadNames,
     limits: Limits,
     births: Births<'r>,
-    now: HashMap<u32, Descriptors>,
+    now: HashMap<ProcessNo, Descriptors>,
 }
 
 impl<'r> Renderer<'r> {
@@ -206,18 +206,18 @@ impl<'r> Renderer<'r> {
     }
 
     /// The name of a process.
-    pub fn process_name(&self, number: u32) -> String {
+    pub fn process_name(&self, number: ProcessNo) -> String {
         let name = name_of(self.recording, self.among, number);
         name.unwrap_or_else(|| format!("process {number}"))
     }
 
     /// The name of a thread of the event's process.
-    fn thread_name(&self, event: &Event<'_>, thread: u64) -> String {
-        self.names.thread(event.process, thread as u32)
+    fn thread_name(&self, event: &Event<'_>, thread: ThreadNo) -> String {
+        self.names.thread(event.process, thread)
     }
 
     /// The name of an event.
-    pub fn event_name(&self, process: u32, number: u64) -> String {
+    pub fn event_name(&self, process: ProcessNo, number: EventNo) -> String {
         format!("{}:{number}", self.process_name(process))
     }
 
@@ -297,8 +297,8 @@ impl<'r> Renderer<'r> {
             kind::PREEMPT => "--- preempted ---".to_string(),
             kind::THREAD_START => format!(
                 "+++ {} began (made by {}) +++",
-                self.thread_name(event, event.value(0)),
-                self.thread_name(event, event.value(3))
+                self.thread_name(event, event.thread_in(0)),
+                self.thread_name(event, event.thread_in(3))
             ),
             kind::BEGIN => {
                 let image = self.image(event);
@@ -306,7 +306,7 @@ impl<'r> Renderer<'r> {
                     begin::FIRST => format!("+++ began{} +++", command(image)),
                     begin::EXEC => format!("+++ new image{} +++", command(image)),
                     how => {
-                        let parent = event.value(1) as u32;
+                        let parent = event.process_in(1);
                         let how = match how {
                             begin::FORK => "fork",
                             begin::VFORK => "vfork",
@@ -315,7 +315,7 @@ impl<'r> Renderer<'r> {
                         format!(
                             "+++ began ({how} of {} at {}) +++",
                             self.process_name(parent),
-                            self.event_name(parent, event.value(2))
+                            self.event_name(parent, event.event_in(2))
                         )
                     }
                 }
@@ -337,7 +337,7 @@ impl<'r> Renderer<'r> {
         let process = self.recording.process(event.process)?;
         self.recording
             .images_of(process)
-            .find(|image| u64::from(image.image) == event.value(4))
+            .find(|image| u64::from(image.image.0) == event.value(4))
     }
 
     /// All there is to tell of an event. Data is cut after `limit` bytes.
@@ -361,13 +361,13 @@ impl<'r> Renderer<'r> {
         }
         let (child, child_thread) = match event.child() {
             Some(Child::Process(number)) => (Some(self.process_name(number)), None),
-            Some(Child::Thread(number)) => (None, Some(self.thread_name(event, number.into()))),
+            Some(Child::Thread(number)) => (None, Some(self.thread_name(event, number))),
             None => (None, None),
         };
         Details {
             event: self.event_name(event.process, event.number),
             process: self.process_name(event.process),
-            thread: self.thread_name(event, event.thread.into()),
+            thread: self.thread_name(event, event.thread),
             time_ns: self.recording.clock().since_start_ns(event.time),
             kind: self.type_of(event).name(),
             call: event.name(),
@@ -439,11 +439,14 @@ impl<'r> Renderer<'r> {
             kind::THREAD_START => vec![
                 (
                     "thread",
-                    Value::Name(self.thread_name(event, event.value(0))),
+                    Value::Name(self.thread_name(event, event.thread_in(0))),
                 ),
                 ("tid", Value::Uint(event.value(1))),
                 ("start", Value::Hex(event.value(2))),
-                ("by", Value::Name(self.thread_name(event, event.value(3)))),
+                (
+                    "by",
+                    Value::Name(self.thread_name(event, event.thread_in(3))),
+                ),
             ],
             kind::BEGIN => {
                 let mut shown = vec![(
@@ -457,9 +460,9 @@ impl<'r> Renderer<'r> {
                     }),
                 )];
                 if matches!(event.value(0), begin::FORK | begin::VFORK) {
-                    let parent = event.value(1) as u32;
+                    let parent = event.process_in(1);
                     shown.push(("parent", Value::Name(self.process_name(parent))));
-                    let event = self.event_name(parent, event.value(2));
+                    let event = self.event_name(parent, event.event_in(2));
                     shown.push(("parent_event", Value::Name(event)));
                 }
                 let pid = event.value(3) & u64::from(u32::MAX);

@@ -5,6 +5,7 @@ pub mod story;
 
 use std::path::Path;
 
+use protocol::id::{ImageNo, ProcessNo, Ticks};
 use protocol::record::{HEAD_MAX, Head, Memory, kind};
 use protocol::shared::{ARENA_MAGIC, CHUNK_HEAD, CHUNK_SIZE, CHUNKS_OFFSET, Control, chunk_state};
 
@@ -186,7 +187,7 @@ fn six(args: &[u64]) -> ([u64; 6], usize) {
 /// A manifest for a clock of one tick per nanosecond that starts at tick 1000.
 pub fn manifest(command: &[&str]) -> Manifest {
     let clock = Clock {
-        ticks: 1000,
+        ticks: Ticks(1000),
         realtime_ns: 1_700_000_000_000_000_000,
         ticks_per_second: 1_000_000_000,
     };
@@ -203,8 +204,8 @@ pub fn manifest(command: &[&str]) -> Manifest {
 /// The start of an image.
 pub fn image(process: u32, image: u32, pid: u32, argv: &[&str]) -> ImageStart {
     ImageStart {
-        process,
-        image,
+        process: ProcessNo(process),
+        image: ImageNo(image),
         pid,
         sigmask: 0,
         ignored: 0,
@@ -212,7 +213,7 @@ pub fn image(process: u32, image: u32, pid: u32, argv: &[&str]) -> ImageStart {
         exe: format!("/usr/bin/{}", argv.first().copied().unwrap_or("true")).into_bytes(),
         argv: argv.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         cwd: b"/home".to_vec(),
-        time: 1000,
+        time: Ticks(1000),
         ..ImageStart::default()
     }
 }

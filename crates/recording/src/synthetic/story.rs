@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use protocol::id::{ProcessNo, Ticks};
 use protocol::record::{at, begin, kind, tag};
 
 use super::{LogBuilder, image, manifest};
@@ -181,7 +182,7 @@ pub fn write(dir: &Path) -> Result<(), WriteError> {
     })?;
     let text = "io_uring_setup".to_string();
     let note = Note {
-        process: 1,
+        process: ProcessNo(1),
         kind: "refused".to_string(),
         text,
     };
@@ -191,10 +192,10 @@ pub fn write(dir: &Path) -> Result<(), WriteError> {
         process: None,
         pid: 101,
         wait_status: 9,
-        time: 960_000,
+        time: Ticks(960_000),
     })?;
     writer.finish(&Summary {
-        time: 1_001_000,
+        time: Ticks(1_001_000),
         complete: true,
         ..Summary::default()
     })

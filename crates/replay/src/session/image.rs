@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ::target::{Arrival, Cancel, CheckpointId, Difference, Position};
 use inject::Image;
+use protocol::id::{EventNo, ImageNo, ProcessNo};
 use protocol::record::begin;
 use protocol::replay::PLAYERS;
-use recording::Recording;
 use recording::process::Began;
 
 use super::before;
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_millis(150);
 pub(super) struct Checkpoint {
     pub id: CheckpointId,
     player: Player,
-    pub event: u64,
+    pub event: EventNo,
     /// How long it takes to come here from the beginning.
     cost: Duration,
     /// What it took when it, or one beside it, was last looked at.
@@ -51,7 +51,7 @@ pub(super) struct ImageReplay {
     free: Vec<usize>,
     /// The stream that is watched, in the file's table.
     watched: usize,
-    pub first_event: u64,
+    pub first_event: EventNo,
 }
 
 /// What goes for all motions within an image.
@@ -70,11 +70,13 @@ impl ImageReplay {
         next_id: &mut u32,
     ) -> Result<ImageReplay, Error> {
         let recording = shared.recording();
-        let (streams, path) = path_to(recording, stream)?;
+        let (streams, path) = path_to(shared, stream)?;
         let memory = shared.shared(image, &streams, cancel)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
         let first = path.first().copied().unwrap_or(0);
-        let stream = streams.get(first).ok_or(Error::NoLog { process: 0 })?;
+        let stream = streams
+            .get(first)
+            .ok_or_else(|| shared.no_log(stream.process))?;
         let start = image_start(recording, stream.process, stream.image)?;
         file.set_start(first, &start, image.vdso)?;
         if let Some(memory) = memory {
@@ -109,8 +111,8 @@ impl ImageReplay {
         Ok(replay)
     }
 
-    pub fn event(&self) -> u64 {
-        self.current.event(&self.file)
+    pub fn event(&self) -> EventNo {
+        EventNo(self.current.event(&self.file))
     }
 
     pub fn position(&self) -> Position {
@@ -140,9 +142,9 @@ impl ImageReplay {
     }
 
     /// The event that comes next, while it runs.
-    fn next_event(&self) -> u64 {
+    fn next_event(&self) -> EventNo {
         let table = &self.file.header().table;
-        table[self.watched % table.len()].event.load(Relaxed)
+        EventNo(table[self.watched % table.len()].event.load(Relaxed))
     }
 
     fn take_place(&mut self) -> Result<usize, Error> {
@@ -236,7 +238,7 @@ impl ImageReplay {
     /// Goes on from the best place there is.
     pub fn go_to(
         &mut self,
-        event: u64,
+        event: EventNo,
         terms: &Terms<'_>,
         next_id: &mut u32,
     ) -> Result<Arrival, Error> {
@@ -306,7 +308,7 @@ impl ImageReplay {
             self.current.run(&self.file, limit.event().0)?;
             let stride = spacing::stride(self.cost);
             let mut next = begun + stride;
-            let mut headway = Headway::new(self.next_event());
+            let mut headway = Headway::new(self.next_event().0);
             let mut told = None;
             loop {
                 let look = next.min(Instant::now() + LOOK);
@@ -326,7 +328,7 @@ impl ImageReplay {
                 // Time for a copy, or to look up: at the next event.
                 self.current.halt(&self.file);
                 let pid = self.current.pid();
-                if headway.is_lost(self.next_event(), pid, terms.patience) {
+                if headway.is_lost(self.next_event().0, pid, terms.patience) {
                     let patience = terms.patience.as_secs();
                     return Err(Error::Stuck { pid, patience });
                 }
@@ -340,7 +342,7 @@ impl ImageReplay {
                 Stop::Watch(piece) => return Ok(Arrival::Watch(piece)),
                 Stop::Mapped => return Ok(Arrival::Mapped),
                 Stop::Halted => return Ok(Arrival::Interrupted),
-                Stop::Event if self.event() < limit.event().0 && !asked() => {
+                Stop::Event if self.event() < limit.event() && !asked() => {
                     match self.leave_copy(false, next_id) {
                         // Then going back takes longer.
                         Ok(_) | Err(Error::NoCopy(_)) => {}
@@ -385,7 +387,8 @@ fn last_words(words: &File) -> String {
 
 /// The streams that lead to `target`, and those that run in the same memory
 /// on the way; and the indexes of the former among them.
-fn path_to(recording: &Recording, target: &Stream) -> Result<(Vec<Stream>, Vec<usize>), Error> {
+fn path_to(shared: &SharedReplay, target: &Stream) -> Result<(Vec<Stream>, Vec<usize>), Error> {
+    let recording = shared.recording();
     let mut chain = vec![target.clone()];
     while let Some(last) = chain.last()
         && !last.is_start()
@@ -395,7 +398,7 @@ fn path_to(recording: &Recording, target: &Stream) -> Result<(Vec<Stream>, Vec<u
             .into_iter()
             .rfind(|stream| stream.first_event <= event)
             .filter(|_| chain.len() < protocol::replay::PATH_STREAMS)
-            .ok_or(Error::NoLog { process: parent })?;
+            .ok_or_else(|| shared.no_log(parent))?;
         chain.push(found);
     }
     chain.reverse();
@@ -409,9 +412,9 @@ fn path_to(recording: &Recording, target: &Stream) -> Result<(Vec<Stream>, Vec<u
             .iter()
             .filter(|p| p.began == Began::Vfork && p.parent == Some(number))
             .flat_map(|p| streams_of(recording, p.number))
-            .filter(|s| u64::from(s.image) == 0 && s.how == begin::VFORK)
+            .filter(|s| s.image == ImageNo(0) && s.how == begin::VFORK)
             .collect();
-        let known: Vec<u32> = streams.iter().map(|s| s.process).collect();
+        let known: Vec<ProcessNo> = streams.iter().map(|s| s.process).collect();
         streams.extend(children.into_iter().filter(|s| !known.contains(&s.process)));
         at += 1;
     }

@@ -29,7 +29,7 @@ use ::target::{
     Watch,
 };
 use inject::Image;
-use protocol::id::{EventNo, ImageNo, ThreadNo};
+use protocol::id::{EventNo, ProcessNo, ThreadNo};
 use recording::Recording;
 
 pub use budget::{Budget, Pool};
@@ -47,8 +47,8 @@ use image::{ImageReplay, Terms};
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// About to do an event.
-fn before(event: u64) -> Position {
-    Position::Event(EventNo(event))
+fn before(event: EventNo) -> Position {
+    Position::Event(event)
 }
 
 /// Says which watch it was, not which piece of it.
@@ -69,7 +69,7 @@ fn named(arrival: Arrival, watches: &[Watch]) -> Arrival {
 /// See the module.
 pub struct Session {
     shared: Arc<SharedReplay>,
-    process: u32,
+    process: ProcessNo,
     image: Image,
     streams: Vec<Stream>,
     images: BTreeMap<usize, ImageReplay>,
@@ -89,12 +89,12 @@ pub struct Session {
 
 impl Session {
     /// Opens a process; it stands before its first event.
-    pub fn open(recording: &Arc<Recording>, process: u32) -> Result<Session, Error> {
+    pub fn open(recording: &Arc<Recording>, process: ProcessNo) -> Result<Session, Error> {
         Session::open_on(&Arc::new(SharedReplay::new(recording)), process)
     }
 
     /// Opens one of several of one recording.
-    pub fn open_on(shared: &Arc<SharedReplay>, process: u32) -> Result<Session, Error> {
+    pub fn open_on(shared: &Arc<SharedReplay>, process: ProcessNo) -> Result<Session, Error> {
         Session::open_with(shared, process, Cancel::new())
     }
 
@@ -103,12 +103,12 @@ impl Session {
     /// of another request ([`Session::set_cancel`]).
     pub fn open_with(
         shared: &Arc<SharedReplay>,
-        process: u32,
+        process: ProcessNo,
         cancel: Cancel,
     ) -> Result<Session, Error> {
         let streams = streams_of(shared.recording(), process);
         if streams.is_empty() {
-            return Err(Error::NoLog { process });
+            return Err(shared.no_log(process));
         }
         let image = Image::embedded();
         let mut session = Session {
@@ -163,13 +163,13 @@ impl Session {
     }
 
     /// Number of the process.
-    pub fn process(&self) -> u32 {
+    pub fn process(&self) -> ProcessNo {
         self.process
     }
 
     /// The event the process is about to do.
     pub fn event(&self) -> EventNo {
-        EventNo(self.here().map_or(0, ImageReplay::event))
+        self.here().map_or(EventNo(0), ImageReplay::event)
     }
 
     /// The thread that is about to do it.
@@ -192,7 +192,7 @@ impl Session {
 
     /// The image of the process that does event `event`.
     fn image_at(&self, event: EventNo) -> usize {
-        let after = self.streams.partition_point(|s| s.first_event <= event.0);
+        let after = self.streams.partition_point(|s| s.first_event <= event);
         after.saturating_sub(1)
     }
 
@@ -201,8 +201,8 @@ impl Session {
         let streams = self.streams.iter();
         streams
             .map(|s| ImageSpan {
-                number: ImageNo(s.image),
-                first: EventNo(s.first_event),
+                number: s.image,
+                first: s.first_event,
             })
             .collect()
     }
@@ -219,10 +219,8 @@ impl Session {
         };
         let next_id = &mut self.next_id;
         match self.images.get_mut(&at) {
-            Some(image) => image.go_to(event.0, &terms, next_id),
-            None => Err(Error::NoLog {
-                process: self.process,
-            }),
+            Some(image) => image.go_to(event, &terms, next_id),
+            None => Err(self.shared.no_log(self.process)),
         }
     }
 
@@ -249,8 +247,8 @@ impl Session {
         let first = self
             .streams
             .get(self.image_at(goal.event))
-            .map_or(0, |s| s.first_event);
-        if !is_before && goal.event.0 > first {
+            .map_or(EventNo(0), |s| s.first_event);
+        if !is_before && goal.event > first {
             match self.go_to(goal.event.previous())? {
                 Arrival::There => {}
                 other => return Ok(other),
@@ -372,15 +370,13 @@ impl Session {
         loop {
             let next_id = &mut self.next_id;
             let Some(image) = self.images.get_mut(&self.at) else {
-                return Err(Error::NoLog {
-                    process: self.process,
-                });
+                return Err(self.shared.no_log(self.process));
             };
             let arrival = image.advance(&motion, limit, &terms, next_id)?;
             // An exec leads to the next image.
             let more = self.at + 1 < self.streams.len();
             let event = image.event();
-            if arrival != Arrival::End || !more || event >= limit.event().0 {
+            if arrival != Arrival::End || !more || event >= limit.event() {
                 return Ok(arrival);
             }
             motion.skip = motion.skip.saturating_sub(self.hits());
@@ -413,7 +409,8 @@ impl Session {
     }
 
     fn first_event(&self) -> EventNo {
-        EventNo(self.streams.first().map_or(0, |s| s.first_event))
+        let first = self.streams.first();
+        first.map_or(EventNo(0), |stream| stream.first_event)
     }
 
     /// Goes to the end of the process's log.
@@ -427,9 +424,7 @@ impl Session {
             return Ok(());
         }
         let Some(stream) = self.streams.get(at) else {
-            return Err(Error::NoLog {
-                process: self.process,
-            });
+            return Err(self.shared.no_log(self.process));
         };
         let image = ImageReplay::open(
             &self.shared,
@@ -448,9 +443,7 @@ impl Session {
         let next_id = &mut self.next_id;
         match self.images.get_mut(&self.at) {
             Some(image) => image.leave_copy(true, next_id),
-            None => Err(Error::NoLog {
-                process: self.process,
-            }),
+            None => Err(self.shared.no_log(self.process)),
         }
     }
 
@@ -461,7 +454,7 @@ impl Session {
             .flat_map(|image| &image.checkpoints)
             .map(|checkpoint| CheckpointInfo {
                 id: checkpoint.id,
-                event: EventNo(checkpoint.event),
+                event: checkpoint.event,
                 kept: checkpoint.kept,
             })
             .collect()

@@ -84,7 +84,7 @@ impl Session {
                 .checkpoints()
                 .into_iter()
                 .map(|c| c.event)
-                .filter(|event| before(event.0) < limit)
+                .filter(|event| before(*event) < limit)
                 .max();
             let from = before.unwrap_or(self.first_event());
             if self.go_to(from)? == Arrival::Interrupted {

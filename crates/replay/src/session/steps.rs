@@ -11,11 +11,11 @@ impl Session {
     /// Goes back by one instruction. False: this is the beginning.
     pub fn step_back(&mut self) -> Result<bool, Error> {
         let here = self.position();
-        let event = here.event().0;
+        let event = here.event();
         let first = self
             .streams
             .get(self.image_at(here.event()))
-            .map_or(0, |s| s.first_event);
+            .map_or(EventNo(0), |s| s.first_event);
         if event <= first {
             return Ok(false);
         }
@@ -59,12 +59,12 @@ impl Session {
     fn last_before(
         &mut self,
         here: Position,
-        event: u64,
+        event: EventNo,
         count: u64,
     ) -> Result<Option<Position>, Error> {
         for count in [Some(count), count.checked_sub(1)].into_iter().flatten() {
             let start = Inside {
-                event: EventNo(event),
+                event,
                 transfers: count,
                 address: 0,
             };
@@ -72,7 +72,7 @@ impl Session {
             let mut last = None;
             while self.position() < here {
                 last = Some(self.position());
-                if self.step(0..0)? != Arrival::Stepped || self.position().event().0 != event {
+                if self.step(0..0)? != Arrival::Stepped || self.position().event() != event {
                     break;
                 }
             }
@@ -84,9 +84,9 @@ impl Session {
     }
 
     /// The last place in the stretch before an event.
-    fn last_of(&mut self, event: u64) -> Result<Option<Position>, Error> {
+    fn last_of(&mut self, event: EventNo) -> Result<Option<Position>, Error> {
         let far = Inside {
-            event: EventNo(event),
+            event,
             transfers: u64::MAX - 1,
             address: u64::MAX,
         };

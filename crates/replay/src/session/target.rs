@@ -11,16 +11,13 @@ use inspect::Process;
 use protocol::id::{ProcessId, ThreadNo};
 use recording::Set;
 
-use super::{Pool, Session};
+use super::{Budget, Pool, Session};
 use crate::group::SharedReplay;
 use crate::stopped::Stopped;
 
 impl Target for Session {
     fn id(&self) -> ProcessId {
-        ProcessId {
-            member: self.shared.member(),
-            number: self.process,
-        }
+        self.process.of_member(self.shared.member())
     }
 
     fn position(&self) -> Position {
@@ -111,6 +108,13 @@ impl Recorded for Session {
 
     fn checkpoints(&self) -> Vec<CheckpointInfo> {
         Session::checkpoints(self)
+    }
+
+    fn only_forwards(&mut self) {
+        self.set_budget(Budget {
+            memory: u64::MAX,
+            count: 1,
+        });
     }
 
     fn drop_checkpoint(&mut self, id: CheckpointId) -> bool {

@@ -21,7 +21,7 @@ const _: () = assert!(SEEN > QUEUE && SEEN.is_power_of_two());
 pub const BEFORE: u64 = 64;
 pub const AROUND: usize = 24;
 
-pub struct Reach {
+pub struct PointerWalk {
     queue: [u64; QUEUE],
     taken: usize,
     known: usize,
@@ -31,9 +31,9 @@ pub struct Reach {
     regions_used: usize,
 }
 
-impl Reach {
-    pub fn new() -> Reach {
-        Reach {
+impl PointerWalk {
+    pub fn new() -> PointerWalk {
+        PointerWalk {
             queue: [0; QUEUE],
             taken: 0,
             known: 0,

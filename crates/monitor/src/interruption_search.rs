@@ -15,11 +15,11 @@
 //! come: each would be in the log before the interruption.
 
 use protocol::layout::{TRANSLATION_BASE, TRANSLATION_SIZE};
-use protocol::replay::likeness;
+use protocol::replay::match_depth;
 use translate::{Cache, Condition, Exit, Goal, Options, Source};
 
 use crate::arch::{self, Regs};
-use crate::place::{self, Missing, Place, RCX, RIP, Registers};
+use crate::place::{self, InterruptionSite, Missing, RCX, RIP, Registers};
 use crate::rounds::Rounds;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
@@ -32,12 +32,12 @@ const LOOKS: u32 = 32;
 const CONDITIONS_MAX: usize = Goal::CONDITIONS_MAX;
 
 /// What is known of the way to the next interruption.
-struct Stretch {
-    place: Place,
+struct Search {
+    place: InterruptionSite,
     /// Since the thread set out: how often it was looked at.
     looks: u32,
-    /// How like the place the likest was where the thread came by.
-    likest: u32,
+    /// How much was equal where the thread came by and most was.
+    deepest: u32,
     /// What is tried in translated code, and how often each did not hold.
     conditions: [Condition; CONDITIONS_MAX],
     misses: [u32; CONDITIONS_MAX],
@@ -57,8 +57,8 @@ struct Stretch {
 pub const PAGES: usize = 64;
 
 /// Room for the above; the cache comes behind.
-const STRETCH_ROOM: u64 = 0x2000;
-const _: () = assert!(core::mem::size_of::<Stretch>() as u64 <= STRETCH_ROOM);
+const SEARCH_ROOM: u64 = 0x2000;
+const _: () = assert!(core::mem::size_of::<Search>() as u64 <= SEARCH_ROOM);
 
 /// Memory is there, and what is in it makes sense.
 fn is_mapped() -> bool {
@@ -75,10 +75,10 @@ fn map() -> bool {
     if sys::call(nr::MMAP, at, len, 7, flags, u64::MAX, 0) != at as i64 {
         return false;
     }
-    let fresh = Stretch {
-        place: Place::NOWHERE,
+    let fresh = Search {
+        place: InterruptionSite::NOWHERE,
         looks: 0,
-        likest: likeness::NONE,
+        deepest: match_depth::NONE,
         conditions: [Condition::Register(0, 0); CONDITIONS_MAX],
         misses: [0; CONDITIONS_MAX],
         used: 0,
@@ -89,25 +89,25 @@ fn map() -> bool {
         missing: Missing::NONE,
     };
     // SAFETY: memory just mapped for it.
-    unsafe { core::ptr::write(at as *mut Stretch, fresh) };
+    unsafe { core::ptr::write(at as *mut Search, fresh) };
     space().translates.set(1);
     true
 }
 
-fn parts() -> (&'static mut Stretch, Cache<'static>) {
-    let cache = TRANSLATION_BASE + STRETCH_ROOM;
-    let len = (TRANSLATION_SIZE - STRETCH_ROOM) as usize;
+fn parts() -> (&'static mut Search, Cache<'static>) {
+    let cache = TRANSLATION_BASE + SEARCH_ROOM;
+    let len = (TRANSLATION_SIZE - SEARCH_ROOM) as usize;
     // SAFETY: mapped and filled by `map`. Replay has one thread in the kernel,
     // and each way into this file asks once and hands both on, so nobody else
     // has a reference; translated code runs only after those are gone.
-    let (stretch, memory) = unsafe {
+    let (search, memory) = unsafe {
         (
-            &mut *(TRANSLATION_BASE as *mut Stretch),
+            &mut *(TRANSLATION_BASE as *mut Search),
             core::slice::from_raw_parts_mut(cache as *mut u8, len),
         )
     };
     match Cache::new(memory, cache) {
-        Some(cache) => (stretch, cache),
+        Some(cache) => (search, cache),
         None => sys::die(b"the translation cache has a wrong size"),
     }
 }
@@ -123,10 +123,10 @@ pub fn begin(thread: &Thread, rip: u64) -> u64 {
     if !map() {
         sys::die(b"no memory for translated code");
     }
-    let (stretch, mut cache) = parts();
-    stretch.begin(place);
-    replay::came_near(thread, Some(likeness::NONE));
-    stretch.go(&mut cache, rip).unwrap_or(rip)
+    let (search, mut cache) = parts();
+    search.begin(place);
+    replay::came_near(thread, Some(match_depth::NONE));
+    search.go(&mut cache, rip).unwrap_or(rip)
 }
 
 /// The processor stopped at the place: is this the time? Returns where the
@@ -136,49 +136,49 @@ pub fn at_breakpoint(thread: &Thread, registers: &Registers, image: u64) -> u64 
     if !is_mapped() {
         return rip;
     }
-    let (stretch, mut cache) = parts();
-    if rip != stretch.place.registers[RIP] {
+    let (search, mut cache) = parts();
+    if rip != search.place.registers[RIP] {
         return rip;
     }
-    if stretch.is_like(thread, registers, image) {
+    if search.is_like(thread, registers, image) {
         disarm();
         thread.slow_return.set(rip);
         thread.saved_rcx.set(registers[RCX]);
         return arch::mw_entry_interrupted as *const () as u64;
     }
-    stretch.go(&mut cache, rip).unwrap_or(rip)
+    search.go(&mut cache, rip).unwrap_or(rip)
 }
 
 /// Translated code came back: has the thread arrived? If not, it goes on.
 pub fn has_arrived(thread: &Thread, regs: &mut Regs) -> bool {
-    let (stretch, mut cache) = parts();
+    let (search, mut cache) = parts();
     let exit = cache.exit();
     let arrived = match exit {
         Exit::Goal { resume } => {
             regs.rip = resume;
-            stretch.at_place(&mut cache, thread, regs)
+            search.at_place(&mut cache, thread, regs)
         }
-        Exit::Stepped { target } => stretch.between_rounds(&mut cache, thread, regs, target),
+        Exit::Stepped { target } => search.between_rounds(&mut cache, thread, regs, target),
         Exit::Open { target, .. }
         | Exit::Counted { target }
         | Exit::Stale { target }
         | Exit::Changed { target } => {
-            stretch.go_on(&mut cache, regs, exit, target);
+            search.go_on(&mut cache, regs, exit, target);
             false
         }
     };
     if arrived {
         disarm();
-        regs.rip = stretch.place.registers[RIP];
+        regs.rip = search.place.registers[RIP];
     }
     arrived
 }
 
-impl Stretch {
-    fn begin(&mut self, place: Place) {
+impl Search {
+    fn begin(&mut self, place: InterruptionSite) {
         self.place = place;
         self.looks = 0;
-        self.likest = likeness::NONE;
+        self.deepest = match_depth::NONE;
         self.misses = [0; CONDITIONS_MAX];
         self.sorted = false;
         self.pages = [0; PAGES];
@@ -292,11 +292,11 @@ impl Stretch {
     }
 
     fn is_like(&mut self, thread: &Thread, registers: &Registers, image: u64) -> bool {
-        let likeness = self.place.likeness(registers, image, &mut self.missing);
-        let is_here = likeness == likeness::HERE;
-        if likeness > self.likest {
-            self.likest = likeness;
-            replay::came_near(thread, (!is_here).then_some(likeness));
+        let depth = self.place.match_depth(registers, image, &mut self.missing);
+        let is_here = depth == match_depth::HERE;
+        if depth > self.deepest {
+            self.deepest = depth;
+            replay::came_near(thread, (!is_here).then_some(depth));
         }
         is_here
     }

@@ -4,7 +4,7 @@
 //! files an executable needs.
 //!
 //! Every program maps the same few libraries; to copy and search them is most of
-//! what it costs to start a recording. So both are also kept on a *shelf*, a
+//! what it costs to start a recording. So both are also kept in a *cache*, a
 //! directory of the user's, under names that say of which state of which file
 //! they are. A link is a file like any other: the recording stands alone, and
 //! may be moved, copied or removed.
@@ -15,7 +15,7 @@
 //!   for as long as its page waits to be written back; and two changes of one
 //!   moment look alike. So nothing is kept of what changed lately. Devices and
 //!   images of disks may be others after a reboot: so each boot of the machine
-//!   has a shelf of its own.
+//!   has a cache of its own.
 //! - A copy that somebody wrote to is recognized by its own size and time of
 //!   last change, which is the original's, and is thrown away.
 //! - What was found in a file counts only for the very `mw` that found it.
@@ -45,19 +45,19 @@ const SMALLEST: u64 = 16 * 1024;
 /// How many bytes may be kept that no recording has any more.
 const ALONE: u64 = 1 << 30;
 
-/// The shelf.
-pub struct Shelf {
+/// See the module.
+pub struct CaptureCache {
     /// That of this boot; None: there is no place for one.
     dir: Option<PathBuf>,
     made: OnceLock<bool>,
 }
 
-impl Shelf {
-    /// The shelf in a directory that is made when it is needed.
-    pub fn new(dir: Option<&Path>) -> Shelf {
+impl CaptureCache {
+    /// The cache in a directory that is made when it is needed.
+    pub fn new(dir: Option<&Path>) -> CaptureCache {
         let boot = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let own = dir.and_then(|dir| Some(dir.join(boot()?.trim())));
-        Shelf {
+        CaptureCache {
             dir: own,
             made: OnceLock::new(),
         }
@@ -136,7 +136,7 @@ impl Shelf {
         self.dir.as_deref().is_some_and(is_private)
     }
 
-    /// Makes the shelf, if it is not there, and removes those of other boots,
+    /// Makes the cache, if it is not there, and removes those of other boots,
     /// and what nobody needs any more.
     fn is_made(&self) -> bool {
         *self.made.get_or_init(|| {
@@ -150,8 +150,8 @@ impl Shelf {
             if made.is_err() || !is_private(dir) {
                 return false;
             }
-            let shelves = dir.parent().and_then(|parent| parent.read_dir().ok());
-            for other in shelves.into_iter().flatten().flatten() {
+            let caches = dir.parent().and_then(|parent| parent.read_dir().ok());
+            for other in caches.into_iter().flatten().flatten() {
                 if other.path() != *dir {
                     let _ = std::fs::remove_dir_all(other.path());
                 }
@@ -161,7 +161,7 @@ impl Shelf {
     }
 
     /// Where the copy of a file in this state is, or would be. None: it is not
-    /// one for the shelf.
+    /// one for the cache.
     fn place(&self, file: &Metadata) -> Option<PathBuf> {
         let dir = self.dir.as_ref()?;
         let now = SystemTime::now();
@@ -177,7 +177,7 @@ impl Shelf {
         Some(dir.join(name(file)))
     }
 
-    /// Where the shelf has what this `mw` found in a file; `None` if it is not to
+    /// Where the cache has what this `mw` found in a file; `None` if it is not to
     /// be kept.
     fn place_of_sites(&self, file: &Metadata) -> Option<PathBuf> {
         static OURSELVES: OnceLock<Option<String>> = OnceLock::new();
@@ -225,7 +225,7 @@ fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::rename(&fresh, place)
 }
 
-/// Removes copies that only the shelf has, the oldest first, until they take no
+/// Removes copies that only the cache has, the oldest first, until they take no
 /// more than `most` bytes. Those that are in recordings take no room here.
 fn tidy(dir: &Path, most: u64) {
     let files = dir.read_dir().into_iter().flatten().flatten();
@@ -360,7 +360,7 @@ mod tests {
 
     impl Place {
         fn new(name: &str) -> Place {
-            let name = format!("mw-shelf-{name}-{}", std::process::id());
+            let name = format!("mw-cache-{name}-{}", std::process::id());
             let dir = std::env::temp_dir().join(name);
             let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(&dir).unwrap();
@@ -393,25 +393,29 @@ mod tests {
             .filter_map(|line| line.split_whitespace().nth(5))
             .filter(|name| name.starts_with('/') && name.contains(".so"))
             .filter_map(|name| std::fs::metadata(name).ok())
-            .find(|meta| Shelf::new(Some(Path::new("/"))).place(meta).is_some())
+            .find(|meta| {
+                CaptureCache::new(Some(Path::new("/")))
+                    .place(meta)
+                    .is_some()
+            })
             .expect("a library that was installed more than two minutes ago")
     }
 
     #[test]
     fn what_was_put_is_taken_as_a_link() {
         let place = Place::new("link");
-        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let copy = place.0.join("copy");
         std::fs::write(&copy, vec![7; meta.size() as usize]).unwrap();
-        assert!(!shelf.take_copy(&meta, &place.0.join("early")));
-        shelf.put_copy(
+        assert!(!cache.take_copy(&meta, &place.0.join("early")));
+        cache.put_copy(
             &meta,
             &File::options().write(true).open(&copy).unwrap(),
             &copy,
         );
         let taken = place.0.join("taken");
-        assert!(shelf.take_copy(&meta, &taken));
+        assert!(cache.take_copy(&meta, &taken));
         let (one, other) = (copy.metadata().unwrap(), taken.metadata().unwrap());
         assert_eq!((one.dev(), one.ino()), (other.dev(), other.ino()));
         assert_eq!(other.nlink(), 3);
@@ -421,98 +425,98 @@ mod tests {
     #[test]
     fn what_a_program_needed_is_remembered() {
         let place = Place::new("companions");
-        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let exe = settled();
-        assert_eq!(shelf.take_companions(&exe), []);
+        assert_eq!(cache.take_companions(&exe), []);
         let odd = PathBuf::from(OsStr::from_bytes(b"/lib/\xff two\nlines"));
         let companions = [("/lib/libc.so.6".into(), true), (odd, false)]
             .map(|(path, is_sure)| Companion { path, is_sure });
-        shelf.put_companions(&exe, &companions);
-        assert_eq!(shelf.take_companions(&exe), companions);
+        cache.put_companions(&exe, &companions);
+        assert_eq!(cache.take_companions(&exe), companions);
         // Another executable's are its own.
         let other = Path::new("/proc/self/exe").metadata().unwrap();
-        assert_eq!(shelf.take_companions(&other), []);
-        shelf.put_companions(&exe, &[]);
-        assert_eq!(shelf.take_companions(&exe), []);
+        assert_eq!(cache.take_companions(&other), []);
+        cache.put_companions(&exe, &[]);
+        assert_eq!(cache.take_companions(&exe), []);
     }
 
     #[test]
     fn a_copy_that_was_written_to_is_thrown_away() {
         let place = Place::new("spoilt");
-        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let copy = place.0.join("copy");
         std::fs::write(&copy, vec![7; meta.size() as usize]).unwrap();
         let file = File::options().write(true).open(&copy).unwrap();
-        shelf.put_copy(&meta, &file, &copy);
+        cache.put_copy(&meta, &file, &copy);
         file.write_all_at(b"spoilt", 100).unwrap();
         let taken = place.0.join("taken");
-        assert!(!shelf.take_copy(&meta, &taken));
+        assert!(!cache.take_copy(&meta, &taken));
         assert!(!taken.exists());
         // And for good.
-        assert_eq!(shelf.dir.as_ref().unwrap().read_dir().unwrap().count(), 0);
+        assert_eq!(cache.dir.as_ref().unwrap().read_dir().unwrap().count(), 0);
     }
 
     #[test]
     fn what_changed_lately_is_not_kept() {
         let place = Place::new("fresh");
-        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let path = place.file("file", 1);
         let meta = path.metadata().unwrap();
-        shelf.put_copy(&meta, &File::open(&path).unwrap(), &path);
-        assert!(!place.0.join("shelf").exists());
-        assert!(!shelf.take_copy(&meta, &place.0.join("taken")));
+        cache.put_copy(&meta, &File::open(&path).unwrap(), &path);
+        assert!(!place.0.join("cache").exists());
+        assert!(!cache.take_copy(&meta, &place.0.join("taken")));
     }
 
     #[test]
     fn a_directory_that_others_may_write_to_is_not_used() {
         let place = Place::new("open");
-        let dir = place.0.join("shelf");
+        let dir = place.0.join("cache");
         std::fs::create_dir(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
         let copy = place.file("copy", 3);
-        let shelf = Shelf {
+        let cache = CaptureCache {
             dir: Some(dir.clone()),
             made: OnceLock::new(),
         };
-        shelf.put_copy(&settled(), &File::open(&copy).unwrap(), &copy);
+        cache.put_copy(&settled(), &File::open(&copy).unwrap(), &copy);
         assert_eq!(dir.read_dir().unwrap().count(), 0);
     }
 
     #[test]
     fn what_was_found_is_kept_or_not_believed() {
         let place = Place::new("sites");
-        let shelf = Shelf::new(Some(&place.0.join("shelf")));
+        let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let site = |offset, form| Site { offset, form };
         let sites = Sites {
             confirmed: vec![site(10, Form::RDTSC), site(1 << 40, Form::RDTSCP)],
             doubtful: vec![77],
         };
-        assert_eq!(shelf.take_sites(&meta), None);
-        shelf.put_sites(&meta, &sites);
-        assert_eq!(shelf.take_sites(&meta).as_ref(), Some(&sites));
-        let path = shelf.place_of_sites(&meta).unwrap();
+        assert_eq!(cache.take_sites(&meta), None);
+        cache.put_sites(&meta, &sites);
+        assert_eq!(cache.take_sites(&meta).as_ref(), Some(&sites));
+        let path = cache.place_of_sites(&meta).unwrap();
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             std::fs::write(&path, &bytes).unwrap();
-            assert_eq!(shelf.take_sites(&meta), None, "byte {at}");
+            assert_eq!(cache.take_sites(&meta), None, "byte {at}");
             std::fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(shelf.take_sites(&meta), None, "length {at}");
+            assert_eq!(cache.take_sites(&meta), None, "length {at}");
         }
     }
 
     #[test]
     fn shelves_of_other_boots_go() {
         let place = Place::new("boots");
-        let dir = place.0.join("shelf");
+        let dir = place.0.join("cache");
         std::fs::create_dir_all(dir.join("some-other-boot")).unwrap();
         std::fs::write(dir.join("some-other-boot/file"), "x").unwrap();
-        let shelf = Shelf::new(Some(&dir));
-        shelf.put_sites(&settled(), &Sites::default());
+        let cache = CaptureCache::new(Some(&dir));
+        cache.put_sites(&settled(), &Sites::default());
         assert!(!dir.join("some-other-boot").exists());
-        assert_eq!(shelf.take_sites(&settled()), Some(Sites::default()));
+        assert_eq!(cache.take_sites(&settled()), Some(Sites::default()));
     }
 }
