@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::arena::Arena;
 use crate::channels::{self, Channel};
 use crate::halting::{Halted, Halter, Stop};
+use crate::peers::{self, Past, Peer};
 use crate::reaper;
 
 /// How long a halt waits for those who do not stop, if it is not said.
@@ -53,6 +54,25 @@ pub enum Request {
     RealTime {
         on: bool,
     },
+    /// Whether a process is one of the program's, and if so, how that is.
+    Peer {
+        pid: u32,
+    },
+    /// The halts that are over, after a number.
+    Halts {
+        #[serde(default)]
+        after: u32,
+    },
+}
+
+impl Request {
+    /// It only asks: root may, too.
+    fn only_asks(&self) -> bool {
+        matches!(
+            self,
+            Request::Status | Request::Peer { .. } | Request::Halts { .. }
+        )
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +82,8 @@ pub enum Answer {
     Halted(Halted),
     Resumed { length_ns: u64 },
     Channels { channels: Vec<Channel> },
+    Peer(Peer),
+    Halts { halts: Vec<Past> },
     Done,
     Refused { why: String },
 }
@@ -165,6 +187,8 @@ struct Shared {
 struct Mover {
     /// The connection that halted it; 0 = none.
     holder: u64,
+    /// Who is at its other end.
+    pid: u32,
     keep: Duration,
 }
 
@@ -202,24 +226,37 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         let Ok(stream) = stream else { continue };
         let its = Arc::clone(shared);
         let serve = move || {
-            if is_welcome(&stream, &its) {
-                serve(stream, &its, number);
+            if let Some(asker) = welcome(&stream, &its, number) {
+                serve(stream, &its, &asker);
             }
         };
         let _ = std::thread::Builder::new().spawn(serve);
     }
 }
 
-/// Only this user, and nobody of the program.
-fn is_welcome(stream: &UnixStream, shared: &Shared) -> bool {
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
-        return false;
-    };
-    peer.uid == rustix::process::geteuid()
-        && !reaper::program(shared.reaper).contains(&peer.pid.as_raw_nonzero().get())
+/// Who is at the other end of a connection.
+struct Asker {
+    /// Of the connection.
+    number: u64,
+    pid: u32,
+    /// It is root, and the program another user's: it may look.
+    only_looks: bool,
 }
 
-fn serve(stream: UnixStream, shared: &Shared, number: u64) {
+/// Only this user, or root to look; and nobody of the program.
+fn welcome(stream: &UnixStream, shared: &Shared, number: u64) -> Option<Asker> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    let pid = peer.pid.as_raw_nonzero().get();
+    let is_same = peer.uid == rustix::process::geteuid();
+    let is_welcome = is_same || peer.uid.is_root();
+    (is_welcome && !reaper::program(shared.reaper).contains(&pid)).then_some(Asker {
+        number,
+        pid: pid as u32,
+        only_looks: !is_same,
+    })
+}
+
+fn serve(stream: UnixStream, shared: &Shared, asker: &Asker) {
     let Ok(reading) = stream.try_clone() else {
         return;
     };
@@ -239,7 +276,7 @@ fn serve(stream: UnixStream, shared: &Shared, number: u64) {
             Err(_) => break,
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(shared, &mut halter, number, &request),
+            Ok(request) => answer(shared, &mut halter, asker, &request),
             Err(error) => Answer::Refused {
                 why: error.to_string(),
             },
@@ -253,7 +290,7 @@ fn serve(stream: UnixStream, shared: &Shared, number: u64) {
             break;
         }
     }
-    let_go(shared, &mut halter, number);
+    let_go(shared, &mut halter, asker.number);
 }
 
 fn is_pause(error: &std::io::Error) -> bool {
@@ -276,8 +313,14 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
     }
 }
 
-fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Request) -> Answer {
+fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Request) -> Answer {
     let control = shared.arena.control();
+    let number = asker.number;
+    if asker.only_looks && !request.only_asks() {
+        return Answer::Refused {
+            why: "the program is another user's".to_string(),
+        };
+    }
     let mut mover = shared.halter.lock().unwrap_or_else(PoisonError::into_inner);
     let is_others = mover.holder != 0 && mover.holder != number;
     let refused = || Answer::Refused {
@@ -290,6 +333,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
             limit_ms, keep_ms, ..
         } => {
             mover.holder = number;
+            mover.pid = asker.pid;
             mover.keep = keep_ms.map_or(KEEP, Duration::from_millis);
             Answer::Halted(halter.halt(limit_ms.map_or(LIMIT, Duration::from_millis)))
         }
@@ -314,6 +358,16 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
             control.halt.real_time.store(on.into(), Release);
             Answer::Done
         }
+        Request::Peer { pid } if !peers::is_ours(halter, shared.reaper, pid) => Answer::Refused {
+            why: format!("process {pid} is not one of the program's"),
+        },
+        Request::Peer { pid } => {
+            let debugger = Some(mover.pid).filter(|_| mover.holder != 0);
+            Answer::Peer(peers::peer(control, pid, debugger))
+        }
+        Request::Halts { after } => Answer::Halts {
+            halts: peers::past(control, after),
+        },
     }
 }
 

@@ -21,6 +21,7 @@ mod copy;
 mod exec;
 pub mod halting;
 mod parts;
+pub mod peers;
 mod raw;
 mod reaper;
 mod record;

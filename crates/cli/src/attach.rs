@@ -95,7 +95,7 @@ impl From<live::Error> for Failure {
 }
 
 /// A program behind a warden of its own.
-fn program() -> Result<live::Program, Failure> {
+pub fn program() -> Result<live::Program, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     Ok(live::Program::new(&own, &["warden"])?)

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use harness::alive::{Service, mw, program};
 use harness::prompt::has_in_order;
-use harness::{MW, Scratch, is_root, wait_for};
+use harness::{MW, Scratch, is_root, programs, wait_for};
 use rustix::process::Signal;
 
 /// The service is joined, commands are executed, it is left: what was printed. It is
@@ -323,11 +323,11 @@ fn a_program_is_run_from_its_beginning() {
 }
 
 #[test]
-#[ignore = "a breakpoint set before the program was executed may be missed in it: docs/live.md"]
 fn programs_that_are_executed_are_followed() {
     let scratch = Scratch::new("live-exec");
     let service = program(&scratch);
-    let line = format!("{} & exec sleep 0", service.display());
+    // Who begins stays, whoever executes first.
+    let line = format!("{} & exec sleep 1000", service.display());
     let (text, status) = mw(
         "run",
         &["/bin/sh", "-c", &line],
@@ -335,8 +335,7 @@ fn programs_that_are_executed_are_followed() {
             "break handle",
             "catch exec",
             "continue",
-            "continue",
-            "process alive",
+            "delete 2",
             "continue",
             "bt 1",
         ],
@@ -344,8 +343,89 @@ fn programs_that_are_executed_are_followed() {
     assert_eq!(status, 0, "{text}");
     has_in_order(
         &text,
-        &["has begun another program", "has begun another program"],
+        &[
+            "not in the code that sh-",
+            "has begun another program",
+            "Breakpoint 1",
+            "#0  handle (turn=",
+        ],
     );
+}
+
+/// Whoever is first, in whatever order the kernel tells of them: each thread of each
+/// process that comes while the others run comes to the breakpoints, once.
+#[test]
+fn nobody_is_missed_in_a_storm_of_processes() {
+    const PROCESSES: usize = 8;
+    const THREADS: usize = 6;
+    let scratch = Scratch::new("live-storm");
+    let storm = programs::for_debuggers(&scratch, "debug/storm.c", &["-ldl"]);
+    let library = scratch.path().join("storm.so");
+    let made = Command::new("cc")
+        .args(["-g", "-O0", "-shared", "-fPIC", "-DLIBRARY", "-o"])
+        .arg(&library)
+        .arg(programs::sources().join("debug/storm.c"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let words = [
+        storm.display().to_string(),
+        library.display().to_string(),
+        PROCESSES.to_string(),
+        THREADS.to_string(),
+    ];
+    let commands = ["trace in_thread", "trace in_library", "continue"];
+    let (text, status) = mw("run", &words, &commands);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains(&format!("0 of {PROCESSES} failed")), "{text}");
+    let passed = |function: &str| {
+        let shown = text.lines().filter(|line| line.contains(function));
+        shown.filter(|line| line.contains("number=")).count()
+    };
+    assert_eq!(passed("in_thread ("), PROCESSES * THREADS, "{text}");
+    assert_eq!(passed("in_library ("), PROCESSES, "{text}");
+}
+
+/// A debug file that is of another build is told, and not believed.
+#[test]
+fn a_debug_file_of_another_build_is_told() {
+    tool!("objcopy");
+    let scratch = Scratch::new("live-build-id");
+    let other = programs::for_debuggers(&scratch, "debug/storm.c", &["-ldl", "-Wl,--build-id"]);
+    let service = programs::for_debuggers(&scratch, "debug/alive.c", &["-Wl,--build-id"]);
+    let debug = scratch.path().join("alive.debug");
+    let objcopy = |words: &[&str]| {
+        let status = Command::new("objcopy")
+            .args(words)
+            .current_dir(scratch.path())
+            .status();
+        assert!(status.unwrap().success(), "{words:?}");
+    };
+    objcopy(&["--only-keep-debug", "alive", "alive.debug"]);
+    objcopy(&["--strip-debug", "--add-gnu-debuglink=alive.debug", "alive"]);
+    let look = || {
+        let (text, status) = mw("run", &[&service], &["break handle", "continue", "bt 1"]);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    let text = look();
+    assert!(!text.contains("another build"), "{text}");
+    assert!(text.contains("alive.c:"), "{text}");
+    objcopy(&[
+        "--only-keep-debug",
+        &other.display().to_string(),
+        "alive.debug",
+    ]);
+    let text = look();
+    has_in_order(
+        &text,
+        &[
+            &format!("note: {}", debug.display()),
+            "another build",
+            "handle",
+        ],
+    );
+    assert!(!text.contains("alive.c:"), "{text}");
 }
 
 #[test]

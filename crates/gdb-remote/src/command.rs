@@ -36,9 +36,10 @@ impl Which {
 /// What `vCont` wants of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    Continue,
+    /// With this signal, in the protocol's numbers, or without one.
+    Continue(Option<u8>),
     /// One instruction, or as many as begin in the range.
-    Step(Range<u64>),
+    Step(Range<u64>, Option<u8>),
 }
 
 /// A request about files (`vFile`).
@@ -79,10 +80,19 @@ pub enum Command {
     FirstThreads,
     NextThreads,
     ThreadAbout(Which),
-    Attached,
+    /// Whether a process was there before the client.
+    Attached(Option<u32>),
+    /// Signals, in the protocol's numbers, that the client need not be told of.
+    PassSignals(Vec<u32>),
     ReadRegisters,
     ReadRegister(usize),
-    Write,
+    /// All of them; what is not known is left as it is.
+    WriteRegisters(Vec<u8>),
+    WriteRegister(usize, Vec<u8>),
+    WriteMemory {
+        address: u64,
+        bytes: Vec<u8>,
+    },
     ReadMemory {
         address: u64,
         length: usize,
@@ -106,9 +116,10 @@ pub enum Command {
     },
     AskContinue,
     Continue(Vec<(Action, Which)>),
-    /// `c` and `s`.
+    /// `c`, `s`, and with a signal `C`, `S`.
     Forwards {
         step: bool,
+        signal: Option<u8>,
     },
     /// `bc` and `bs`.
     Backwards {
@@ -198,15 +209,40 @@ fn understand(data: &[u8]) -> Option<Command> {
         b'T' => Command::IsAlive(which(rest)?),
         b'g' => Command::ReadRegisters,
         b'p' => Command::ReadRegister(size(rest)?),
-        b'G' | b'P' | b'M' | b'X' => Command::Write,
+        b'G' => Command::WriteRegisters(rest.to_vec()),
+        b'P' => {
+            let (number, value) = split(rest, b'=')?;
+            Command::WriteRegister(size(number)?, hex::decode(value)?)
+        }
+        b'M' | b'X' => {
+            let (place, data) = split(rest, b':')?;
+            let (address, length) = pair(place)?;
+            let bytes = match first {
+                b'M' => hex::decode(data)?,
+                _ => binary(data),
+            };
+            // What is not as long as it says is broken.
+            if bytes.len() as u64 != length {
+                return None;
+            }
+            Command::WriteMemory { address, bytes }
+        }
         b'm' => {
             let (address, length) = pair(rest)?;
             let length = usize::try_from(length).ok()?;
             Command::ReadMemory { address, length }
         }
         b'Z' | b'z' => stop_point(*first == b'Z', rest)?,
-        b'c' => Command::Forwards { step: false },
-        b's' => Command::Forwards { step: true },
+        b'c' | b's' => Command::Forwards {
+            step: *first == b's',
+            signal: None,
+        },
+        b'C' | b'S' => Command::Forwards {
+            step: *first == b'S',
+            signal: Some(signal(
+                split(rest, b';').map_or(rest, |(number, _)| number),
+            )?),
+        },
         b'b' => match rest {
             b"c" => Command::Backwards { step: false },
             b"s" => Command::Backwards { step: true },
@@ -294,18 +330,23 @@ fn several_letters(rest: &[u8]) -> Option<Command> {
     Some(Command::Unknown)
 }
 
+fn signal(text: &[u8]) -> Option<u8> {
+    u8::try_from(hex::number(text)?).ok()
+}
+
 fn action(text: &[u8]) -> Option<(Action, Which)> {
     let (what, who) = match split(text, b':') {
         Some((what, who)) => (what, which(who)?),
         None => (text, Which::ALL),
     };
     let action = match what.split_first()? {
-        // Signals cannot be given to what is recorded.
-        (b'c' | b'C', _) => Action::Continue,
-        (b's' | b'S', _) => Action::Step(0..0),
+        (b'c', _) => Action::Continue(None),
+        (b'C', number) => Action::Continue(Some(signal(number)?)),
+        (b's', _) => Action::Step(0..0, None),
+        (b'S', number) => Action::Step(0..0, Some(signal(number)?)),
         (b'r', range) => {
             let (start, end) = pair(range)?;
-            Action::Step(start..end)
+            Action::Step(start..end, None)
         }
         _ => return None,
     };
@@ -377,8 +418,19 @@ fn question(data: &[u8]) -> Option<Command> {
     if let Some(rest) = data.strip_prefix(b"qMemoryRegionInfo:") {
         return Some(Command::MemoryRegion(hex::number(rest)?));
     }
-    if data.starts_with(b"qAttached") {
-        return Some(Command::Attached);
+    if let Some(rest) = data.strip_prefix(b"qAttached") {
+        let pid = rest.strip_prefix(b":");
+        let pid = pid.map(|pid| u32::try_from(hex::number(pid)?).ok());
+        return Some(Command::Attached(match pid {
+            Some(pid) => Some(pid?),
+            None => None,
+        }));
+    }
+    if let Some(rest) = data.strip_prefix(b"QPassSignals:") {
+        let numbers = rest.split(|byte| *byte == b';');
+        let numbers = numbers.filter(|number| !number.is_empty());
+        let numbers = numbers.map(|number| u32::try_from(hex::number(number)?).ok());
+        return numbers.collect::<Option<_>>().map(Command::PassSignals);
     }
     if data.starts_with(b"qSymbol:") {
         return Some(Command::Symbols);
@@ -430,21 +482,52 @@ mod tests {
         assert_eq!(
             parse(b"vCont;s:p1.2;c"),
             Command::Continue(vec![
-                (Action::Step(0..0), one(1, 2)),
-                (Action::Continue, Which::ALL)
+                (Action::Step(0..0, None), one(1, 2)),
+                (Action::Continue(None), Which::ALL)
             ])
         );
         assert_eq!(
             parse(b"vCont;r401000,401010:p1.2"),
-            Command::Continue(vec![(Action::Step(0x401000..0x401010), one(1, 2))])
+            Command::Continue(vec![(Action::Step(0x401000..0x401010, None), one(1, 2))])
         );
         assert_eq!(
             parse(b"vCont;C05"),
-            Command::Continue(vec![(Action::Continue, Which::ALL)])
+            Command::Continue(vec![(Action::Continue(Some(5)), Which::ALL)])
         );
         assert_eq!(parse(b"vCont;x"), Command::Malformed);
         assert_eq!(parse(b"bc"), Command::Backwards { step: false });
         assert_eq!(parse(b"bs"), Command::Backwards { step: true });
+    }
+
+    #[test]
+    fn writing() {
+        assert_eq!(
+            parse(b"P10=0010400000000000"),
+            Command::WriteRegister(16, vec![0, 0x10, 0x40, 0, 0, 0, 0, 0])
+        );
+        assert_eq!(parse(b"Gxx"), Command::WriteRegisters(b"xx".to_vec()));
+        let memory = Command::WriteMemory {
+            address: 0x1000,
+            bytes: vec![b'#', 2],
+        };
+        assert_eq!(parse(b"M1000,2:2302"), memory);
+        assert_eq!(parse(b"X1000,2:}\x03\x02"), memory);
+        for bad in ["M1000,3:2302", "M1000:23", "P=1", "P1", "X1000,2:", "C"] {
+            assert_eq!(parse(bad.as_bytes()), Command::Malformed, "{bad}");
+        }
+        assert_eq!(
+            parse(b"C1e"),
+            Command::Forwards {
+                step: false,
+                signal: Some(30)
+            }
+        );
+        assert_eq!(
+            parse(b"QPassSignals:e;14;"),
+            Command::PassSignals(vec![14, 20])
+        );
+        assert_eq!(parse(b"qAttached:1a"), Command::Attached(Some(26)));
+        assert_eq!(parse(b"qAttached"), Command::Attached(None));
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //!   together only if they are of one target, so all are served as inferiors
 //!   of one. (The `gdbstub` crate knows one process; this is why there is a
 //!   crate of our own.)
-//! - **State is read-only.** Writes to memory and registers are answered with
-//!   an error. Breakpoints are never written into memory: gdb is to ask for
+//! - **What was recorded is read-only.** Writes to its memory and registers are
+//!   answered with an error; what is alive can be changed. Breakpoints are never written into memory: gdb is to ask for
 //!   them (`Z0`), and does.
-//! - **All-stop.** A target that is replayed stands still or is moved; nothing
+//! - **All-stop.** A target stands still or is moved; nothing
 //!   happens behind gdb's back.
 //! - No bytes from a client make it panic, and no length is believed
 //!   unchecked.
@@ -31,6 +31,7 @@ pub mod registers;
 #[path = "../../../tests/seed.rs"]
 mod seed;
 pub mod server;
+pub mod signals;
 pub mod stop;
 pub mod target;
 

@@ -65,6 +65,73 @@ impl Registers {
         }
     }
 
+    /// Gives a register, by gdb's number for it, another value. False: it has none
+    /// that could be set, or not of this length.
+    pub fn set(&mut self, number: usize, bytes: &[u8]) -> bool {
+        let word = bytes.try_into().map(u64::from_le_bytes);
+        let place = match number {
+            0..=15 => self.general.get_mut(number),
+            16 => Some(&mut self.rip),
+            57 => Some(&mut self.orig_rax),
+            58 => Some(&mut self.fs_base),
+            59 => Some(&mut self.gs_base),
+            17 => {
+                let flags = bytes.try_into().map(u32::from_le_bytes);
+                return flags.is_ok_and(|flags| {
+                    self.eflags = flags.into();
+                    true
+                });
+            }
+            // The segments: only what they are can be set.
+            18..=23 => return self.value(number) == Some(Ok(bytes.to_vec())),
+            40..=55 => {
+                let (Some(halves), &[low, high]) =
+                    (self.xmm.get_mut(number - 40), bytes.as_chunks::<8>().0)
+                else {
+                    return false;
+                };
+                *halves = [u64::from_le_bytes(low), u64::from_le_bytes(high)];
+                return bytes.len() == 16;
+            }
+            _ => None,
+        };
+        match (place, word) {
+            (Some(place), Ok(word)) => {
+                *place = word;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives all of them other values, in digits; those whose digits are `x` stay as
+    /// they are.
+    pub fn set_all(&mut self, digits: &[u8]) -> bool {
+        let mut rest = digits;
+        for number in 0..COUNT {
+            let length = match self.value(number) {
+                Some(Ok(bytes)) => bytes.len(),
+                Some(Err(length)) => length,
+                None => continue,
+            };
+            let Some((own, more)) = rest.split_at_checked(2 * length) else {
+                return false;
+            };
+            rest = more;
+            let is_known = self.value(number).is_some_and(|value| value.is_ok());
+            if !is_known || own.starts_with(b"x") {
+                continue;
+            }
+            let Some(bytes) = hex::decode(own) else {
+                return false;
+            };
+            if !self.set(number, &bytes) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// One of them in digits.
     pub fn text(&self, number: usize) -> Option<String> {
         Some(match self.value(number)? {

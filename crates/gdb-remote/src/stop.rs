@@ -22,8 +22,13 @@ pub enum StopReason {
     Executed(Vec<u8>),
     /// Its libraries are others than before.
     Libraries,
-    /// It received this signal.
+    /// It is about to get this signal, in the protocol's numbers.
     Signal(u8),
+    /// It has made a process: that one's first thread.
+    Forked(ThreadId),
+    /// It has ended: with this status, or by this signal in the protocol's numbers.
+    Exited(u8),
+    Killed(u8),
 }
 
 /// What stopped.
@@ -40,6 +45,7 @@ pub struct Understands {
     pub swbreak: bool,
     pub hwbreak: bool,
     pub exec: bool,
+    pub fork: bool,
 }
 
 /// A thread as the client writes it.
@@ -55,6 +61,15 @@ pub fn thread(id: ThreadId, understands: Understands) -> String {
 pub fn reply(stop: &Stop, registers: Option<&Registers>, understands: Understands) -> String {
     const TRAP: u8 = 5;
     const INT: u8 = 2;
+    let whose = match understands.multiprocess {
+        true => format!(";process:{:x}", stop.thread.pid),
+        false => String::new(),
+    };
+    match stop.reason {
+        StopReason::Exited(status) => return format!("W{status:02x}{whose}"),
+        StopReason::Killed(signal) => return format!("X{signal:02x}{whose}"),
+        _ => {}
+    }
     let (signal, why) = match &stop.reason {
         StopReason::Arrived => (TRAP, String::new()),
         StopReason::Breakpoint(StopKind::Hardware) if understands.hwbreak => {
@@ -81,6 +96,11 @@ pub fn reply(stop: &Stop, registers: Option<&Registers>, understands: Understand
         StopReason::Executed(_) => (TRAP, String::new()),
         StopReason::Libraries => (TRAP, "library:;".to_string()),
         StopReason::Signal(signal) => (*signal, String::new()),
+        StopReason::Forked(child) if understands.fork => (TRAP, format!("fork:{child};")),
+        // (Those that end were told above.)
+        StopReason::Forked(_) | StopReason::Exited(_) | StopReason::Killed(_) => {
+            (TRAP, String::new())
+        }
     };
     let mut reply = format!("T{signal:02x}{why}");
     // Where it is and its stack: most stops are looked at no closer.
@@ -101,6 +121,7 @@ mod tests {
         swbreak: true,
         hwbreak: true,
         exec: true,
+        fork: true,
     };
 
     fn of(reason: StopReason, understands: Understands) -> String {
@@ -126,6 +147,12 @@ mod tests {
             "T05exec:2f61;thread:p1a.1b;"
         );
         assert_eq!(of(StopReason::Interrupted, ALL), "T02thread:p1a.1b;");
+        assert_eq!(
+            of(StopReason::Forked(ThreadId::new(0x2a, 0x2a)), ALL),
+            "T05fork:p2a.2a;thread:p1a.1b;"
+        );
+        assert_eq!(of(StopReason::Exited(3), ALL), "W03;process:1a");
+        assert_eq!(of(StopReason::Killed(9), Understands::default()), "X09");
     }
 
     #[test]

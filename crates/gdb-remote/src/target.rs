@@ -52,6 +52,8 @@ pub struct Motion {
     /// The thread is to execute one instruction, or as many as begin in the
     /// range; without it, all run until something stops them.
     pub step: Option<std::ops::Range<u64>>,
+    /// The signal that the thread gets, in Linux's numbers.
+    pub signal: Option<u32>,
 }
 
 /// Kinds of places to stop at, by the numbers of the `Z` packets.
@@ -143,6 +145,35 @@ pub trait Target {
 
     /// A process is of no interest any more. False: there is none.
     fn let_go(&mut self, pid: u32) -> bool;
+
+    /// Whether it is alive: it can be changed, and gets signals.
+    fn is_alive(&self) -> bool {
+        false
+    }
+
+    /// Ends a process. False: there is none.
+    fn kill(&mut self, pid: u32) -> bool {
+        self.let_go(pid)
+    }
+
+    /// Whether a process was there before it was debugged: then it is let go at the
+    /// end, not ended.
+    fn was_there(&mut self, _pid: u32) -> bool {
+        true
+    }
+
+    /// Writes memory: how many bytes from `address` on could be.
+    fn write(&mut self, _pid: u32, _address: u64, _bytes: &[u8]) -> usize {
+        0
+    }
+
+    fn set_registers(&mut self, _thread: ThreadId, _registers: &Registers) -> Result<(), Refused> {
+        Err(Refused::Unsupported)
+    }
+
+    /// The client need not be told of these signals, in Linux's numbers; of all
+    /// others it is.
+    fn pass_signals(&mut self, _signals: &[u32]) {}
 
     /// A process is of interest again.
     fn take_up(&mut self, pid: u32) -> Option<ThreadId>;

@@ -56,6 +56,11 @@ impl Module {
             .as_ref()
     }
 
+    /// Files that are where its debug information should be, and are of another build.
+    pub fn mismatched(&self) -> Vec<PathBuf> {
+        find::mismatched(&self.image, &self.name, &self.directories)
+    }
+
     /// The debug information, if there is any.
     pub fn info(&self) -> Option<&'static DebugInfo> {
         *self.info.get_or_init(|| {

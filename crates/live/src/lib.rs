@@ -19,6 +19,8 @@
 //! | processes and their breakpoints | `warden/process` |
 //! | joining and leaving | `warden/attach` |
 //! | running until something stops somebody | `warden/run` |
+//! | what the kernel tells of threads | `warden/events` |
+//! | single instructions | `warden/step` |
 //! | who waits for whom now | `waits` |
 //! | the debugger's end, and a process as a target | `client`, `process` |
 

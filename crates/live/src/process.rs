@@ -173,6 +173,7 @@ fn armed(stops: &Stops<'_>) -> Armed {
         },
         forks: catches.forks,
         signals: catches.signals,
+        ends: catches.ends,
     }
 }
 
@@ -464,6 +465,8 @@ impl Alive for Process {
 
     fn accompany(&mut self, others: &[ProcessId]) {
         self.others = others.iter().map(|id| id.number.0 as i32).collect();
+        // If there is no warden any more, the next request says so.
+        let _ = self.client.ask(&Request::Known);
     }
 
     fn pending(&self, thread: ThreadNo) -> Option<u32> {

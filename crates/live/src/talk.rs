@@ -43,6 +43,9 @@ pub enum Request {
     },
     /// What a process stops at.
     Arm(i32, Armed),
+    /// The debugger knows all that are there now. Who is made by one that runs from
+    /// here on runs along until it is known.
+    Known,
     /// Runs processes; this thread of the first is not stopped where it stands.
     Run {
         thread: i32,
@@ -122,6 +125,8 @@ pub struct Armed {
     pub calls: Option<Vec<u64>>,
     pub forks: bool,
     pub signals: u64,
+    /// Its end, though another one leads.
+    pub ends: bool,
 }
 
 /// Why everybody stands still.

@@ -67,6 +67,8 @@ pub enum Kind {
     Condition,
     Semaphore,
     Barrier,
+    /// Rust's: until another thread unparks it.
+    Parker,
     /// Something that only the program knows.
     Futex,
 }
@@ -79,6 +81,7 @@ impl Kind {
             Kind::Condition => "condition variable",
             Kind::Semaphore => "semaphore",
             Kind::Barrier => "barrier",
+            Kind::Parker => "`unpark`",
             Kind::Futex => "futex",
         }
     }
@@ -288,8 +291,7 @@ fn on(
         "read" | "readv" | "pread64" | "recvfrom" | "recvmsg" | "accept" | "accept4" | "flock" => {
             descriptor(first as i32)
         }
-        "nanosleep" | "pause" => On::Time,
-        "clock_nanosleep" => On::Time,
+        "nanosleep" | "clock_nanosleep" => On::Time,
         _ => On::Other,
     };
     (on, place)
@@ -303,6 +305,9 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
     const PHASE: u64 = 8;
     const WRITERS: u64 = 12;
     const WRITER: u64 = 24;
+    /// Of a condition variable and of a barrier: the words that are waited on.
+    const SIGNALS: u64 = 40;
+    const ROUND: u64 = 4;
     let word = |address: u64| {
         let mut bytes = [0; 4];
         let got = inspector.process.read(address, &mut bytes);
@@ -326,15 +331,27 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
         };
         let writer = among(word(base.wrapping_add(WRITER)));
         (Kind::ReadWrite, base, writer)
-    } else if has(&["pthread_cond_", "Condvar::wait", "condvar::"]) {
+    } else if has(&["pthread_cond_"]) {
+        // One of two words, for two groups of waiters.
+        let base = match address.wrapping_sub(SIGNALS).is_multiple_of(8) {
+            true => address.wrapping_sub(SIGNALS),
+            false => address.wrapping_sub(SIGNALS + 4),
+        };
+        (Kind::Condition, base, None)
+    } else if has(&["Condvar::wait", "condvar::"]) {
         (Kind::Condition, address, None)
     } else if has(&["sem_wait", "sem_timedwait", "sem_clockwait", "new_sem_"]) {
         (Kind::Semaphore, address, None)
     } else if has(&["pthread_barrier"]) {
-        (Kind::Barrier, address, None)
+        (Kind::Barrier, address.wrapping_sub(ROUND), None)
     } else if has(&["read_contended", "write_contended"]) {
         (Kind::ReadWrite, address, None)
-    } else if has(&["pthread_mutex", "lll_lock_wait", "lock_contended"]) {
+    } else if has(&["lock_contended"]) {
+        // Rust's: who has it is not said anywhere, and behind its word is the data.
+        (Kind::Mutex, address, None)
+    } else if has(&["Parker::park", "thread::park"]) {
+        (Kind::Parker, address, None)
+    } else if has(&["pthread_mutex", "lll_lock_wait"]) {
         let owner = word(address).filter(|word| *word != 0);
         let owner = owner.and_then(|_| among(word(address.wrapping_add(OWNER))));
         (Kind::Mutex, address, owner)

@@ -40,6 +40,74 @@ pub struct Halt {
     pub arrivals: AtomicU32,
     /// Who moves the program now: one at a time (the thread's id, a lock).
     pub mover: AtomicU32,
+    pub log: Log,
+}
+
+/// The last halts that are over, each at its number. Written by who ends one.
+#[repr(C)]
+pub struct Log([Past; LOGGED]);
+
+/// So many halts are remembered one by one.
+pub const LOGGED: usize = 1024;
+
+#[repr(C)]
+#[derive(Default)]
+struct Past {
+    /// 0: nothing is here, or it is being written.
+    number: AtomicU32,
+    is_seen: AtomicU32,
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+/// A halt that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub number: u32,
+    /// From when the program stood still, and until when (CLOCK_MONOTONIC, ns).
+    pub from: u64,
+    pub to: u64,
+    /// It was not taken out of the program's time.
+    pub is_seen: bool,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log(core::array::from_fn(|_| Past::default()))
+    }
+}
+
+impl Log {
+    fn at(&self, number: u32) -> Option<&Past> {
+        self.0.get(number as usize % LOGGED)
+    }
+
+    fn add(&self, span: Span) {
+        let Some(past) = self.at(span.number) else {
+            return;
+        };
+        past.number.swap(0, AcqRel);
+        past.from.store(span.from, Relaxed);
+        past.to.store(span.to, Relaxed);
+        past.is_seen.store(span.is_seen.into(), Relaxed);
+        past.number.store(span.number, Release);
+    }
+
+    /// A halt by its number. None: it is not over, or was too long ago.
+    pub fn get(&self, number: u32) -> Option<Span> {
+        let past = self.at(number)?;
+        let is_it = || number != 0 && past.number.load(Acquire) == number;
+        if !is_it() {
+            return None;
+        }
+        let span = Span {
+            number,
+            from: past.from.load(Acquire),
+            to: past.to.load(Acquire),
+            is_seen: past.is_seen.load(Acquire) != 0,
+        };
+        is_it().then_some(span)
+    }
 }
 
 /// A moment, by both clocks.
@@ -245,6 +313,27 @@ impl Halt {
         {
             return None;
         }
+        let last = self.stood_still(number, seats);
+        let length = now.0.saturating_sub(last.0);
+        let is_seen = self.real_time.load(Relaxed) != 0;
+        if !is_seen {
+            self.shift.fetch_add(length, AcqRel);
+            let ticks = now.1.saturating_sub(last.1);
+            self.shift_ticks.fetch_add(ticks, AcqRel);
+        }
+        self.log.add(Span {
+            number,
+            from: last.0,
+            to: last.0.saturating_add(length),
+            is_seen,
+        });
+        self.word.store(0, SeqCst);
+        Some(length)
+    }
+
+    /// From when on the program stands still in a halt, as far as threads have
+    /// stopped.
+    pub fn stood_still(&self, number: u32, seats: &[Seat]) -> Instant {
         // Time stands still from when the last one stopped, or could have: nobody
         // has seen a later one. (Who came back from the kernel since has seen none at all.)
         let stopped = seats
@@ -263,17 +352,9 @@ impl Halt {
                     false => stop,
                 }
             });
-        let last = stopped.fold(self.asked_at.get(), |last, stop| {
+        stopped.fold(self.asked_at.get(), |last, stop| {
             (last.0.max(stop.0), last.1.max(stop.1))
-        });
-        let length = now.0.saturating_sub(last.0);
-        if self.real_time.load(Relaxed) == 0 {
-            self.shift.fetch_add(length, AcqRel);
-            let ticks = now.1.saturating_sub(last.1);
-            self.shift_ticks.fetch_add(ticks, AcqRel);
-        }
-        self.word.store(0, SeqCst);
-        Some(length)
+        })
     }
 
     /// Ticks of the counter in nanoseconds.
@@ -314,6 +395,16 @@ mod tests {
         assert!(!halt.is_on());
         assert_eq!(halt.shift.load(Relaxed), 4000);
         assert_eq!(halt.shift_ticks.load(Relaxed), 40);
+        let span = Span {
+            number,
+            from: 1700,
+            to: 5700,
+            is_seen: false,
+        };
+        assert_eq!(halt.log.get(number), Some(span));
+        for other in [0, number + 1, number + LOGGED as u32] {
+            assert_eq!(halt.log.get(other), None);
+        }
     }
 
     #[test]
@@ -336,5 +427,6 @@ mod tests {
         let number = halt.begin((1000, 10));
         assert_eq!(halt.end(number, &seats, (2000, 20)), Some(1000));
         assert_eq!(halt.shift.load(Relaxed), 0);
+        assert!(halt.log.get(number).is_some_and(|span| span.is_seen));
     }
 }

@@ -24,8 +24,11 @@ use crate::{Error, Result};
 impl Member {
     /// What is caught in it.
     pub fn catches(&self, context: Context<'_>) -> Option<Catches> {
-        let mut all = Catches::default();
-        let mut any = false;
+        let mut all = Catches {
+            ends: context.execs,
+            ..Catches::default()
+        };
+        let mut any = context.execs;
         for point in context.stops.of(self) {
             let What::Catch(caught) = &point.what else {
                 continue;
@@ -141,6 +144,9 @@ struct Others<'g> {
     stops: &'g StopTable,
     execs: bool,
     cancel: &'g Cancel,
+    /// The leader is not in the middle of a step: what only says that it was passed
+    /// is looked at where it is.
+    is_free: bool,
     /// Everybody knows what stops them.
     is_armed: Cell<bool>,
     /// What is watched was this when they began to run.
@@ -206,7 +212,7 @@ impl Company for Others<'_> {
         let before = Passed {
             found: own.map(|(_, found)| found.clone()).collect(),
         };
-        if before.takes(context, &found) {
+        if !self.is_free && before.takes(context, &found) {
             came.passed.push((process, found));
             return Ok(false);
         }
@@ -236,10 +242,21 @@ impl Group {
         if let (Some(thread), Some(member)) = (motion.thread, self.members.get_mut(lead)) {
             member.living()?.choose(thread)?;
         }
+        // Who comes while others move is made by one of them, and moves, too.
+        let stays = |(i, member): (usize, &Member)| (!crew.all.contains(&i)).then_some(member.id);
+        let staying: Vec<ProcessId> = self.members.iter().enumerate().filter_map(stays).collect();
         let mut traced = Vec::new();
         loop {
+            let moves = |i: &usize| {
+                let member = self.members.get(*i);
+                *i == lead || member.is_some_and(|m| !m.is_empty() && !staying.contains(&m.id))
+            };
+            let crew = Crew {
+                all: (0..self.members.len()).filter(moves).collect(),
+                ..crew.clone()
+            };
             let mut passed = Passed::default();
-            let (search, elsewhere) = self.search_alive(crew, motion, &mut passed, cancel)?;
+            let (search, elsewhere) = self.search_alive(&crew, motion, &mut passed, cancel)?;
             self.take_in();
             for found in passed.found {
                 self.decide(lead, found, &mut traced)?;
@@ -289,6 +306,7 @@ impl Group {
             stops: &self.stops,
             execs: self.execs,
             cancel,
+            is_free: motion.how == How::Continue,
             is_armed: Cell::new(false),
             values: RefCell::default(),
             came: RefCell::default(),
@@ -354,7 +372,7 @@ impl Group {
 
     /// Takes those in that have come, and forgets those that have gone; the names of
     /// all may be others now.
-    fn take_in(&mut self) {
+    pub fn take_in(&mut self) {
         let living = self.program.opener().living().unwrap_or_default();
         for member in &mut self.members {
             match living.iter().find(|one| one.id == member.id) {
@@ -365,14 +383,19 @@ impl Group {
                 None => member.end_of_life(),
             }
         }
-        for (one, ix) in living.into_iter().zip(self.members.len() as u32..) {
-            if !self
-                .members
-                .iter()
-                .any(|member| member.id == one.id && !member.is_empty())
-            {
-                self.members.retain(|member| member.id != one.id);
-                self.members.push(Member::alive((one, ix)));
+        for one in living {
+            // Ids come again. Everybody keeps their place.
+            match self.members.iter().position(|member| member.id == one.id) {
+                Some(i) if self.members.get(i).is_some_and(Member::is_empty) => {
+                    if let Some(member) = self.members.get_mut(i) {
+                        *member = Member::alive((one, i as u32));
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    let ix = self.members.len() as u32;
+                    self.members.push(Member::alive((one, ix)));
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ pub(crate) enum Settled {
 }
 
 /// Who moves, and how they are led.
+#[derive(Clone)]
 pub(crate) struct Crew {
     pub lead: usize,
     /// The leader first.

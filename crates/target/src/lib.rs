@@ -164,7 +164,8 @@ pub trait Alive {
     /// Says what stops it while another process is led.
     fn arm(&mut self, stops: &Stops<'_>) -> Result<()>;
 
-    /// Says who runs along when this one is run: without these, all others stand.
+    /// Says who runs along when this one is run: without these, all others that are
+    /// there now stand. Who is made from now on by one that runs, runs.
     fn accompany(&mut self, others: &[ProcessId]);
 
     /// The signal that a thread is about to get when it runs on.

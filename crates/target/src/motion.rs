@@ -80,6 +80,8 @@ pub struct Catches {
     pub execs: bool,
     /// Before signals come: bit 0 is signal 1.
     pub signals: u64,
+    /// When it has ended, though another one leads.
+    pub ends: bool,
 }
 
 /// Which system calls.

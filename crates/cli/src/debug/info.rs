@@ -230,6 +230,23 @@ impl Prompt {
         Ok(())
     }
 
+    /// Says which debug files are of another build than what they are for.
+    pub(super) fn mismatched(&mut self) -> Result<(), Failure> {
+        let lines = self.debugger.look(|inspector, _, _| {
+            let modules = inspector.modules().iter();
+            let all = modules.flat_map(|m| {
+                let files = m.module.mismatched().into_iter();
+                files.map(|file| (inspector.module_name(m), file))
+            });
+            all.collect::<Vec<_>>()
+        })?;
+        for (name, file) in lines {
+            let file = file.display();
+            say!("note: {file} is of another build than {name} (build id), and is not used")?;
+        }
+        Ok(())
+    }
+
     pub(super) fn libraries(&mut self) -> Result<(), Failure> {
         let lines = self.debugger.look(|inspector, _, _| {
             let modules = inspector.modules().iter();
@@ -251,7 +268,7 @@ impl Prompt {
         for line in lines {
             say!("{line}")?;
         }
-        Ok(())
+        self.mismatched()
     }
 }
 

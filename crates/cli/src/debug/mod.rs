@@ -73,6 +73,9 @@ pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Resul
     let interrupts = Interrupts::catch_ctrl_c();
     let debugger = Debugger::open(program)?;
     let mut prompt = Prompt::new(debugger, interrupts);
+    if program.is_alive() {
+        prompt.mismatched()?;
+    }
     let done = converse(&mut prompt, script);
     if ends {
         prompt.end_all()?;

@@ -14,6 +14,9 @@ impl Program {
     /// A captured file, by a path that a process may use for it.
     pub(super) fn captured(&mut self, i: usize, path: &[u8]) -> Option<PathBuf> {
         let wanted = Path::new(std::ffi::OsStr::from_bytes(path));
+        if self.alive.is_some() {
+            return super::living::seen_by(self.served.get(i)?.pid, wanted);
+        }
         // What it has mapped itself: its path, or what the dynamic linker
         // calls it.
         let mapped: HashMap<PathBuf, PathBuf> = self
@@ -76,6 +79,9 @@ impl Program {
             Some(rest) => rest.split_once('/')?.1,
             None => what,
         };
+        if self.alive.is_some() {
+            return std::fs::read(format!("/proc/{pid}/{what}")).ok();
+        }
         match what {
             "maps" | "smaps" => {
                 let text: String = self.regions(i).iter().map(map_line).collect();

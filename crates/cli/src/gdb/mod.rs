@@ -1,5 +1,5 @@
 //! `mw gdb` and `mw serve-gdb`: the real gdb, or whoever speaks its protocol,
-//! on a replay.
+//! on a replay or on a program that is alive.
 //!
 //! `mw gdb` starts `mw serve-gdb` and becomes gdb. They talk through a socket
 //! in a directory that nobody else can enter, so nothing listens on the
@@ -7,6 +7,7 @@
 //! the end of a pipe, but then it makes a system call for each byte it reads.)
 
 mod files;
+mod living;
 mod monitor;
 mod program;
 mod target;
@@ -71,13 +72,16 @@ impl Start {
     }
 }
 
-/// Debug a recording with gdb.
+/// Debug a recording, or a program that is alive, with gdb.
 ///
 /// All processes are there, as inferiors of one target, with the programs and
 /// libraries of then. Breakpoints, threads, watchpoints and motion work as
 /// ever, and so do `reverse-step`, `reverse-continue` and the like.
 /// `goto EVENT` moves the whole program, `when` says where it is, `monitor
 /// help` lists more. What follows `--` is for gdb.
+///
+/// With `--live` it is on processes that run, or on a program that it starts
+/// (`--live -- CMD`). They can be changed and get signals, but not go back.
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(flatten)]
@@ -86,16 +90,38 @@ pub struct Cmd {
     #[command(flatten)]
     start: Start,
 
+    /// Processes that run: by id, or all that have a name. Without any, what follows
+    /// `--` is a program to start
+    #[arg(long, value_name = "PID|NAME", num_args = 0..,
+          conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
+    live: Option<Vec<String>>,
+
+    /// An argument for gdb, also where what follows `--` is a program
+    #[arg(long = "gdb-argument", value_name = "ARG", allow_hyphen_values = true)]
+    extra: Vec<std::ffi::OsString>,
+
     /// The gdb to use
     #[arg(long, value_name = "PATH", default_value = "gdb")]
     gdb: PathBuf,
 
-    /// Arguments for gdb
+    /// Arguments for gdb, or with `--live` alone the program to start
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<std::ffi::OsString>,
 }
 
-/// Serve a recording to debuggers that speak gdb's remote protocol.
+impl Cmd {
+    /// The processes to join and the program to start, if it is on what is alive.
+    fn living(&self) -> Option<(&[String], &[std::ffi::OsString])> {
+        let processes = self.live.as_deref()?;
+        Some(match processes.is_empty() {
+            true => (processes, &self.arguments),
+            false => (processes, &[]),
+        })
+    }
+}
+
+/// Serve a recording, or a program that is alive, to debuggers that speak gdb's
+/// remote protocol.
 ///
 /// Prints where it listens, one line, and serves one client after the other
 /// until it is interrupted. In gdb: `target extended-remote HOST:PORT`.
@@ -123,9 +149,23 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["listen", "unix", "once"])]
     stdio: bool,
 
+    /// Processes that run: by id, or all that have a name. They are served to one
+    /// client. Without any, what follows `--` is a program to start
+    #[arg(long, value_name = "PID|NAME", num_args = 0..,
+          conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
+    live: Option<Vec<String>>,
+
     /// End when the process that started it does
     #[arg(long, hide = true)]
     with_parent: bool,
+
+    /// Say at this descriptor that it listens
+    #[arg(long, hide = true)]
+    announce: Option<i32>,
+
+    /// With `--live` alone: the program to start
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<std::ffi::OsString>,
 }
 
 /// Whether all captured files are still where they were, as they were: then
@@ -182,6 +222,9 @@ fn script(socket: &str, sysroot: &str, processes: usize) -> String {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if let Some((processes, command)) = self.living() {
+            return self.run_living(processes, command);
+        }
         let set = self.recording.clone().open()?;
         let history = causes::open(&set)?;
         let names = causes::names(&history);
@@ -204,7 +247,7 @@ impl Cmd {
             false => set.len(),
         };
         let script = script(&socket.to_string_lossy(), sysroot, processes);
-        let error = self.become_gdb(&script);
+        let error = self.become_gdb(&script, &self.arguments);
         let _ = server.kill();
         let _ = server.wait();
         drop(room);
@@ -250,7 +293,7 @@ impl Cmd {
     }
 
     /// Does not come back, unless that is not possible.
-    fn become_gdb(&self, script: &str) -> Failure {
+    fn become_gdb(&self, script: &str, arguments: &[std::ffi::OsString]) -> Failure {
         // gdb reads its first commands from memory: nothing is left behind.
         let memory = rustix::fs::memfd_create("mw-gdb", rustix::fs::MemfdFlags::empty())
             .map_err(std::io::Error::from)
@@ -265,7 +308,8 @@ impl Cmd {
             .arg("-q")
             .arg("-x")
             .arg(format!("/proc/self/fd/{descriptor}"))
-            .args(&self.arguments)
+            .args(&self.extra)
+            .args(arguments)
             .exec();
         let name = self.gdb.display();
         match error.kind() {
@@ -398,32 +442,72 @@ impl Line {
     }
 }
 
+/// What is served.
+enum Subject {
+    Recorded(Arc<::session::Program>, Beginning),
+    Living(living::Living),
+}
+
+impl Subject {
+    fn open(&self) -> Result<Program, Failure> {
+        match self {
+            Subject::Recorded(shared, beginning) => Program::open(shared, beginning),
+            Subject::Living(living) => Program::open_living(living),
+        }
+    }
+}
+
 impl Serve {
-    pub fn run(self) -> Result<ExitCode, Failure> {
-        let parent = std::os::unix::process::parent_id();
-        let interrupts = ::replay::Interrupts::catch();
-        let is_over = || {
-            interrupts.came() || self.with_parent && std::os::unix::process::parent_id() != parent
-        };
+    fn served(&self) -> Result<Subject, Failure> {
+        if let Some(processes) = &self.live {
+            let living = living::Living::begin(processes, &self.command)?;
+            return Ok(Subject::Living(living));
+        }
         let set = self.recording.clone().open()?;
         let history = causes::open(&set)?;
         let names = causes::names(&history);
         let beginning = self.start.resolve(&history, &names)?;
         program::check(&set, &beginning)?;
         let shared = crate::debug::program(history, names)?;
+        Ok(Subject::Recorded(shared, beginning))
+    }
+
+    fn say_where(&self, door: &Door) -> Result<(), Failure> {
+        let line = format!("listening at {}\n", door.name());
+        match self.announce {
+            Some(descriptor) => {
+                let path = format!("/proc/self/fd/{descriptor}");
+                let mut pipe = std::fs::OpenOptions::new().write(true).open(path)?;
+                pipe.write_all(line.as_bytes())?;
+            }
+            None => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(line.as_bytes())?;
+                out.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        let parent = std::os::unix::process::parent_id();
+        let interrupts = ::replay::Interrupts::catch();
+        let is_over = || {
+            interrupts.came() || self.with_parent && std::os::unix::process::parent_id() != parent
+        };
+        let served = self.served()?;
         if self.stdio {
             let interrupt = Arc::new(Interrupt::default());
-            let mut program = Program::open(&shared, &beginning)?;
+            let mut program = served.open()?;
             // Whoever is there goes away, or says so.
             let (from, to) = (std::io::stdin(), std::io::stdout());
             let _ = ::gdb_remote::serve(from, to, &mut program, &interrupt, &is_over);
+            program.end();
             return Ok(ExitCode::SUCCESS);
         }
         let door = Door::open(&self)?;
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "listening at {}", door.name())?;
-        out.flush()?;
-        drop(out);
+        self.say_where(&door)?;
+        let is_once = self.once || self.live.is_some();
         let mut room = self
             .with_parent
             .then(|| self.unix.as_ref()?.parent())
@@ -438,15 +522,16 @@ impl Serve {
                 continue;
             };
             // Nobody else is to come.
-            if self.once {
+            if is_once {
                 room = None;
             }
             // Each client begins where the first one began.
             let interrupt = Arc::new(Interrupt::default());
-            let mut program = Program::open(&shared, &beginning)?;
+            let mut program = served.open()?;
             // A connection that breaks is the client's affair.
             let _ = line.serve(&mut program, &interrupt, &is_over);
-            if self.once {
+            program.end();
+            if is_once {
                 break;
             }
         }

@@ -51,7 +51,11 @@ pub fn execute(program: &mut Program, line: &str) -> String {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
+    let is_back = matches!(word, "goto" | "stop" | "rstop" | "mode");
     let done = match word {
+        _ if program.alive.is_some() && (is_back || word == "arrange" && rest != "here") => {
+            Err(::session::Error::from(::target::Error::NoPast).into())
+        }
         "when" => when(program, rest),
         "where" => Ok(places(program)),
         "goto" => goto(program, rest).map(|said| moved(program, &said)),

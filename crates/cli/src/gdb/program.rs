@@ -1,5 +1,5 @@
-//! A recording as gdb sees it: the whole program as one target, each process
-//! an inferior that is always there.
+//! A program as gdb sees it: the whole of it as one target, each process of a
+//! recording an inferior that is always there. (What is alive: `living`.)
 //!
 //! What moves and what stops is the library's affair (`session`); here gdb's ids,
 //! packets and files are turned into its questions. Processes are opened when gdb
@@ -30,6 +30,8 @@ pub struct Program {
     pub follow: Follow,
     /// What gdb has processes stop at: by process, kind, address and length.
     pub(super) stops: HashMap<(ProcessId, StopKind, u64, u64), u32>,
+    /// Of a program that is alive.
+    pub(super) alive: Option<super::living::Alive>,
 }
 
 /// A process that gdb knows.
@@ -50,6 +52,23 @@ pub struct Served {
     /// What was read at a position.
     threads: Option<(Position, Vec<ThreadState>)>,
     regions: Option<(Position, Vec<Region>)>,
+}
+
+impl Served {
+    pub fn new(member: ::session::MemberInfo, pid: u32) -> Served {
+        Served {
+            id: member.id,
+            name: member.name,
+            pid,
+            first: member.first,
+            last: member.last,
+            told: None,
+            is_gone: false,
+            is_introduced: false,
+            threads: None,
+            regions: None,
+        }
+    }
 }
 
 /// What gdb is told without anything moving.
@@ -113,18 +132,7 @@ impl Program {
             while pid == 0 || !pids.insert(pid) {
                 pid = pid.wrapping_add(1 << 22);
             }
-            served.push(Served {
-                id: member.id,
-                name: member.name,
-                pid,
-                first: member.first,
-                last: member.last,
-                told: None,
-                is_gone: false,
-                is_introduced: false,
-                threads: None,
-                regions: None,
-            });
+            served.push(Served::new(member, pid));
         }
         if served.is_empty() {
             return Err(::session::Error::NoProcesses.into());
@@ -137,17 +145,23 @@ impl Program {
             queue: VecDeque::new(),
             follow: Follow::Causal,
             stops: HashMap::new(),
+            alive: None,
         };
         program.begin(beginning)?;
-        program.eldest = program.lead;
-        let lead = program.lead;
-        let image = program.image_now(lead);
-        if let Some(served) = program.served.get_mut(lead) {
+        program.settle();
+        Ok(program)
+    }
+
+    /// The process at hand is the one that gdb sees first.
+    pub(super) fn settle(&mut self) {
+        let lead = self.lead;
+        self.eldest = lead;
+        let image = self.image_now(lead);
+        if let Some(served) = self.served.get_mut(lead) {
             served.is_introduced = true;
             served.told = image;
         }
-        program.introduce();
-        Ok(program)
+        self.introduce();
     }
 
     /// Goes to where it is to begin.
@@ -229,6 +243,9 @@ impl Program {
     /// Which of its images a process is in.
     pub fn image_now(&mut self, i: usize) -> Option<usize> {
         let id = self.served.get(i)?.id;
+        if self.alive.is_some() {
+            return Some(self.group.at(id).ok()?.target().maps_version().image);
+        }
         let event = self.position(i).event();
         let images = self.group.images(id).ok()?;
         let after = images.partition_point(|image| image.first <= event);
@@ -257,6 +274,14 @@ impl Program {
             served.threads = Some((at, threads.clone()));
         }
         threads
+    }
+
+    /// What was read of a process is to be read again.
+    pub(super) fn forget_seen(&mut self, i: usize) {
+        if let Some(served) = self.served.get_mut(i) {
+            served.threads = None;
+            served.regions = None;
+        }
     }
 
     /// The thread of a process that runs.
@@ -330,6 +355,9 @@ impl Program {
 
     /// The path of what a process runs.
     pub fn path_of(&mut self, i: usize) -> Option<Vec<u8>> {
+        if self.alive.is_some() {
+            return super::living::executable(self.served.get(i)?.pid);
+        }
         self.image(i).map(|image| image.exe)
     }
 
@@ -360,6 +388,9 @@ impl Program {
         let Some(i) = self.index_of(stopped.process) else {
             return Err("there is no such process".to_string());
         };
+        if self.alive.is_some() {
+            return Ok(self.told_alive(i, &stopped));
+        }
         let image = self.image_now(i);
         let reason = match stopped.reason {
             Reason::Breakpoint { number } => {

@@ -45,12 +45,16 @@ impl Target for Program {
         let program = self.group.program();
         let infos = states.iter().take(shown).map(|state| ThreadInfo {
             id: ThreadId::new(pid, tid(pid, state)),
-            name: format!(
-                "{}/{}",
-                served.name,
-                program.thread_name(served.id, state.number)
-            ),
+            name: match self.alive.is_some() {
+                true => super::living::thread_name(pid, state.tid),
+                false => format!(
+                    "{}/{}",
+                    served.name,
+                    program.thread_name(served.id, state.number)
+                ),
+            },
             about: match (Some(state.number) == running, state.waits) {
+                _ if self.alive.is_some() => super::living::does(state),
                 (true, _) => format!("before {}:{event}", served.name),
                 (false, true) => "in a call".to_string(),
                 (false, false) => "waits for its turn".to_string(),
@@ -84,6 +88,9 @@ impl Target for Program {
 
     fn auxv(&mut self, pid: u32) -> Option<Vec<u8>> {
         let i = self.index(pid)?;
+        if self.alive.is_some() {
+            return std::fs::read(format!("/proc/{pid}/auxv")).ok();
+        }
         let image = self.image(i)?;
         auxv_of(&image, &self.regions(i))
     }
@@ -197,6 +204,7 @@ impl Target for Program {
     }
 
     fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
+        self.pass_on(motion);
         if let Some(stop) = self.next_told() {
             return Ok(stop);
         }
@@ -228,14 +236,48 @@ impl Target for Program {
 
     fn let_go(&mut self, pid: u32) -> bool {
         let Some(i) = self.index(pid) else {
-            return false;
+            return self.has_ended(pid);
         };
         self.forget_stops(i);
-        self.set_gone(i, true);
+        match self.alive.is_some() {
+            true => self.leave(i),
+            false => self.set_gone(i, true),
+        }
         true
     }
 
+    fn is_alive(&self) -> bool {
+        self.alive.is_some()
+    }
+
+    fn kill(&mut self, pid: u32) -> bool {
+        match self.index(pid) {
+            Some(i) if self.alive.is_some() => self.end_one(i),
+            None if self.has_ended(pid) => true,
+            _ => self.let_go(pid),
+        }
+    }
+
+    fn was_there(&mut self, pid: u32) -> bool {
+        self.alive.as_ref().is_none_or(|alive| alive.was_there(pid))
+    }
+
+    fn write(&mut self, pid: u32, address: u64, bytes: &[u8]) -> usize {
+        self.write_memory(pid, address, bytes).unwrap_or(0)
+    }
+
+    fn set_registers(&mut self, thread: ThreadId, registers: &Registers) -> Result<(), Refused> {
+        self.write_registers(thread, registers)
+    }
+
+    fn pass_signals(&mut self, signals: &[u32]) {
+        self.tell_of_signals(signals);
+    }
+
     fn take_up(&mut self, pid: u32) -> Option<ThreadId> {
+        if self.alive.is_some() {
+            return self.join(pid);
+        }
         let i = self.served.iter().position(|served| served.pid == pid)?;
         self.set_gone(i, false);
         let image = self.image_now(i);
@@ -244,6 +286,9 @@ impl Target for Program {
     }
 
     fn restart(&mut self) -> Result<ThreadId, String> {
+        if self.alive.is_some() {
+            return Err("what is alive cannot begin again: end gdb, and start it anew".to_string());
+        }
         for i in 0..self.served.len() {
             self.forget_stops(i);
             self.set_gone(i, false);

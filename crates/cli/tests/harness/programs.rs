@@ -112,6 +112,13 @@ pub fn for_debuggers(scratch: &Scratch, source: &str, options: &[&str]) -> PathB
     program
 }
 
+/// One of the other examples, built once for all tests of a process.
+pub fn example(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| built_example(name, &[], "debug"));
+    built.join(name)
+}
+
 /// The bank of `examples/bank`, built once for all tests: the launcher.
 pub fn bank() -> String {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -125,22 +132,25 @@ pub fn bank_to_debug() -> String {
 }
 
 fn built_bank(built: &OnceLock<PathBuf>, how: &[&str], profile: &str) -> String {
-    let launcher = built.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bank");
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "--locked", "--manifest-path"])
-            .arg(super::repository().join("examples/bank/Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            .args(how)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "the bank does not build:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        target.join(profile).join("bank")
-    });
+    let launcher = built.get_or_init(|| built_example("bank", how, profile).join("bank"));
     launcher.to_str().unwrap().to_string()
+}
+
+/// The directory with the programs of an example.
+fn built_example(name: &str, how: &[&str], profile: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--locked", "--manifest-path"])
+        .arg(super::repository().join(format!("examples/{name}/Cargo.toml")))
+        .arg("--target-dir")
+        .arg(&target)
+        .args(how)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{name} does not build:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    target.join(profile)
 }

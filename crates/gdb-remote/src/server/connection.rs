@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::{NO_SUCH, OK, ROOM, Reply, Server};
 use crate::hex;
 use crate::packet::{self, LONGEST};
+use crate::signals;
 use crate::stop::Understands;
 
 /// What the machine is, as compilers call it.
@@ -50,6 +51,42 @@ impl<W: Write> Server<'_, W> {
         })
     }
 
+    pub(super) fn is_attached(&mut self, pid: Option<u32>) -> Reply {
+        let pid = pid.unwrap_or(self.general.pid);
+        // What was there is let go when the client quits, what was not is ended.
+        u8::from(self.target.was_there(pid))
+            .to_string()
+            .as_str()
+            .into()
+    }
+
+    pub(super) fn pass_signals(&mut self, numbers: &[u32]) -> Reply {
+        if !self.target.is_alive() {
+            return super::UNKNOWN.into();
+        }
+        let signals = numbers.iter().filter_map(|n| signals::from_protocol(*n));
+        let signals: Vec<u32> = signals.filter(|signal| *signal != 0).collect();
+        self.target.pass_signals(&signals);
+        OK.into()
+    }
+
+    /// Everybody ends, and the conversation.
+    pub(super) fn kill_all(&mut self) -> Reply {
+        if self.target.is_alive() {
+            for pid in self.target.processes() {
+                self.target.kill(pid);
+            }
+        }
+        Reply::End
+    }
+
+    pub(super) fn kill(&mut self, pid: u32) -> Reply {
+        match self.target.kill(pid) {
+            true => OK.into(),
+            false => NO_SUCH.into(),
+        }
+    }
+
     pub(super) fn detach(&mut self) -> io::Result<Reply> {
         self.to.write_all(&packet::frame(OK.as_bytes()))?;
         self.to.flush()?;
@@ -81,14 +118,24 @@ impl<W: Write> Server<'_, W> {
             swbreak: has("swbreak+"),
             hwbreak: has("hwbreak+"),
             exec: has("exec-events+"),
+            fork: has("fork-events+") && self.target.is_alive(),
         };
         let mut answer = format!(
             "PacketSize={LONGEST:x};QStartNoAckMode+;vContSupported+;ReverseContinue+;\
              ReverseStep+;ConditionalBreakpoints+;qXfer:features:read+;qXfer:auxv:read+;\
              qXfer:exec-file:read+;qXfer:threads:read+"
         );
-        for name in ["multiprocess+", "swbreak+", "hwbreak+", "exec-events+"] {
-            if has(name) {
+        if self.target.is_alive() {
+            answer.push_str(";QPassSignals+");
+        }
+        for name in [
+            "multiprocess+",
+            "swbreak+",
+            "hwbreak+",
+            "exec-events+",
+            "fork-events+",
+        ] {
+            if has(name) && (name != "fork-events+" || self.understands.fork) {
                 answer.push(';');
                 answer.push_str(name);
             }

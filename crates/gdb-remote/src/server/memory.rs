@@ -1,11 +1,13 @@
 //! Packets about registers and memory: `g`, `p`, `m`, `qMemoryRegionInfo`,
-//! `qGetTLSAddr`.
+//! `qGetTLSAddr`, and `G`, `P`, `M`, `X`.
 
 use std::io::Write;
 
-use super::{BAD_ADDRESS, NO_SUCH, ROOM, Reply, Server, UNKNOWN};
+use super::points::refusal;
+use super::{BAD_ADDRESS, NO_SUCH, OK, READ_ONLY, ROOM, Reply, Server, UNKNOWN};
 use crate::command::Which;
 use crate::hex;
+use crate::registers::Registers;
 
 impl<W: Write> Server<'_, W> {
     pub(super) fn registers(&mut self) -> Reply {
@@ -20,6 +22,38 @@ impl<W: Write> Server<'_, W> {
         match registers.and_then(|registers| registers.text(number)) {
             Some(text) => Reply::Text(text),
             None => NO_SUCH.into(),
+        }
+    }
+
+    /// Has registers changed.
+    fn change(&mut self, change: impl FnOnce(&mut Registers) -> bool) -> Reply {
+        if !self.target.is_alive() {
+            return READ_ONLY.into();
+        }
+        let Some(mut registers) = self.target.registers(self.general) else {
+            return NO_SUCH.into();
+        };
+        if !change(&mut registers) {
+            return READ_ONLY.into();
+        }
+        refusal(self.target.set_registers(self.general, &registers))
+    }
+
+    pub(super) fn set_registers(&mut self, digits: &[u8]) -> Reply {
+        self.change(|registers| registers.set_all(digits))
+    }
+
+    pub(super) fn set_register(&mut self, number: usize, value: &[u8]) -> Reply {
+        self.change(|registers| registers.set(number, value))
+    }
+
+    pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> Reply {
+        if !self.target.is_alive() {
+            return READ_ONLY.into();
+        }
+        match self.target.write(self.general.pid, address, bytes) == bytes.len() {
+            true => OK.into(),
+            false => BAD_ADDRESS.into(),
         }
     }
 

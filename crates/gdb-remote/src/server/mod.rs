@@ -184,13 +184,14 @@ impl<W: Write> Server<'_, W> {
             Command::Extended | Command::Symbols => OK.into(),
             Command::HostInfo => connection::host(),
             Command::ProcessInfo => self.process(),
-            // It was there before: quitting lets go of it.
-            Command::Attached => "1".into(),
+            Command::Attached(pid) => self.is_attached(pid),
+            Command::PassSignals(numbers) => self.pass_signals(&numbers),
             Command::Attach(pid) => self.attach(pid),
             Command::Run => self.restart()?,
             Command::Detach(None) => self.detach()?,
-            Command::Kill(None) => Reply::End,
-            Command::Detach(Some(pid)) | Command::Kill(Some(pid)) => self.let_go(pid),
+            Command::Kill(None) => self.kill_all(),
+            Command::Detach(Some(pid)) => self.let_go(pid),
+            Command::Kill(Some(pid)) => self.kill(pid),
             Command::Monitor(line) => self.monitor(&line)?,
 
             Command::SetGeneral(which) => self.set_general(which),
@@ -206,7 +207,9 @@ impl<W: Write> Server<'_, W> {
 
             Command::ReadRegisters => self.registers(),
             Command::ReadRegister(number) => self.register(number),
-            Command::Write => READ_ONLY.into(),
+            Command::WriteRegisters(digits) => self.set_registers(&digits),
+            Command::WriteRegister(number, value) => self.set_register(number, &value),
+            Command::WriteMemory { address, bytes } => self.write(address, &bytes),
             Command::ReadMemory { address, length } => self.read(address, length),
             Command::MemoryRegion(address) => self.region(address),
             Command::ThreadLocal {
@@ -238,12 +241,12 @@ impl<W: Write> Server<'_, W> {
                 let motion = self.motion(&actions);
                 self.resume(&motion)?
             }
-            Command::Forwards { step } => {
-                let motion = self.motion_of(Direction::Forwards, step);
+            Command::Forwards { step, signal } => {
+                let motion = self.motion_of(Direction::Forwards, step, signal);
                 self.resume(&motion)?
             }
             Command::Backwards { step } => {
-                let motion = self.motion_of(Direction::Backwards, step);
+                let motion = self.motion_of(Direction::Backwards, step, None);
                 self.resume(&motion)?
             }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use super::{Reply, Server};
 use crate::command::{Action, Id, Which};
+use crate::signals;
 use crate::stop::{self, Stop, StopReason};
 use crate::target::{Direction, Motion, ThreadId};
 
@@ -13,8 +14,14 @@ impl<W: Write> Server<'_, W> {
     /// that are named, or all, may move.
     pub(super) fn motion(&mut self, actions: &[(Action, Which)]) -> Motion {
         let step = actions.iter().find_map(|(action, which)| match action {
-            Action::Step(range) => Some((range.clone(), *which)),
-            Action::Continue => None,
+            Action::Step(range, _) => Some((range.clone(), *which)),
+            Action::Continue(_) => None,
+        });
+        let signal = actions.iter().find_map(|(action, which)| match action {
+            Action::Step(_, Some(signal)) | Action::Continue(Some(signal)) => {
+                Some((*signal, *which))
+            }
+            _ => None,
         });
         let everybody = actions
             .iter()
@@ -24,6 +31,7 @@ impl<W: Write> Server<'_, W> {
             _ => None,
         });
         let leader = step.as_ref().map(|(_, which)| *which);
+        let leader = leader.or(signal.map(|(_, which)| which));
         let leader = leader.or_else(|| actions.first().map(|(_, which)| *which));
         let thread = leader.and_then(|which| self.find(which));
         let thread = thread.unwrap_or(self.general);
@@ -33,11 +41,17 @@ impl<W: Write> Server<'_, W> {
                 .then_some(named.unwrap_or(thread.pid)),
             thread,
             step: step.map(|(range, _)| range),
+            signal: signal.and_then(|(signal, _)| signals::from_protocol(signal.into())),
         }
     }
 
     /// From what `Hc` said.
-    pub(super) fn motion_of(&mut self, direction: Direction, step: bool) -> Motion {
+    pub(super) fn motion_of(
+        &mut self,
+        direction: Direction,
+        step: bool,
+        signal: Option<u8>,
+    ) -> Motion {
         let which = self.moves;
         let thread = self.find(which).unwrap_or(self.general);
         let process = match which.pid {
@@ -50,6 +64,7 @@ impl<W: Write> Server<'_, W> {
             process,
             thread,
             step: step.then_some(0..0),
+            signal: signal.and_then(|signal| signals::from_protocol(signal.into())),
         }
     }
 
@@ -72,7 +87,12 @@ impl<W: Write> Server<'_, W> {
                 }
             }
         };
-        self.general = stop.thread;
+        let has_ended = matches!(stop.reason, StopReason::Exited(_) | StopReason::Killed(_));
+        self.general = match has_ended {
+            // Another one is at hand then, if there is one.
+            true => self.target.current(),
+            false => stop.thread,
+        };
         self.object = None;
         self.last = stop;
         Ok(self.last_stop())

@@ -18,7 +18,7 @@ impl<W: Write> Server<'_, W> {
     }
 }
 
-fn refusal(result: Result<(), Refused>) -> Reply {
+pub(super) fn refusal(result: Result<(), Refused>) -> Reply {
     match result {
         Ok(()) => OK.into(),
         Err(Refused::Unsupported) => UNKNOWN.into(),

@@ -22,6 +22,30 @@ pub fn debug_file(image: &Image, path: &str, directories: &[PathBuf]) -> Option<
             }
         }
     }
+    let (places, crc) = linked(image, path, directories)?;
+    places.into_iter().find_map(|place| {
+        let found = Image::open(&place).ok()?;
+        // A file may name itself.
+        (is_same(image, &found, &place, crc) && found.has(".debug_info")).then_some(found)
+    })
+}
+
+/// Files that are where the debug information of `image` should be, and are of another
+/// build. None, if it is found.
+pub fn mismatched(image: &Image, path: &str, directories: &[PathBuf]) -> Vec<PathBuf> {
+    let is_found = image.has(".debug_info") || debug_file(image, path, directories).is_some();
+    let Some((places, crc)) = linked(image, path, directories).filter(|_| !is_found) else {
+        return Vec::new();
+    };
+    let other = |place: &PathBuf| {
+        let found = Image::open(place).ok();
+        found.is_some_and(|found| found.has(".debug_info") && !is_same(image, &found, place, crc))
+    };
+    places.into_iter().filter(other).collect()
+}
+
+/// Where the file that `.gnu_debuglink` names may be, and its CRC.
+fn linked(image: &Image, path: &str, directories: &[PathBuf]) -> Option<(Vec<PathBuf>, u32)> {
     let (link, crc) = debug_link(image)?;
     let folder = Path::new(path).parent()?;
     let mut places = vec![folder.join(&link), folder.join(".debug").join(&link)];
@@ -29,15 +53,15 @@ pub fn debug_file(image: &Image, path: &str, directories: &[PathBuf]) -> Option<
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         places.push(directory.join(inside).join(&link));
     }
-    places.into_iter().find_map(|place| {
-        let found = Image::open(&place).ok()?;
-        let same = match (id, found.build_id()) {
-            (Some(a), Some(b)) => a == b,
-            _ => crc32(&std::fs::read(&place).ok()?) == crc,
-        };
-        // A file may name itself.
-        (same && found.has(".debug_info")).then_some(found)
-    })
+    Some((places, crc))
+}
+
+/// Whether a file is of the same build.
+fn is_same(image: &Image, found: &Image, place: &Path, crc: u32) -> bool {
+    match (image.build_id(), found.build_id()) {
+        (Some(a), Some(b)) => a == b,
+        _ => std::fs::read(place).is_ok_and(|bytes| crc32(&bytes) == crc),
+    }
 }
 
 /// The file that `debug` shares its common debug information with (`dwz -m`).

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::events::Outcome;
 use super::process::{Process, Space, State, Task};
 use super::raw::{self, Status};
-use super::run::Outcome;
 use super::task::Running;
 use super::{News, Warden};
 use crate::Error;
@@ -99,7 +99,10 @@ impl Warden {
         let mut number = 0;
         loop {
             let mut is_new = false;
-            for tid in proc::threads(pid) {
+            // The first thread is number 0, whatever the ids of the others are.
+            let mut tids = proc::threads(pid);
+            tids.sort_by_key(|tid| (*tid != pid, *tid));
+            for tid in tids {
                 if self.tasks.contains_key(&tid) {
                     continue;
                 }

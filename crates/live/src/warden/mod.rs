@@ -6,9 +6,11 @@
 //! the debugger is gone it takes back what there is and lets everybody go.
 
 mod attach;
+mod events;
 mod process;
 pub(crate) mod raw;
 mod run;
+mod step;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +145,12 @@ impl Warden {
                 }
                 None => Err(Error::NoProcess(pid)),
             },
+            Request::Known => {
+                for process in self.processes.values_mut() {
+                    process.maker = None;
+                }
+                Ok(Answer::Done)
+            }
             Request::Run { thread, processes } => {
                 Ok(Answer::Stopped(self.run(thread, &processes, None)?))
             }

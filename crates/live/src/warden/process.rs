@@ -25,6 +25,8 @@ pub struct Task {
     pub vforks: bool,
     /// It stands at the entry of a system call.
     pub at_call: bool,
+    /// It stands where it began: the kernel said so before it said who made it.
+    pub begins: bool,
     /// It is being led past an instruction, which takes one more stop.
     pub steps: bool,
     /// What it was told to watch.
@@ -49,9 +51,20 @@ impl Task {
             deferred: None,
             vforks: false,
             at_call: false,
+            begins: false,
             steps: false,
             watches: Vec::new(),
         }
+    }
+
+    /// One that has just been made; it may have been heard of before.
+    pub fn made(process: i32, number: u32, tid: i32, was_early: bool) -> Task {
+        let mut task = Task::new(process, number, State::Running(Running::new(tid)));
+        if was_early {
+            task.stop(tid, 0, false);
+            task.begins = true;
+        }
+        task
     }
 
     pub fn stopped(&self) -> Option<&Stopped> {
@@ -78,6 +91,7 @@ impl Task {
         self.state = match std::mem::replace(&mut self.state, State::Changing) {
             State::Stopped(stopped) => {
                 self.at_call = false;
+                self.begins = false;
                 self.reported = None;
                 State::Running(stopped.resume(how))
             }
@@ -110,7 +124,7 @@ pub struct Process {
     pub next_number: u32,
     /// How many programs it has begun.
     pub image: u32,
-    /// Who made it, while it was traced.
+    /// Who made it, as long as the debugger does not know it.
     pub maker: Option<i32>,
     /// We started it, or who made it.
     pub is_ours: bool,

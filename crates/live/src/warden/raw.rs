@@ -72,6 +72,13 @@ pub fn detach(tid: i32, signal: u32) -> Result<()> {
     plain(libc::PTRACE_DETACH, tid, 0, u64::from(signal)).map(drop)
 }
 
+/// Whether two processes have one memory.
+pub fn share_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: u64 = 1;
+    // SAFETY: only numbers are handed over.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0u64, 0u64) == 0 }
+}
+
 pub fn set_debug_register(tid: i32, number: usize, value: u64) -> Result<()> {
     let offset = std::mem::offset_of!(libc::user, u_debugreg) + number * 8;
     plain(libc::PTRACE_POKEUSER, tid, offset as u64, value).map(drop)
