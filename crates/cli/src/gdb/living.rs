@@ -373,7 +373,7 @@ impl Program {
         };
         let thread = match reason {
             StopReason::Exited(_) | StopReason::Killed(_) => ThreadId::new(pid, pid),
-            _ => self.thread_id(i, stopped.thread),
+            _ => self.thread_id(i, Some(stopped.thread)),
         };
         if matches!(reason, StopReason::Exited(_) | StopReason::Killed(_)) {
             if let Some(served) = self.served.get_mut(i) {

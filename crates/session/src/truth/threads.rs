@@ -33,10 +33,10 @@ pub(super) fn turns(program: &Program, process: ProcessId) -> Vec<(EventNo, Turn
         let turn = match event.nr {
             _ if !event.is_call() => continue,
             CLONE | CLONE3 | ARCH_PRCTL => Turn::Begins,
-            EXIT => Turn::Ends(ThreadNo(event.thread)),
+            EXIT => Turn::Ends(event.thread),
             _ => continue,
         };
-        found.push((EventNo(event.number), turn));
+        found.push((event.number, turn));
     }
     found
 }
