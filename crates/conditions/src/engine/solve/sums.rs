@@ -191,7 +191,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 }
                 a
             });
-            if step != 0 && base.unsigned_abs() % step != 0 {
+            if step != 0 && !base.unsigned_abs().is_multiple_of(step) {
                 return Answer::No;
             }
             let small = |weight: &i128| [0, step].contains(&weight.unsigned_abs());
