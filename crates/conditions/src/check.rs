@@ -388,7 +388,6 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
 
     /// What a component found.
     fn found(&mut self, part: usize) -> Found {
-        let last = self.events.last_time();
         let worker = &mut self.workers[part];
         let mut found = Found {
             count: worker.count,
@@ -404,7 +403,12 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
             };
             let empty = LeadsTo::new(Vec::new(), Vec::new(), 0, None);
             let all = std::mem::replace(engine, empty).unanswered();
-            // Whether it would have been in time, the recording does not say.
+            // Whether it would have been in time, the recording does not say. (When it
+            // ends takes looking into all logs.)
+            let last = match within {
+                Some(_) if !all.is_empty() => self.events.last_time(),
+                _ => 0,
+            };
             let (open, missed): (Vec<_>, Vec<_>) = all.into_iter().partition(|own| {
                 !own.late
                     && within

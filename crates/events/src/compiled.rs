@@ -4,6 +4,8 @@
 //! looks at the event's own bytes without copying them. [`Compiled::may_fit`]
 //! tells from the number of a call alone which events need not be looked at.
 
+use std::sync::OnceLock;
+
 use causality::EventId;
 use memchr::memmem;
 use protocol::id::ProcessIx;
@@ -92,6 +94,16 @@ fn types_of_call(nr: u64) -> u64 {
         _ if own & (bit(Type::Send) | bit(Type::Recv)) != 0 => own | bit(Type::File),
         _ => own,
     }
+}
+
+/// The same, from a table for the numbers that are: it is asked for every pattern in
+/// every process.
+fn known_types(nr: u64) -> u64 {
+    const CALLS: u64 = 512;
+    static KNOWN: OnceLock<Vec<u64>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| (0..CALLS).map(types_of_call).collect());
+    let own = usize::try_from(nr).ok().and_then(|nr| known.get(nr));
+    own.copied().unwrap_or_else(|| types_of_call(nr))
 }
 
 /// What others can see of a call before it returns: such a call has happened
@@ -244,7 +256,7 @@ impl Compiled {
                 Node::Not(_) | Node::Capture(..) | Node::Result(..) | Node::Slow(_) => true,
             }
         }
-        may(&self.node, nr, nr.map_or(u64::MAX, types_of_call))
+        may(&self.node, nr, nr.map_or(u64::MAX, known_types))
     }
 
     /// Whether an event fits, as one that happened: of a call that is two

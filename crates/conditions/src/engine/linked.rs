@@ -13,6 +13,7 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+pub use super::concurrent::Concurrent;
 use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::history::At;
 use crate::stream::{Clock, Moment};
@@ -50,13 +51,13 @@ impl Step {
 }
 
 /// An event at which the chain up to a step is complete.
-struct End {
-    at: At,
+pub(super) struct End {
+    pub(super) at: At,
     time: u64,
     order: usize,
     /// How many events of the step are in it.
     len: u32,
-    binding: Rc<[Sym]>,
+    pub(super) binding: Rc<[Sym]>,
     /// The events before it.
     before: Option<Rc<Trail>>,
     /// With it, once somebody goes on from here: most are never gone on from.
@@ -64,7 +65,7 @@ struct End {
 }
 
 impl End {
-    fn new(
+    pub(super) fn new(
         moment: &Moment,
         len: u32,
         binding: Rc<[Sym]>,
@@ -83,7 +84,7 @@ impl End {
     }
 
     /// The events up to it, which is one of this process.
-    fn trail(&self, process: usize) -> Rc<Trail> {
+    pub(super) fn trail(&self, process: usize) -> Rc<Trail> {
         let trail = self.trail.get_or_init(|| {
             Rc::new(Trail {
                 process,
@@ -147,7 +148,7 @@ fn known<T>(list: &[T], moment: &Moment, process: usize, at: impl Fn(&T) -> At) 
 }
 
 /// Something for each list of values that names can have.
-type ByValues<T> = Table<Box<[Sym]>, T>;
+pub(super) type ByValues<T> = Table<Box<[Sym]>, T>;
 
 /// Where an event was, and what its process knew then.
 type Sight = (At, Clock);
@@ -592,86 +593,5 @@ impl Between {
                     }
                 })
         })
-    }
-}
-
-/// Finds events of two kinds neither of which happened before the other.
-pub struct Concurrent {
-    sides: [Vec<Atom>; 2],
-    shared: Vec<usize>,
-    names: usize,
-    /// Of each side, by shared values, the last of each process.
-    last: [ByValues<Vec<(usize, End)>>; 2],
-}
-
-impl Concurrent {
-    /// For two sides that share these names, of so many.
-    pub fn new(left: Vec<Atom>, right: Vec<Atom>, names: usize) -> Concurrent {
-        let bound = |atoms: &[Atom]| -> Vec<usize> { atoms.iter().flat_map(Atom::bound).collect() };
-        let other = bound(&right);
-        let mut shared: Vec<usize> = bound(&left)
-            .into_iter()
-            .filter(|n| other.contains(n))
-            .collect();
-        shared.sort_unstable();
-        shared.dedup();
-        Concurrent {
-            sides: [left, right],
-            shared,
-            names,
-            last: [Table::default(), Table::default()],
-        }
-    }
-
-    /// The kinds of events it looks at.
-    pub fn letters(&self) -> Vec<u32> {
-        self.sides
-            .iter()
-            .flatten()
-            .map(|atom| atom.letter)
-            .collect()
-    }
-
-    /// The next event. Calls `found` if one that came before is concurrent.
-    pub fn take(&mut self, moment: &Moment, set: &[Happening], found: &mut dyn FnMut(Match)) {
-        let mut reported = false;
-        let mut own: Vec<(usize, Vec<Sym>)> = Vec::new();
-        for (side, atoms) in self.sides.iter().enumerate() {
-            for atom in atoms {
-                let bindings = set
-                    .iter()
-                    .filter_map(|happening| atom.bind(happening, self.names));
-                own.extend(bindings.map(|binding| (side, binding)));
-            }
-        }
-        for (side, binding) in &own {
-            let key = project(binding, &self.shared);
-            let others = self.last[1 - side].get(&key);
-            let other = others.into_iter().flatten().find(|(process, end)| {
-                *process != moment.process && !moment.is_after(*process, end.at)
-            });
-            if let Some((process, end)) = other
-                && !reported
-                && let Some(merged) = merge(binding, &end.binding)
-            {
-                reported = true;
-                found(Match {
-                    trail: Trail::new(moment, Some(end.trail(*process))),
-                    binding: merged.into(),
-                });
-            }
-        }
-        for (side, binding) in own {
-            let key = project(&binding, &self.shared);
-            let list = self.last[side].entry(key).or_default();
-            let end = End::new(moment, 1, binding.into(), None, None);
-            match list
-                .iter_mut()
-                .find(|(process, _)| *process == moment.process)
-            {
-                Some(place) => place.1 = end,
-                None => list.push((moment.process, end)),
-            }
-        }
     }
 }

@@ -2,6 +2,7 @@
 //! recordings nor names.
 
 pub mod automaton;
+pub mod concurrent;
 pub mod cut;
 pub mod enumerate;
 pub mod flow;
