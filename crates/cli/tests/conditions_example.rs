@@ -11,7 +11,7 @@ mod harness;
 
 use std::process::{Command, Output};
 
-use harness::{MW, Recorded, Scratch, programs, tool};
+use harness::{MW, Recorded, Scratch, programs};
 use serde_json::Value;
 
 /// With what comes of each behind `# =>`.

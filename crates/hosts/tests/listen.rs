@@ -249,11 +249,11 @@ fn nonsense_of_who_may_ask_harms_nobody() {
     for _ in 0..60 {
         let (mut reading, mut writing) = admitted(&agent, &ann);
         let mut bytes = Vec::new();
-        if random.next() % 4 != 0 {
+        if !random.next().is_multiple_of(4) {
             wire::opening::write(&mut bytes).unwrap();
         }
         let length = random.next() % 300;
-        if random.next() % 2 == 0 {
+        if random.next().is_multiple_of(2) {
             // Of any length that it says.
             bytes.extend((random.next() as u32).to_le_bytes());
         } else {
