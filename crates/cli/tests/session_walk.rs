@@ -405,6 +405,7 @@ struct Stop {
     name: String,
     event: u64,
     pc: u64,
+    line: Option<u32>,
 }
 
 /// Does some acts that are chosen as they come, with breakpoints at all functions;
@@ -518,6 +519,9 @@ fn acts_of(
             name: member.unwrap().name,
             event: stopped.at.event().0,
             pc: frames.first().map_or(0, |frame| frame.pc),
+            line: frames
+                .first()
+                .and_then(|frame| Some(frame.line.as_ref()?.line)),
         };
         done.push((act, Some(stop)));
     }
@@ -672,7 +676,13 @@ fn gdb_steps_back_as_the_library_does() {
 
 /// Has gdb do what was done, and compares where each motion led.
 fn gdb_does(recorded: &Recorded, gdb: &str, done: &[(Act, Option<Stop>)]) {
+    // Going back, gdb stops at every row of its table of lines, and so more than once in a
+    // line that has several: it is to go on, in that line, to where the line begins.
+    const SETTLE: &str = "python def settle(line, pc, words): \
+        [gdb.execute(words) for _ in range(3) if gdb.selected_frame().pc() != pc \
+         and gdb.selected_frame().find_sal().line == line]";
     let mut command = gdb_on(recorded, gdb);
+    command.args(["-ex", SETTLE]);
     for (act, stop) in done {
         let words = match act {
             Act::Run { back: false } => "continue",
@@ -686,6 +696,12 @@ fn gdb_does(recorded: &Recorded, gdb: &str, done: &[(Act, Option<Stop>)]) {
             Act::Process(_) | Act::Mode(_) => continue,
         };
         command.args(["-ex", words]);
+        if let (Act::Line { back: true, .. }, Some(stop)) = (act, stop)
+            && let Some(line) = stop.line
+        {
+            let settle = format!("python settle({line}, {}, '{words}')", stop.pc);
+            command.args(["-ex", &settle]);
+        }
         if stop.is_some() {
             command.args(["-ex", r#"printf "STOP %d %lu\n", $_inferior, $pc"#]);
         }

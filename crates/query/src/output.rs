@@ -203,7 +203,7 @@ impl<'o> Reader<'o> {
         let bytes = match &piece.bytes {
             Bytes::Logged(bytes) => Some(bytes.clone()),
             Bytes::Nowhere => None,
-            memory => Some(self.bytes_in_memory(piece, memory)?),
+            memory => Some(self.memory_of(piece, memory)?),
         };
         if let Some(left) = self.left.get_mut(&piece.process) {
             *left = left.saturating_sub(1);
@@ -219,7 +219,7 @@ impl<'o> Reader<'o> {
         place.map_or(String::new(), |place| self.set.process_name(place))
     }
 
-    fn bytes_in_memory(&mut self, piece: &Piece, place: &Bytes) -> Result<Vec<u8>, Error> {
+    fn memory_of(&mut self, piece: &Piece, place: &Bytes) -> Result<Vec<u8>, Error> {
         use std::collections::hash_map::Entry;
         let (process, event) = (self.name(piece.process), piece.event);
         let target = match self.open.entry(piece.process) {

@@ -139,7 +139,9 @@ fn an_end_by_time_leaves_out_what_was_later() {
     };
     let clock = set.member(0).unwrap().clock();
     let filter = Filter {
-        to: Some(query::events::Moment::Time(clock.since_start_ns(Ticks(8610)))),
+        to: Some(query::events::Moment::Time(
+            clock.since_start_ns(Ticks(8610)),
+        )),
         ..Filter::default()
     };
     let mut found = Vec::new();
