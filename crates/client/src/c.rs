@@ -1,4 +1,4 @@
-//! The same for C: `include/meanwhile.h`.
+//! What C programs call: `include/meanwhile.h`.
 
 use std::io::Error;
 use std::os::fd::{BorrowedFd, RawFd};
