@@ -28,10 +28,12 @@ mod shelf;
 mod signals;
 mod sites;
 mod store;
+pub mod timeouts;
 mod waits;
 
+pub use arena::Arena;
 pub use reaper::program_of;
-pub use record::{Ended, OnFull, Options, record, run};
+pub use record::{Ended, OnFull, Options, Start, record, run, run_as, start};
 pub use signals::listen;
 
 /// Why a recording could not be made.

@@ -97,6 +97,11 @@ pub fn is_pulled(thread: &Thread) -> bool {
     seat(thread).is_some_and(|seat| seat.has(flag::PULL))
 }
 
+/// Whether it is to leave it this once, halted or not.
+pub fn is_to_leave(thread: &Thread) -> bool {
+    seat(thread).is_some_and(|seat| seat.flags.fetch_and(!flag::LEAVE, AcqRel) & flag::LEAVE != 0)
+}
+
 /// The thread is where it goes on as `regs` say: if the program is halted, it
 /// stops. It may have been given other registers meanwhile.
 #[cold]
@@ -140,7 +145,7 @@ pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
 }
 
 /// The thread is about to wait in the kernel, in this call, which began then (the
-/// time-stamp counter) and has a time limit (ns).
+/// program's time-stamp counter) and has a time limit (ns).
 #[inline]
 pub fn enter(thread: &Thread, number: u64, since: u64, limit: u64) {
     if let Some(seat) = seat(thread) {

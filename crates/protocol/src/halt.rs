@@ -89,6 +89,9 @@ pub mod flag {
     /// It is taken out of its call at a halt, because something has to be done
     /// in its process then.
     pub const PULL: u32 = 2;
+    /// It is taken out of the call that it is in, once: something about its time
+    /// limit is to be changed.
+    pub const LEAVE: u32 = 4;
 }
 
 /// What a thread is stopped in.
@@ -123,12 +126,16 @@ pub struct Seat {
     pub thread: AtomicU32,
     pub image: AtomicU32,
     /// Number + 1 of the call that it is in, or was in last, and since when (the
-    /// time-stamp counter).
+    /// time-stamp counter, as the program would see it).
     pub call: AtomicU64,
     pub since: AtomicU64,
-    /// How long that may last (ns, from `since` in the program's time);
-    /// `u64::MAX`: for ever.
+    /// How long that may last (ns, from `since` in the program's time); or see
+    /// [`limit`].
     pub limit: AtomicU64,
+    /// If that is `limit::UNTIL`: until when, by which of the program's clocks.
+    pub until: AtomicU64,
+    pub until_clock: AtomicU32,
+    pub until_pad: AtomicU32,
     /// Where in its process's memory the registers are that it made the call
     /// with: see [`Called`].
     pub called_at: AtomicU64,
@@ -148,6 +155,17 @@ pub struct Seat {
     /// and by how much it is made longer.
     pub on_limit: AtomicU32,
     pub extended: AtomicI64,
+}
+
+/// What a time limit is.
+pub mod limit {
+    /// There is none.
+    pub const NONE: u64 = u64::MAX;
+    /// It is a moment.
+    pub const UNTIL: u64 = u64::MAX - 1;
+    /// By which clock.
+    pub const REALTIME: u32 = 0;
+    pub const MONOTONIC: u32 = 1;
 }
 
 /// What is to become of a time limit.

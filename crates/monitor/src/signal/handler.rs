@@ -273,6 +273,12 @@ fn preempt(thread: &Thread, context: &mut UContext) {
     }
     let rip = context.gregs[RIP];
     let in_program = in_program && !patcher::in_stub(rip);
+    if !in_program
+        && let Some(elsewhere) = arch::abort_blocking(rip)
+        && halt::is_to_leave(thread)
+    {
+        context.gregs[RIP] = elsewhere;
+    }
     if halt::must_stop(thread) {
         if in_program {
             thread.busy.store(1, Release);
