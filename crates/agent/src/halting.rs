@@ -296,6 +296,11 @@ impl<'a> Halter<'a> {
         length.map(Duration::from_nanos)
     }
 
+    /// Those who have stopped look again whether they are to.
+    pub fn wake(&self) {
+        arena::wake(&self.control.halt.word, i32::MAX);
+    }
+
     /// How fast the one clock goes by the other: the longer they are looked at,
     /// the better it is known.
     pub fn measure(&self, now: halt::Instant) {
@@ -318,8 +323,7 @@ impl<'a> Halter<'a> {
                 false => seat.flags.fetch_and(!flag::EXEMPT, AcqRel),
             };
         }
-        // Those who had stopped look again.
-        arena::wake(&self.control.halt.word, i32::MAX);
+        self.wake();
         count
     }
 

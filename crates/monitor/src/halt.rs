@@ -89,7 +89,12 @@ pub fn rise_all(pid: u32, namespace: u32) {
 /// Whether this thread is to stop.
 #[inline]
 pub fn must_stop(thread: &Thread) -> bool {
-    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT))
+    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT | flag::LED))
+}
+
+/// Whether a debugger leads this thread while the program is halted.
+fn is_led(thread: &Thread) -> bool {
+    halt().is_on() && seat(thread).is_some_and(|seat| seat.has(flag::LED))
 }
 
 /// Whether the thread is to leave its call.
@@ -274,7 +279,9 @@ fn stay(thread: &Thread, place: u32) {
         sys::futex_wake(&halt.arrivals, 1);
         timers::stop(thread, number);
         wait_for_end(thread, &halt.word, number);
-        timers::go_on(thread, number);
+        if !is_led(thread) {
+            timers::go_on(thread, number);
+        }
         if let Some(seat) = seat(thread) {
             seat.state.swap(state::RUNS, SeqCst);
         }

@@ -266,6 +266,7 @@ pub struct Thread {
     pub slow_return: Cell<u64>,
     /// Where the registers are that the thread came into the monitor with.
     pub regs_at: Cell<u64>,
+    pub process: Cell<u64>,
     /// Kernel's id; cleared by the kernel when the thread is gone.
     pub tid_word: AtomicU32,
     pub tid: Cell<u32>,
@@ -294,7 +295,6 @@ pub struct Thread {
     /// of what came with each.
     pub held: Cell<u64>,
     pub held_info: [[Cell<u64>; 6]; 6],
-    pub process: Cell<u64>,
     /// Room for the addresses of a socket (a sockaddr is 110 bytes at most).
     pub addresses: [[Cell<u64>; 14]; 2],
     /// The program's signal mask.
@@ -397,7 +397,12 @@ pub fn thread_in_slot(slot: u32) -> &'static Thread {
 }
 
 const _: () = {
-    use protocol::layout::{SPACE_POOLS_AT, THREAD_REGS_AT};
+    use protocol::layout::{
+        ACTION_SIZE, PROCESS_ACTIONS, SPACE_POOLS_AT, THREAD_PROCESS_AT, THREAD_REGS_AT,
+    };
+    assert!(core::mem::offset_of!(Thread, process) as u64 == THREAD_PROCESS_AT);
+    assert!(core::mem::offset_of!(Process, actions) as u64 == PROCESS_ACTIONS);
+    assert!(core::mem::size_of::<Action>() as u64 == ACTION_SIZE);
     assert!(core::mem::offset_of!(Thread, regs_at) as u64 == THREAD_REGS_AT);
     assert!(SPACE_BASE + core::mem::offset_of!(Space, pools_at) as u64 == SPACE_POOLS_AT);
 };

@@ -92,6 +92,9 @@ pub mod flag {
     /// It is taken out of the call that it is in, once: something about its time
     /// limit is to be changed.
     pub const LEAVE: u32 = 4;
+    /// A debugger leads it by single instructions while the others stand: it leaves
+    /// the halt, and the program's time stands all the same.
+    pub const LED: u32 = 8;
 }
 
 /// What a thread is stopped in.

@@ -32,6 +32,11 @@ pub const SLOTS_MAX: u64 = 8192;
 /// Where in a thread's record, which its gs base leads to, the address is of the
 /// registers that it came into the monitor with ([`crate::halt::Called`]).
 pub const THREAD_REGS_AT: u64 = 40;
+/// And where the address is of its process's record; where in that the program's
+/// actions for signals are; and how long each is, which begins with the handler.
+pub const THREAD_PROCESS_AT: u64 = 48;
+pub const PROCESS_ACTIONS: u64 = 24;
+pub const ACTION_SIZE: u64 = 32;
 
 /// In replay: translated code, and what is known of the stretch it is for.
 pub const TRANSLATION_BASE: u64 = MONITOR_BASE + 0x1_0000_0000;

@@ -66,6 +66,9 @@ impl Prompt {
                     .hint("to try what would happen, change the program and record again"),
             );
         }
+        if let Some(kind) = text.strip_prefix("time ") {
+            return self.set_time(kind.trim());
+        }
         let text = ["variable ", "var "]
             .iter()
             .find_map(|word| text.strip_prefix(word))

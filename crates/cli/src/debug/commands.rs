@@ -41,6 +41,8 @@ pub struct Prompt {
     pub(super) last_hit: Option<u32>,
     /// The user has enough.
     pub(super) quits: bool,
+    /// Who asks the agent of a program that is alive.
+    pub(super) agent: Option<live::Agent>,
 }
 
 impl Prompt {
@@ -60,6 +62,7 @@ impl Prompt {
             next_display: 1,
             last_hit: None,
             quits: false,
+            agent: None,
         }
     }
 

@@ -5,6 +5,7 @@ mod commands;
 mod complete;
 mod conditions;
 mod debugger;
+mod halting;
 mod info;
 mod look;
 mod moves;
@@ -63,16 +64,31 @@ impl From<::session::Error> for Failure {
 pub fn run(set: &Arc<Set>, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(set)?;
     let names = crate::causes::names(&history);
-    run_program(&program(history, names)?, script, false)
+    run_program(&program(history, names)?, script, false, None)
 }
 
-/// The same for a program that was opened; with its processes ended at the end, if
+/// The same for a program that is alive; with its processes ended at the end, if
 /// that is wanted.
-pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Result<bool, Failure> {
+pub fn run_living(
+    program: &Arc<Program>,
+    script: &Script,
+    ends: bool,
+    agent: live::Agent,
+) -> Result<bool, Failure> {
+    run_program(program, script, ends, Some(agent))
+}
+
+fn run_program(
+    program: &Arc<Program>,
+    script: &Script,
+    ends: bool,
+    agent: Option<live::Agent>,
+) -> Result<bool, Failure> {
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();
     let debugger = Debugger::open(program)?;
     let mut prompt = Prompt::new(debugger, interrupts);
+    prompt.agent = agent;
     let done = converse(&mut prompt, script);
     if ends {
         prompt.end_all()?;

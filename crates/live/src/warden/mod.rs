@@ -6,6 +6,9 @@
 //! the debugger is gone it takes back what there is and lets everybody go.
 
 mod attach;
+pub use attach::GOVERN;
+mod governed;
+mod parking;
 mod process;
 pub(crate) mod raw;
 mod run;
@@ -21,6 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Error;
 use crate::talk::{self, Answer, Registers, Request, Thread};
+use governed::{Farewell, Governor};
 use process::{Process, Space, State, Task};
 use raw::Status;
 
@@ -40,6 +44,12 @@ pub struct Warden {
     alone: bool,
     /// The debugger has asked for a halt of what runs now.
     is_to_halt: bool,
+    /// The agent of the program, if it has one.
+    governor: Option<Governor>,
+    /// That agent, if it was started here.
+    agent: Option<std::process::Child>,
+    /// What is to be done when the debugger has gone.
+    farewell: Farewell,
 }
 
 /// What was waited for.
@@ -69,6 +79,9 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         early: BTreeSet::new(),
         alone: false,
         is_to_halt: false,
+        governor: None,
+        agent: None,
+        farewell: Farewell::Keep,
     };
     warden.serve();
     warden.leave_all();
@@ -83,6 +96,7 @@ impl Warden {
                 News::Of(tid, status) => {
                     // Somebody was killed where it stood, or begins to stand now.
                     self.note_aside(tid, status);
+                    self.let_exempt_go_on(tid);
                     continue;
                 }
                 News::Nothing => continue,
@@ -106,9 +120,31 @@ impl Warden {
     /// What is answered. None: the debugger is gone.
     fn answer(&mut self, request: Request) -> Option<Result<Answer, Error>> {
         Some(match request {
-            Request::Attach(pids) => self.attach(&pids).map(|()| Answer::Done),
+            Request::Attach {
+                pids,
+                keep_ms,
+                overrides,
+            } => self
+                .attach(&pids, keep_ms, overrides)
+                .map(|()| Answer::Done),
             Request::Start { arguments, group } => {
                 self.start(&arguments, group).map(Answer::Started)
+            }
+            Request::StartGoverned {
+                words,
+                group,
+                keep_ms,
+            } => self
+                .start_governed(&words, group, keep_ms)
+                .map(Answer::Started),
+            Request::Agent(question) => self.ask_agent(&question),
+            Request::Actions(pid) => self.actions(pid),
+            Request::Farewell { goes_on } => {
+                self.farewell = match goes_on {
+                    true => Farewell::GoOn,
+                    false => Farewell::Keep,
+                };
+                Ok(Answer::Done)
             }
             Request::Processes => Ok(self.list()),
             Request::Threads(pid) => self.threads(pid).map(Answer::Threads),
@@ -188,6 +224,9 @@ impl Warden {
             number: task.number,
             registers: task.stopped().and_then(|stopped| {
                 let general = stopped.registers().ok()?;
+                if let Some(seen) = self.inside(*tid, task, &general) {
+                    return Some(seen);
+                }
                 let vectors = stopped.vectors().unwrap_or_default();
                 Some(registers(&general, &vectors))
             }),
@@ -203,9 +242,14 @@ impl Warden {
         general: &[u64; 27],
         xmm: &[[u64; 2]; 16],
     ) -> Result<(), Error> {
-        let task = self.tasks.get_mut(&tid).ok_or(Error::NoThread(tid))?;
-        task.reported = None;
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.reported = None;
+        }
+        let task = self.tasks.get(&tid).ok_or(Error::NoThread(tid))?;
         let stopped = task.stopped().ok_or(Error::NoThread(tid))?;
+        if self.is_inside(tid) {
+            return self.set_inside(tid, general, xmm);
+        }
         let failed = |error: std::io::Error| Error::Failed {
             what: "set the registers of".to_string(),
             pid: tid,
@@ -229,6 +273,88 @@ impl Warden {
             stopped.set_vectors(&mut vectors).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// The program's registers of a thread that stands in the monitor.
+    fn inside(&self, tid: i32, task: &Task, own: &raw::General) -> Option<Registers> {
+        let governor = self.governor.as_ref()?;
+        let process = self.processes.get(&task.process)?;
+        if !governor.is_inside(process, own.rip) {
+            return None;
+        }
+        let general = governor.registers(process, tid, own)?;
+        let vectors = governor.vectors(process, tid, own).unwrap_or_default();
+        Some(registers(&general, &vectors))
+    }
+
+    fn set_inside(
+        &mut self,
+        tid: i32,
+        general: &[u64; 27],
+        xmm: &[[u64; 2]; 16],
+    ) -> Result<(), Error> {
+        let parts = || {
+            let task = self.tasks.get(&tid)?;
+            let own = task.stopped()?.registers().ok()?;
+            let process = self.processes.get(&task.process)?;
+            Some((self.governor.as_ref()?, process, own))
+        };
+        let (governor, process, own) = parts().ok_or(Error::NoThread(tid))?;
+        if !governor.set_registers(tid, &raw::from_words(general)) {
+            return Err(Error::InCall(tid));
+        }
+        if let Some(at) = governor.vectors_at(process, tid, &own) {
+            let bytes: Vec<u8> = xmm
+                .iter()
+                .flatten()
+                .flat_map(|word| word.to_le_bytes())
+                .collect();
+            process.write(at, &bytes);
+        }
+        Ok(())
+    }
+
+    /// What the program does with each signal, if the kernel does not know it.
+    fn actions(&self, pid: i32) -> Result<Answer, Error> {
+        let process = self.process(pid)?;
+        let tids = self.tids(pid);
+        let own = tids
+            .iter()
+            .find_map(|tid| self.tasks.get(tid)?.stopped()?.registers().ok());
+        let action = |signal| {
+            let governor = self.governor.as_ref()?;
+            governor.action(process, &own?, signal)
+        };
+        Ok(Answer::Actions((1..=64).map_while(action).collect()))
+    }
+
+    /// Asks the agent, for the debugger.
+    fn ask_agent(&mut self, question: &str) -> Result<Answer, Error> {
+        let Some(governor) = &mut self.governor else {
+            return Err(Error::NoAgent);
+        };
+        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
+        let request = serde_json::from_str(question).map_err(wrong)?;
+        let answer = governor.ask(&request)?;
+        let is_exempt = matches!(request, agent::control::Request::Exempt { .. });
+        let answer = serde_json::to_string(&answer).map_err(wrong)?;
+        if is_exempt {
+            for tid in self.tasks.keys().copied().collect::<Vec<_>>() {
+                self.let_exempt_go_on(tid);
+            }
+        }
+        Ok(Answer::Agent(answer))
+    }
+
+    /// Who runs on when the others are halted is not kept by ptrace either.
+    fn let_exempt_go_on(&mut self, tid: i32) {
+        let is_exempt = self.governor.as_ref().is_some_and(|g| g.is_exempt(tid));
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|_| is_exempt)
+            && task.deferred.is_none()
+            && task.stopped().is_some()
+        {
+            task.resume(task::Resume::On);
+        }
     }
 
     fn set_signal(&mut self, tid: i32, signal: u32) -> Result<Answer, Error> {

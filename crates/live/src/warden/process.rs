@@ -29,6 +29,10 @@ pub struct Task {
     pub steps: bool,
     /// What it was told to watch.
     pub watches: Vec<(u64, u8)>,
+    /// It stands where it may not go on before what was told of it.
+    pub held: bool,
+    /// It is in the monitor and has not begun in the program.
+    pub begins: bool,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,8 @@ impl Task {
             at_call: false,
             steps: false,
             watches: Vec::new(),
+            held: false,
+            begins: false,
         }
     }
 
@@ -78,6 +84,7 @@ impl Task {
         self.state = match std::mem::replace(&mut self.state, State::Changing) {
             State::Stopped(stopped) => {
                 self.at_call = false;
+                self.held = false;
                 self.reported = None;
                 State::Running(stopped.resume(how))
             }
@@ -176,6 +183,12 @@ impl Process {
         done
     }
 
+    /// Memory, if all of it is there.
+    pub fn piece(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        (self.read(address, &mut bytes) == length).then_some(bytes)
+    }
+
     fn word(&self, address: u64, length: u8) -> u64 {
         let mut bytes = [0; 8];
         if let Some(into) = bytes.get_mut(..usize::from(length)) {
@@ -240,14 +253,20 @@ impl Process {
         }
     }
 
-    /// Whether a signal ends it, because it has nothing of its own for it.
-    pub fn ends_by(&self, signal: u32) -> bool {
+    /// Whether a signal ends it, because it has nothing of its own for it. `action` is
+    /// what it does, if the kernel does not know.
+    pub fn ends_by(&self, signal: u32, action: Option<u64>) -> bool {
         // These do nothing: CHLD, CONT, URG, WINCH; and these stop: STOP, TSTP, TTIN, TTOU.
         let harmless = [17, 18, 19, 20, 21, 22, 23, 28];
+        if harmless.contains(&signal) {
+            return false;
+        }
+        if let Some(handler) = action {
+            return handler == 0;
+        }
         let bit = 1u64 << (signal.clamp(1, 64) - 1);
         let status = proc::Status::of(self.pid, self.pid);
-        !harmless.contains(&signal)
-            && status.is_some_and(|status| (status.caught | status.ignored) & bit == 0)
+        status.is_some_and(|status| (status.caught | status.ignored) & bit == 0)
     }
 }
 

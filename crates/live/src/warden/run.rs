@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use protocol::condition;
+use protocol::layout::{PREEMPT_SIGNAL, SIGSYS};
 
+use super::governed::Farewell;
 use super::process::{Process, Space, State, Task};
 use super::raw::{self, Status};
 use super::task::{Resume, Running};
@@ -75,16 +77,23 @@ impl Warden {
         // Where the leader stands is not stopped at until it is past it.
         let steps_first = held.filter(|_| range.is_none());
         self.insert(&movers, held.map(|address| (leader, address)));
-        for tid in self.tasks.keys().copied().collect::<Vec<_>>() {
+        // Who has been led out of the halt goes on when that is over.
+        let is_governed = self.governor.is_some();
+        let tids: Vec<i32> = self.tasks.keys().copied().collect();
+        let (inside, outside): (Vec<i32>, Vec<i32>) = tids
+            .into_iter()
+            .partition(|tid| !is_governed || self.is_inside(*tid));
+        for tid in inside {
+            self.set_out(tid, tid == lead && held.is_some(), &movers);
+        }
+        self.end_halt();
+        for tid in outside {
             let steps = tid == lead && held.is_some();
-            if let Some(task) = self
-                .tasks
-                .get_mut(&tid)
-                .filter(|t| movers.contains(&t.process))
-            {
-                task.steps = steps;
-                self.resume(tid);
+            if !steps && self.governor.as_ref().is_some_and(|g| g.seat(tid).is_some()) {
+                // Timers of its process may be its to set again.
+                let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
             }
+            self.set_out(tid, steps, &movers);
         }
         let told = |process, thread, what| Report {
             process,
@@ -94,6 +103,7 @@ impl Warden {
         let report = loop {
             // Either may have come while threads were made to stand (`quiesce`).
             if self.alone {
+                self.farewell = Farewell::GoOn;
                 self.halt();
                 return None;
             }
@@ -122,6 +132,7 @@ impl Warden {
                         break report;
                     }
                 }
+                Outcome::Stepped if tid == lead && self.is_inside(lead) => self.resume(tid),
                 Outcome::Stepped if tid == lead => {
                     let at = self.address(lead).unwrap_or(0);
                     match &mut range {
@@ -157,6 +168,15 @@ impl Warden {
         };
         self.halt();
         Some(report)
+    }
+
+    /// Has a thread run, if its process is to.
+    fn set_out(&mut self, tid: i32, steps: bool, movers: &BTreeSet<i32>) {
+        let task = self.tasks.get_mut(&tid);
+        if let Some(task) = task.filter(|t| movers.contains(&t.process)) {
+            task.steps = steps;
+            self.resume(tid);
+        }
     }
 
     /// Those that were made by somebody who runs run.
@@ -198,8 +218,15 @@ impl Warden {
     }
 
     fn address(&self, tid: i32) -> Option<u64> {
-        let stopped = self.tasks.get(&tid)?.stopped()?;
-        Some(stopped.registers().ok()?.rip)
+        let task = self.tasks.get(&tid)?;
+        let own = task.stopped()?.registers().ok()?;
+        let seen = || {
+            let governor = self.governor.as_ref()?;
+            let process = self.processes.get(&task.process)?;
+            let is_inside = governor.is_inside(process, own.rip);
+            is_inside.then(|| governor.registers(process, tid, &own))?
+        };
+        Some(seen().map_or(own.rip, |seen| seen.rip))
     }
 
     /// Puts breakpoints in. One place of one process is left out.
@@ -226,7 +253,10 @@ impl Warden {
 
     /// Stops everybody, and takes all breakpoints out.
     pub fn halt(&mut self) {
-        let all: Vec<i32> = self.tasks.keys().copied().collect();
+        self.park();
+        let is_exempt = |tid: &i32| self.governor.as_ref().is_some_and(|g| g.is_exempt(*tid));
+        let all = self.tasks.keys().copied();
+        let all: Vec<i32> = all.filter(|tid| !is_exempt(tid)).collect();
         self.quiesce(&all);
         for process in self.processes.values() {
             if let Some(space) = self.spaces.get_mut(&process.space) {
@@ -242,7 +272,7 @@ impl Warden {
     }
 
     /// While somebody runs there is one thing to ask for: that all stop.
-    fn note_request(&mut self, request: &Request) {
+    pub fn note_request(&mut self, request: &Request) {
         self.is_to_halt |= matches!(request, Request::Halt);
     }
 
@@ -306,6 +336,9 @@ impl Warden {
     /// Has a thread execute one instruction while everybody else stands. It gets no
     /// signal by that.
     fn single(&mut self, tid: i32) -> Outcome {
+        if self.is_parked(tid) {
+            return self.lead_out(tid);
+        }
         let mut signal = 0;
         if let Some(task) = self.tasks.get_mut(&tid) {
             if let State::Stopped(stopped) = &mut task.state {
@@ -334,6 +367,9 @@ impl Warden {
 
     /// Whether a thread is about to make a system call, which may take for ever.
     fn is_at_call(&self, tid: i32) -> bool {
+        if self.is_in_call(tid) {
+            return true;
+        }
         let process = self.tasks.get(&tid).map(|task| task.process);
         let process = process.and_then(|pid| self.processes.get(&pid));
         let (Some(process), Some(address)) = (process, self.address(tid)) else {
@@ -367,8 +403,12 @@ impl Warden {
             let Some(at) = self.address(tid) else {
                 return told(What::Nobody);
             };
-            // A signal that came first is kept for later.
+            // What leads into the monitor goes through it with the others.
             let got = self.tasks.get(&tid)?.stopped()?.signal;
+            if self.is_inside(tid) || self.governor.is_some() && is_monitors(got) {
+                return None;
+            }
+            // A signal that came first is kept for later.
             if Some(at) == before && got != signal {
                 continue;
             }
@@ -479,6 +519,14 @@ impl Warden {
 
     /// Something became of a thread: what that is.
     pub fn event(&mut self, tid: i32, status: Status) -> Outcome {
+        let outcome = self.become_of(tid, status);
+        if let (Outcome::Told(what), Some(task)) = (&outcome, self.tasks.get_mut(&tid)) {
+            task.held = Warden::holds(*what);
+        }
+        outcome
+    }
+
+    fn become_of(&mut self, tid: i32, status: Status) -> Outcome {
         let (signal, event) = match status {
             Status::Exited(code) => return self.ended(tid, What::Exited(code)),
             Status::Killed(signal) => return self.ended(tid, What::Killed(signal)),
@@ -602,6 +650,13 @@ impl Warden {
             return Outcome::Nothing;
         };
         process.next_number = 1;
+        if self.governor.is_some() && proc::is_64_bit(pid) != Some(false) {
+            // What cannot be is plainly traced.
+            let _ = self.put_monitor(pid);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return Outcome::Nothing;
+        };
         if process.begin_again().is_err() || proc::is_64_bit(pid) == Some(false) {
             // Nothing that could be debugged any more.
             let _ = self.detach(pid);
@@ -625,6 +680,14 @@ impl Warden {
             return Outcome::Nothing;
         };
         let process = self.processes.get(&task.process);
+        // The monitor makes calls of its own: those of the program have its numbers.
+        if let (Some(governor), Some(process)) = (&self.governor, process)
+            && let Some(own) = task.stopped().and_then(|stopped| stopped.registers().ok())
+            && governor.is_inside(process, own.rip)
+            && !governor.makes(process, &own, number)
+        {
+            return Outcome::Nothing;
+        }
         let calls = process.and_then(|process| process.armed.calls.as_ref());
         match calls.is_some_and(|calls| calls.is_empty() || calls.contains(&number)) {
             true => {
@@ -691,6 +754,15 @@ impl Warden {
         let Some(process) = self.processes.get(&task.process) else {
             return Outcome::Nothing;
         };
+        if self.governor.is_some() && is_monitors(signal) {
+            if raw::says_exec_failed(tid)
+                && let State::Stopped(stopped) = &mut task.state
+            {
+                // For who has waited for that.
+                stopped.signal = 0;
+            }
+            return Outcome::Nothing;
+        }
         let is_asked = process.armed.signals >> (signal.clamp(1, 64) - 1) & 1 != 0;
         if signal == libc::SIGINT as u32
             && process.is_ours
@@ -702,11 +774,26 @@ impl Warden {
             }
             return Outcome::Told(What::Halted);
         }
-        match is_asked || process.ends_by(signal) {
+        let action = self.governor.as_ref().and_then(|governor| {
+            let own = task.stopped()?.registers().ok()?;
+            // Faults of the monitor's own are its own business.
+            match governor.is_inside(process, own.rip) && raw::signal_code(tid).is_ok_and(|c| c > 0)
+            {
+                true => Some(1),
+                false => governor.action(process, &own, signal),
+            }
+        });
+        match is_asked || process.ends_by(signal, action) {
             true => Outcome::Told(What::Signal(signal)),
             false => Outcome::Nothing,
         }
     }
+}
+
+/// The monitor's own signals: calls that trap, the one that tells it to look, and what
+/// instructions that it has replaced raise.
+fn is_monitors(signal: u32) -> bool {
+    signal == SIGSYS as u32 || signal == PREEMPT_SIGNAL as u32
 }
 
 /// Whether a breakpoint is one to stop at: it has no condition, or one of them is

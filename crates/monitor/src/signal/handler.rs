@@ -11,8 +11,10 @@ use crate::arch;
 use crate::patcher::What;
 use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
-use crate::state::{Thread, domain, space, thread};
-use crate::{counter, halt, live, log, mode, patcher, rounds, sharing, stretch, sys, turn};
+use crate::state::{Thread, control, domain, space, thread};
+use crate::{
+    counter, halt, live, log, mode, patcher, rounds, sharing, stretch, sys, timers, turn,
+};
 
 use super::deliver::enter;
 use super::fault::{GENERAL_PROTECTION, SI_KERNEL, fault};
@@ -278,6 +280,9 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         && halt::is_to_leave(thread)
     {
         context.gregs[RIP] = elsewhere;
+    }
+    if !control().halt.is_on() {
+        timers::go_on_late(thread);
     }
     if halt::must_stop(thread) {
         if in_program {
