@@ -105,16 +105,26 @@ pub enum Who {
 pub enum Answer {
     Status(Status),
     Halted(Halted),
-    Resumed { length_ns: u64 },
-    Channels { channels: Vec<Channel> },
+    Resumed {
+        length_ns: u64,
+    },
+    Channels {
+        channels: Vec<Channel>,
+    },
     Time(Time),
-    Timeouts { timeouts: Vec<Timeout> },
+    Timeouts {
+        timeouts: Vec<Timeout>,
+    },
     /// What the monitor is to be put into a new image with.
     Inject(Inject),
     /// How many threads it was for.
-    Changed { count: u32 },
+    Changed {
+        count: u32,
+    },
     Done,
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
 }
 
 /// See [`inject::Injection`]; and where the word is that says where the vdso is.

@@ -58,7 +58,10 @@ pub fn adopted(
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         Error::System("the program was not said to execute anything", error)
     };
-    let slot = shared.adopting().remove(&(thread as i32)).ok_or_else(unknown)?;
+    let slot = shared
+        .adopting()
+        .remove(&(thread as i32))
+        .ok_or_else(unknown)?;
     let place = shared.arena.control().execs.get(slot % EXEC_SLOTS);
     let place = place.ok_or_else(unknown)?;
     let registers: &[u64; 27] = registers.try_into().map_err(|_| unknown())?;

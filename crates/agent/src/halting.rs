@@ -237,9 +237,8 @@ impl<'a> Halter<'a> {
 
     /// The seat of a thread, if it has one.
     pub fn seat_of(&self, tid: u32) -> Option<&'a Seat> {
-        self.seats().find(|seat| {
-            seat.tid.load(Acquire) == tid && seat.namespace.load(Relaxed) == 0
-        })
+        self.seats()
+            .find(|seat| seat.tid.load(Acquire) == tid && seat.namespace.load(Relaxed) == 0)
     }
 
     /// Tells a thread to stop; not one that is in the kernel, unless it must come.

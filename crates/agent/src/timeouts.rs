@@ -87,9 +87,7 @@ fn clock(control: &Control, is_realtime: bool) -> u64 {
 fn left(control: &Control, seat: &Seat) -> Option<u64> {
     let is_in_call = match seat.state.load(Acquire) {
         state::CALL | state::SENDS => true,
-        state::STOPPED => {
-            seat.stopped_in.load(Relaxed) == protocol::halt::stopped_in::CALL
-        }
+        state::STOPPED => seat.stopped_in.load(Relaxed) == protocol::halt::stopped_in::CALL,
         _ => false,
     };
     if !is_in_call {
@@ -115,11 +113,7 @@ fn left(control: &Control, seat: &Seat) -> Option<u64> {
 }
 
 /// All waits that have a limit.
-pub fn list(
-    control: &Control,
-    halter: &Halter<'_>,
-    frozen: &HashMap<u32, Frozen>,
-) -> Vec<Timeout> {
+pub fn list(control: &Control, halter: &Halter<'_>, frozen: &HashMap<u32, Frozen>) -> Vec<Timeout> {
     let waits = halter.seats().filter_map(|seat| {
         let tid = seat.tid.load(Acquire);
         let changed = seat.extended.load(Acquire);

@@ -44,10 +44,7 @@ impl How {
 pub struct Agent(Arc<Client>);
 
 impl Agent {
-    pub fn ask(
-        &self,
-        request: &agent::control::Request,
-    ) -> Result<agent::control::Answer, Error> {
+    pub fn ask(&self, request: &agent::control::Request) -> Result<agent::control::Answer, Error> {
         use agent::control::Answer as Said;
         let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
         let question = serde_json::to_string(request).map_err(wrong)?;

@@ -148,7 +148,12 @@ impl Prompt {
         } else if let Some(thread) = text.strip_prefix("--thread") {
             let process = self.debugger.process;
             let thread = self.thread_named(thread.trim())?;
-            let state = self.debugger.group.at(process)?.target().thread_state(thread);
+            let state = self
+                .debugger
+                .group
+                .at(process)?
+                .target()
+                .thread_state(thread);
             Who::Thread(state.map_or(0, |state| state.tid))
         } else {
             let process = match text {
@@ -161,8 +166,15 @@ impl Prompt {
         };
         match self.ask_agent(&Request::Exempt { who, on })? {
             Answer::Changed { count } => {
-                let run = if on { "run on" } else { "stand with the others" };
-                say!("{} {run} when the program is halted.", counted(count as usize, "thread"))
+                let run = if on {
+                    "run on"
+                } else {
+                    "stand with the others"
+                };
+                say!(
+                    "{} {run} when the program is halted.",
+                    counted(count as usize, "thread")
+                )
             }
             other => Err(unexpected(&other)),
         }
@@ -189,7 +201,11 @@ impl Prompt {
                 true => "",
                 false => ", seen by the program",
             };
-            say!("  halt {:<4} {:>12} s{seen}", halt.number, precise(halt.length_ns))?;
+            say!(
+                "  halt {:<4} {:>12} s{seen}",
+                halt.number,
+                precise(halt.length_ns)
+            )?;
         }
         match time.current_ns {
             Some(current) => say!("  now       {:>12} s so far", precise(current)),
@@ -210,7 +226,9 @@ impl Prompt {
         self.ask_agent(&Request::RealTime { on })?;
         match on {
             true => say!("The program sees the time that it is halted, from this halt on."),
-            false => say!("The program does not see the time that it is halted, this halt included."),
+            false => {
+                say!("The program does not see the time that it is halted, this halt included.")
+            }
         }
     }
 
@@ -233,8 +251,10 @@ impl Prompt {
             "fire" => Change::Fire,
             "drop" => Change::Drop,
             _ => {
-                return Err(Failure::new(format!("`{word}` cannot be done to a time limit"))
-                    .hint("extend, freeze, thaw, fire or drop one by its number, or `all`"));
+                return Err(
+                    Failure::new(format!("`{word}` cannot be done to a time limit"))
+                        .hint("extend, freeze, thaw, fire or drop one by its number, or `all`"),
+                );
             }
         };
         let tid = match which {
@@ -325,13 +345,21 @@ fn duration(text: &str) -> Result<u64, Failure> {
         ("h", 3600e9),
     ]
     .into();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
-    let value = digits.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
+    let value = digits
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .filter(|v| v.is_finite() && *v >= 0.0);
     match (value, units.get(unit.trim())) {
         (Some(value), Some(unit)) => Ok((value * unit) as u64),
-        _ => Err(Failure::new(format!("`{text}` is not a length of time"))
-            .hint("`5s`, `200ms`, `1.5m`")),
+        _ => {
+            Err(Failure::new(format!("`{text}` is not a length of time"))
+                .hint("`5s`, `200ms`, `1.5m`"))
+        }
     }
 }
 
@@ -344,7 +372,11 @@ fn precise(ns: u64) -> String {
 fn moment(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{:06} UTC", seconds % 60, ns % 1_000_000_000 / 1000)
+    format!(
+        "{hours:02}:{minutes:02}:{:02}.{:06} UTC",
+        seconds % 60,
+        ns % 1_000_000_000 / 1000
+    )
 }
 
 #[cfg(test)]

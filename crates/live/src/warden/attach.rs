@@ -43,9 +43,9 @@ impl Warden {
         for pid in pids {
             if proc::maps_at(*pid, protocol::layout::IMAGE_BASE) {
                 let found = agent_of(*pid)?;
-                if governed.as_ref().is_some_and(|(_, other): &(PathBuf, agent::control::Status)| {
-                    other.pid != found.1.pid
-                }) {
+                if governed.as_ref().is_some_and(
+                    |(_, other): &(PathBuf, agent::control::Status)| other.pid != found.1.pid,
+                ) {
                     return Err(Error::TwoPrograms);
                 }
                 governed = Some(found);

@@ -89,7 +89,12 @@ impl Warden {
         self.end_halt();
         for tid in outside {
             let steps = tid == lead && held.is_some();
-            if !steps && self.governor.as_ref().is_some_and(|g| g.seat(tid).is_some()) {
+            if !steps
+                && self
+                    .governor
+                    .as_ref()
+                    .is_some_and(|g| g.seat(tid).is_some())
+            {
                 // Timers of its process may be its to set again.
                 let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
             }
