@@ -58,6 +58,9 @@ pub enum Request {
     RealTime {
         on: bool,
     },
+    /// The program's time is the real one again, from when it goes on: its clocks go
+    /// forward by all that was taken out of them.
+    CatchUp,
     /// This connection is a debugger's: nobody else halts or resumes the program, and
     /// nobody else traces it. `tracer` is the process that does.
     Hold {
@@ -227,6 +230,12 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
+impl std::os::fd::AsFd for Client {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
 impl Client {
     pub fn connect(path: &Path) -> std::io::Result<Client> {
         let stream = UnixStream::connect(path)?;
@@ -268,8 +277,10 @@ struct Mover {
     /// The connection that halted it; 0 = none.
     holder: u64,
     keep: Duration,
-    /// The process that traces it for a debugger, 0 if there is none.
+    /// The process that traces it for a debugger, 0 if there is none; and its connection,
+    /// which is closed when another takes the program over.
     tracer: u32,
+    connection: Option<UnixStream>,
     /// The halts that are over.
     pauses: VecDeque<Pause>,
     /// What was left of a limit when it was frozen.
@@ -412,7 +423,21 @@ fn serve(stream: UnixStream, shared: &Shared, number: u64) {
             Err(_) => break,
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(shared, &mut halter, number, &request),
+            Ok(request) => {
+                let answer = answer(shared, &mut halter, number, &request);
+                let is_held = matches!(request, Request::Hold { .. }) && answer == Answer::Done;
+                if is_held {
+                    // Whoever had it is told by that.
+                    let before = match writing.try_clone() {
+                        Ok(ours) => lock(shared).connection.replace(ours),
+                        Err(_) => lock(shared).connection.take(),
+                    };
+                    if let Some(before) = before {
+                        let _ = before.shutdown(std::net::Shutdown::Both);
+                    }
+                }
+                answer
+            }
             Err(error) => Answer::Refused {
                 why: error.to_string(),
             },
@@ -443,9 +468,12 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
             return;
         }
         mover.tracer = 0;
+        mover.connection = None;
         mover.keep
     };
     if control.halt.is_on() {
+        // Who was led by the debugger stands with the others.
+        halter.halt(LIMIT);
         std::thread::sleep(keep);
     }
     // Somebody else may have taken it over.
@@ -515,6 +543,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
         Request::Release => {
             mover.holder = 0;
             mover.tracer = 0;
+            mover.connection = None;
             mover.resume(control, halter);
             Answer::Done
         }
@@ -541,6 +570,12 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
         },
         Request::RealTime { on } => {
             control.halt.real_time.store(on.into(), Release);
+            Answer::Done
+        }
+        Request::CatchUp => {
+            control.halt.real_time.store(1, Release);
+            control.halt.shift.store(0, Release);
+            control.halt.shift_ticks.store(0, Release);
             Answer::Done
         }
         Request::Time => Answer::Time(time(control, &mover)),

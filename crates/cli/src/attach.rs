@@ -159,6 +159,7 @@ impl Script {
         program: live::Program,
         first: Option<&str>,
         ends: bool,
+        recording: Option<PathBuf>,
     ) -> Result<ExitCode, Failure> {
         let commands = first.map(str::to_string).into_iter().chain(self.commands);
         let script = debug::Script {
@@ -166,9 +167,12 @@ impl Script {
             commands: commands.collect(),
             batch: self.batch,
         };
-        let agent = program.agent();
+        let living = debug::Living {
+            agent: program.agent(),
+            recording,
+        };
         let program = Program::alive(Arc::new(program));
-        let good = debug::run_living(&program, &script, ends, agent)?;
+        let good = debug::run_living(&program, &script, ends, living)?;
         Ok(ExitCode::from(u8::from(!good) * 2))
     }
 }
@@ -197,7 +201,7 @@ impl Attach {
                 pids.extend(new);
             }
         }
-        self.script.debug(program, None, false)
+        self.script.debug(program, None, false, None)
     }
 }
 
@@ -224,7 +228,7 @@ impl Run {
             program.start_governed(&words, &self.holding.how())?;
         }
         let first = self.go.then_some("continue");
-        let done = self.script.debug(program, first, true);
+        let done = self.script.debug(program, first, true, dir.clone());
         if let Some(dir) = dir {
             select::point_latest_at(&dir);
             record::tell(&dir);
@@ -340,14 +344,25 @@ fn list() -> Result<ExitCode, Failure> {
         "{:>8}  {:<20} {:>7}  {}",
         "PID", "NAME", "THREADS", "COMMAND"
     ))?;
+    let agents = agent::control::list().into_iter().map(|(_, status)| {
+        let how = match status.is_recording {
+            true => "under mw record",
+            false => "under mw run",
+        };
+        (agent::program_of(status.pid as i32), how)
+    });
+    let agents: Vec<(Vec<i32>, &str)> = agents.collect();
     for c in live::candidates() {
         let is_ours = user == 0 || c.user == user;
         if !is_ours || c.pid == own {
             continue;
         }
-        let traced = match c.tracer {
-            0 => String::new(),
-            by => format!("(traced by {by}) "),
+        let agent = agents.iter().find(|(pids, _)| pids.contains(&c.pid));
+        let traced = match (agent, c.tracer) {
+            (Some((_, how)), 0) => format!("({how}) "),
+            (Some((_, how)), _) => format!("({how}, debugged) "),
+            (None, 0) => String::new(),
+            (None, by) => format!("(traced by {by}) "),
         };
         let line = format!(
             "{:>8}  {:<20} {:>7}  {traced}{}",

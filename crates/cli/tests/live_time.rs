@@ -133,3 +133,203 @@ fn a_recorded_service_is_debugged_and_replays() {
     );
     is_unharmed(running, pid);
 }
+
+/// A debugger that stands at its prompt until it is told something.
+fn standing(words: &[&str]) -> Child {
+    Command::new(MW)
+        .arg("attach")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn is_traced(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    !status.contains("TracerPid:\t0")
+}
+
+/// How often the service has turned.
+fn turns(pid: i32) -> u64 {
+    let (text, status) = mw("attach", &[pid.to_string()], &["print turns"]);
+    assert_eq!(status, 0, "{text}");
+    let value = text.lines().find_map(|line| line.split_once(" = "));
+    value.unwrap().1.parse().unwrap()
+}
+
+/// The debugger is killed while it stands: the program is kept for as long as was said,
+/// another one may take it meanwhile, and then it goes on.
+#[test]
+fn who_has_lost_its_debugger_is_kept_and_then_goes_on() {
+    let scratch = Scratch::new("live-kept");
+    let (running, pid) = recorded(&scratch);
+    for keep in ["1", "600"] {
+        let mut debugger = standing(&["--keep", keep, &pid.to_string()]);
+        wait_for("it to be traced", || is_traced(pid).then_some(()));
+        debugger.kill().unwrap();
+        debugger.wait().unwrap();
+        wait_for("it to be let go", || (!is_traced(pid)).then_some(()));
+        if keep == "1" {
+            // Nobody else has it go on.
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        let before = turns(pid);
+        wait_for("it to go on", || (turns(pid) > before).then_some(()));
+    }
+    is_unharmed(running, pid);
+}
+
+/// One debugger at a time; who takes over has it, and the other one is told.
+#[test]
+fn one_debugger_at_a_time() {
+    let scratch = Scratch::new("live-one");
+    let (running, pid) = recorded(&scratch);
+    let mut first = Command::new(MW)
+        .args(["attach", &pid.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for("it to be traced", || is_traced(pid).then_some(()));
+    let (text, status) = mw("attach", &[pid.to_string()], &["bt"]);
+    assert_eq!(status, 2, "{text}");
+    assert!(text.contains("another debugger has the program"), "{text}");
+    let output = Command::new(MW)
+        .args([
+            "attach",
+            "--override",
+            "--batch",
+            "-e",
+            "bt",
+            &pid.to_string(),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    {
+        use std::io::Write;
+        let mut line = first.stdin.take().unwrap();
+        line.write_all(b"step\n").unwrap();
+    }
+    let told = first.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("taken the program over"), "{told}");
+    is_unharmed(running, pid);
+}
+
+/// What is under way is shown where it is.
+#[test]
+fn what_the_channels_hold_is_shown() {
+    let (text, status) = mw(
+        "run",
+        &["sh", "-c", "(printf 12345; sleep 1000) | sleep 1000"],
+        &[
+            "catch syscall clock_nanosleep",
+            "continue",
+            "continue",
+            "halted",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("5 B not read"), "{text}");
+}
+
+/// A limit that is fired is over, one that is dropped or extended is not.
+#[test]
+fn limits_are_changed() {
+    let sleeps = ["sleep", "1000"];
+    let wait = [
+        "catch syscall clock_nanosleep",
+        "continue",
+        "delete",
+        "resume 50ms",
+    ];
+    let run = |rest: &[&str]| {
+        let commands: Vec<&str> = wait.iter().chain(rest).copied().collect();
+        let (text, status) = mw("run", &sleeps, &commands);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    let text = run(&["timeouts", "timeouts fire 1", "continue"]);
+    has_in_order(
+        &text,
+        &["s left", "in clock_nanosleep", "over when", "has ended."],
+    );
+    let text = run(&["timeouts extend all 5000s", "resume 50ms", "timeouts"]);
+    has_in_order(&text, &["1 time limit: longer.", "   59", "s left"]);
+    let text = run(&["timeouts drop 1", "resume 50ms", "timeouts"]);
+    has_in_order(&text, &["dropped", "Nobody waits"]);
+    let text = run(&["timeouts freeze 1", "resume 1s", "timeouts"]);
+    has_in_order(&text, &["   999", "s left, frozen"]);
+}
+
+/// Recorded and debugged at once: what was recorded replays, stops and all.
+#[test]
+fn what_is_recorded_under_the_debugger_replays() {
+    let scratch = Scratch::new("live-run-record");
+    let dir = scratch.fresh("recording");
+    let service = program(&scratch);
+    let output = Command::new(MW)
+        .args(["run", "--record", "-o"])
+        .arg(&dir)
+        .args([
+            "--batch",
+            "-e",
+            "break handle",
+            "-e",
+            "continue",
+            "-e",
+            "next",
+        ])
+        .args([
+            "-e",
+            "continue",
+            "-e",
+            "delete",
+            "-e",
+            "resume 200ms",
+            "-e",
+            "kill",
+        ])
+        .arg("--")
+        .arg(&service)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    has_in_order(&text, &["Breakpoint 1\n", "handle at", "Breakpoint 1\n"]);
+    assert!(Path::new(&dir).exists());
+    verified::verify(&dir, &[]).is_equal();
+}
+
+/// A process that is exempt goes on while the prompt stands.
+#[test]
+fn what_is_exempt_goes_on() {
+    let scratch = Scratch::new("live-exempt");
+    let file = scratch.path().join("count");
+    let line = format!("while :; do echo >>{}; done", file.display());
+    let (text, status) = mw(
+        "run",
+        &["sh", "-c", &line],
+        &[
+            "resume 100ms",
+            &format!(
+                "shell stat -c %s {0}; sleep 0.3; stat -c %s {0}",
+                file.display()
+            ),
+            "exempt",
+            &format!(
+                "shell stat -c %s {0}; sleep 0.3; stat -c %s {0}",
+                file.display()
+            ),
+            "exempt --off",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    let sizes: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    assert_eq!(sizes.len(), 4, "{text}");
+    assert!(sizes[0] == sizes[1] && sizes[3] > sizes[2], "{text}");
+}

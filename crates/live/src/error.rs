@@ -22,6 +22,10 @@ pub enum Error {
     InCall(i32),
     #[error("the program has no agent: it was joined while it ran, and its time is the real one")]
     NoAgent,
+    #[error("another debugger has taken the program over")]
+    TakenOver,
+    #[error("the program's agent is gone")]
+    AgentGone,
     #[error("the program's agent: {0}")]
     Agent(String),
     #[error("process {pid} ({name}) is a part of this debugger")]
@@ -71,6 +75,10 @@ impl Error {
             Error::TwoPrograms => words("attach to one of them at a time"),
             Error::Held { .. } => words("end that one first, or take it over with --override"),
             Error::InCall(_) => words("choose a thread that is in the program (`threads`)"),
+            Error::TakenOver => {
+                words("what it was asked is refused; `mw attach --override` takes it back")
+            }
+            Error::AgentGone => words("the program runs on by itself, its time as it was"),
             Error::NoAgent => words("`mw run CMD` starts a program under an agent"),
             Error::Agent(_) => words("the program runs on by itself if its agent is gone"),
             Error::NoProcess(_) => words("`mw attach` lists what there is"),

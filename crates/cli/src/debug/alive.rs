@@ -130,6 +130,13 @@ impl Prompt {
 
     /// Lets a process go, or all of them.
     pub(super) fn detach(&mut self, name: &str) -> Result<(), Failure> {
+        let name = match name.strip_prefix("--real-time") {
+            Some(rest) => {
+                self.catch_up()?;
+                rest.trim()
+            }
+            None => name,
+        };
         let members = self.debugger.group.members();
         let leaving: Vec<ProcessId> = match name {
             "" | "all" => members.iter().map(|member| member.id).collect(),

@@ -16,8 +16,8 @@ use crate::failure::Failure;
 impl Prompt {
     /// Asks the agent of the program.
     fn ask_agent(&self, request: &Request) -> Result<Answer, Failure> {
-        match &self.agent {
-            Some(agent) => Ok(agent.ask(request)?),
+        match &self.living {
+            Some(living) => Ok(living.agent.ask(request)?),
             None => Err(
                 Failure::new("a recording is not halted: it says what happened")
                     .hint("`mw run CMD` or `mw attach` debug a program that is alive"),
@@ -230,6 +230,11 @@ impl Prompt {
                 say!("The program does not see the time that it is halted, this halt included.")
             }
         }
+    }
+
+    /// The program is left in real time: what was taken out of its time comes back.
+    pub(super) fn catch_up(&mut self) -> Result<(), Failure> {
+        self.ask_agent(&Request::CatchUp).map(drop)
     }
 
     /// Lists what is waited for with a time limit, or changes it.

@@ -73,22 +73,30 @@ pub fn run_living(
     program: &Arc<Program>,
     script: &Script,
     ends: bool,
-    agent: live::Agent,
+    living: Living,
 ) -> Result<bool, Failure> {
-    run_program(program, script, ends, Some(agent))
+    run_program(program, script, ends, Some(living))
+}
+
+/// What belongs to a program that is alive.
+pub struct Living {
+    /// Who asks its agent.
+    pub agent: live::Agent,
+    /// Where it is recorded, if it is.
+    pub recording: Option<PathBuf>,
 }
 
 fn run_program(
     program: &Arc<Program>,
     script: &Script,
     ends: bool,
-    agent: Option<live::Agent>,
+    living: Option<Living>,
 ) -> Result<bool, Failure> {
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();
     let debugger = Debugger::open(program)?;
     let mut prompt = Prompt::new(debugger, interrupts);
-    prompt.agent = agent;
+    prompt.living = living;
     let done = converse(&mut prompt, script);
     if ends {
         prompt.end_all()?;

@@ -25,6 +25,8 @@ use crate::talk::What;
 
 /// So long a program may take to begin.
 const BEGINNING: Duration = Duration::from_secs(10);
+/// So long another debugger may take to let go of what is taken over.
+const LETTING_GO: Duration = Duration::from_secs(3);
 
 /// The hidden command that starts an agent. The descriptor at which it can say why it
 /// cannot begin comes next.
@@ -88,6 +90,12 @@ impl Warden {
             is_alive && !self.processes.contains_key(pid)
         });
         for pid in &pids {
+            // Another debugger that it was taken from needs a moment.
+            let deadline = Instant::now() + LETTING_GO;
+            while matches!(self.check(*pid), Err(Error::Traced { .. })) && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
             self.check(*pid)?;
         }
         self.join_all(&pids)
@@ -258,7 +266,7 @@ impl Warden {
                 }
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(_) => {}
-                News::Nothing | News::Alone => {
+                News::Nothing | News::Alone | News::Lost => {
                     let _ = kill(pid);
                     return Err(failed("it does not begin".to_string()));
                 }
@@ -355,7 +363,7 @@ impl Warden {
             match self.next(Some(deadline)) {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(_) => {}
-                News::Nothing | News::Alone => break,
+                News::Nothing | News::Alone | News::Lost => break,
             }
         }
         Ok(())
@@ -363,6 +371,11 @@ impl Warden {
 
     /// Lets a process go, as it was.
     pub fn detach(&mut self, pid: i32) -> Result<(), Error> {
+        if self.governor.is_some() && self.tids(pid).iter().any(|tid| !self.is_inside(*tid)) {
+            // Who was led out of the halt goes on with the others, not before.
+            self.park();
+            self.quiesce(&self.tids(pid));
+        }
         for tid in self.tids(pid) {
             if let Some(task) = self.tasks.remove(&tid) {
                 task.detach();

@@ -81,6 +81,17 @@ impl Governor {
         })
     }
 
+    /// Readable without having been asked: the agent is gone, or has another debugger.
+    pub fn line(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.client.as_fd()
+    }
+
+    /// Whether the agent is gone.
+    pub fn is_over(&self) -> bool {
+        crate::proc::Status::of(self.agent, self.agent).is_none_or(|status| status.is_zombie())
+    }
+
     pub fn ask(&mut self, request: &Request) -> Result<Answer, Error> {
         let answer = self.client.ask(request);
         answer.map_err(|error| Error::Agent(error.to_string()))

@@ -15,7 +15,7 @@ mod run;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -50,6 +50,8 @@ pub struct Warden {
     agent: Option<std::process::Child>,
     /// What is to be done when the debugger has gone.
     farewell: Farewell,
+    /// The program was taken over by another debugger, or its agent is gone.
+    lost: Option<Error>,
 }
 
 /// What was waited for.
@@ -60,6 +62,8 @@ enum News {
     Nothing,
     /// The debugger is gone.
     Alone,
+    /// The agent is gone, or has another debugger.
+    Lost,
 }
 
 /// Serves the debugger at the other end of an inherited descriptor until that is
@@ -82,6 +86,7 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         governor: None,
         agent: None,
         farewell: Farewell::Keep,
+        lost: None,
     };
     warden.serve();
     warden.leave_all();
@@ -100,6 +105,10 @@ impl Warden {
                     continue;
                 }
                 News::Nothing => continue,
+                News::Lost => {
+                    self.leave_lost();
+                    continue;
+                }
                 News::Alone => return,
             };
             if matches!(request, Request::Halt) {
@@ -119,6 +128,11 @@ impl Warden {
 
     /// What is answered. None: the debugger is gone.
     fn answer(&mut self, request: Request) -> Option<Result<Answer, Error>> {
+        if let Some(error) = &self.lost
+            && !matches!(request, Request::Processes | Request::Farewell { .. })
+        {
+            return Some(Err(error.clone()));
+        }
         Some(match request {
             Request::Attach {
                 pids,
@@ -282,7 +296,10 @@ impl Warden {
         if !governor.is_inside(process, own.rip) {
             return None;
         }
-        let general = governor.registers(process, tid, own)?;
+        let mut general = governor.registers(process, tid, own)?;
+        if task.at_call {
+            general.orig_rax = own.orig_rax;
+        }
         let vectors = governor.vectors(process, tid, own).unwrap_or_default();
         Some(registers(&general, &vectors))
     }
@@ -379,22 +396,29 @@ impl Warden {
                 return News::Nothing;
             }
             let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [
-                PollFd::new(&self.socket, PollFlags::IN),
-                PollFd::new(&self.children, PollFlags::IN),
-            ];
             // An end that is closed is always readable.
-            let fds = match self.alone {
-                true => fds.get_mut(1..).unwrap_or_default(),
-                false => &mut fds,
-            };
-            if poll(fds, left.as_ref()).is_err() {
+            let lines = [
+                (!self.alone).then_some(self.socket.as_fd()),
+                self.governor.as_ref().map(Governor::line),
+            ];
+            let mut fds: Vec<PollFd<'_>> = std::iter::once(self.children.as_fd())
+                .chain(lines.iter().flatten().copied())
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            if poll(&mut fds, left.as_ref()).is_err() {
                 continue;
             }
-            let is_asked = !self.alone && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            let heard = |place: usize| fds.get(place).is_some_and(|fd| !fd.revents().is_empty());
+            let is_asked = !self.alone && heard(1);
+            let is_lost = self.governor.is_some() && heard(if self.alone { 1 } else { 2 });
+            drop(fds);
             // What is told there says only that there is news.
             let mut told = [0; 1024];
             while rustix::io::read(&self.children, &mut told).is_ok_and(|got| got == told.len()) {}
+            if is_lost {
+                self.lose_agent();
+                return News::Lost;
+            }
             if is_asked {
                 return match talk::receive(&mut self.socket) {
                     Ok(Some(request)) => News::Asked(Box::new(request)),

@@ -69,7 +69,30 @@ impl Warden {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(request) => self.note_request(&request),
                 News::Alone | News::Nothing => {}
+                News::Lost => return,
             }
+        }
+    }
+
+    /// The line to the agent is closed: it is gone, and the program goes on by itself; or
+    /// another debugger has taken it over, and does as it likes.
+    pub fn lose_agent(&mut self) {
+        if let Some(mut governor) = self.governor.take() {
+            self.lost = Some(match governor.is_over() {
+                true => {
+                    governor.halter.resume();
+                    Error::AgentGone
+                }
+                false => Error::TakenOver,
+            });
+        }
+    }
+
+    /// Everybody is let go.
+    pub fn leave_lost(&mut self) {
+        self.halt();
+        for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+            let _ = self.detach(pid);
         }
     }
 
@@ -112,7 +135,7 @@ impl Warden {
                 }
                 task.begins = true;
                 is_expected = true;
-            } else {
+            } else if stopped.signal != PREEMPT_SIGNAL as u32 {
                 let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
             }
             let reported = task.reported;

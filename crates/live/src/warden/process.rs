@@ -33,6 +33,8 @@ pub struct Task {
     pub held: bool,
     /// It is in the monitor and has not begun in the program.
     pub begins: bool,
+    /// It stood before it was known who made it, and nobody has had it run yet.
+    pub fresh: bool,
 }
 
 #[derive(Debug)]
@@ -57,6 +59,7 @@ impl Task {
             watches: Vec::new(),
             held: false,
             begins: false,
+            fresh: false,
         }
     }
 
@@ -85,6 +88,7 @@ impl Task {
             State::Stopped(stopped) => {
                 self.at_call = false;
                 self.held = false;
+                self.fresh = false;
                 self.reported = None;
                 State::Running(stopped.resume(how))
             }

@@ -122,6 +122,10 @@ impl Warden {
                     continue;
                 }
                 News::Nothing | News::Alone => continue,
+                News::Lost => {
+                    self.leave_lost();
+                    return Some(told(leader, lead, What::Nobody));
+                }
             };
             let process = self.tasks.get(&tid).map_or(0, |task| task.process);
             match self.event(tid, status) {
@@ -186,6 +190,11 @@ impl Warden {
 
     /// Those that were made by somebody who runs run.
     fn join(&mut self, movers: &mut BTreeSet<i32>) {
+        let fresh = self.tasks.iter().filter(|(_, task)| task.fresh);
+        let fresh = fresh.filter(|(_, task)| movers.contains(&task.process));
+        for tid in fresh.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+            self.resume(tid);
+        }
         let new: Vec<i32> = self
             .processes
             .values()
@@ -301,7 +310,7 @@ impl Warden {
             match self.next(Some(deadline)) {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(request) => self.note_request(&request),
-                News::Alone => {}
+                News::Alone | News::Lost => {}
                 News::Nothing => break,
             }
         }
@@ -608,9 +617,11 @@ impl Warden {
                 process.next_number += 1;
                 process.next_number - 1
             });
-            self.tasks
+            let task = self
+                .tasks
                 .entry(new)
                 .or_insert_with(|| Task::new(pid, number, state));
+            task.fresh = task.stopped().is_some();
             return Outcome::Nothing;
         }
         let Some(parent) = self.processes.get(&pid) else {
@@ -779,14 +790,12 @@ impl Warden {
             }
             return Outcome::Told(What::Halted);
         }
+        // The kernel knows the monitor's handlers only. What the program itself has done
+        // wrong the monitor looks at first, and has it done again if it is deadly.
         let action = self.governor.as_ref().and_then(|governor| {
-            let own = task.stopped()?.registers().ok()?;
-            // Faults of the monitor's own are its own business.
-            match governor.is_inside(process, own.rip) && raw::signal_code(tid).is_ok_and(|c| c > 0)
-            {
-                true => Some(1),
-                false => governor.action(process, &own, signal),
-            }
+            let is_fault = raw::signal_code(tid).is_ok_and(|code| code > 0);
+            let own = task.stopped().filter(|_| !is_fault)?.registers().ok()?;
+            governor.action(process, &own, signal)
         });
         match is_asked || process.ends_by(signal, action) {
             true => Outcome::Told(What::Signal(signal)),

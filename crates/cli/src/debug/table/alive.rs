@@ -35,7 +35,8 @@ pub const ALIVE: Section = Section {
             "let a process go, or all, as if nobody had looked",
             |prompt, call| prompt.detach(call.rest),
         )
-        .takes(Takes::Process, "[NAME|all]"),
+        .takes(Takes::Process, "[--real-time] [NAME|all]")
+        .more("The program's time stays behind by what it was halted; with `--real-time` its clocks catch up"),
     ],
 };
 
