@@ -157,7 +157,6 @@ impl Governor {
         }
         seat.set_registers.store(1, Release);
         seat.flags.fetch_or(flag::LED, AcqRel);
-        self.halter.wake();
     }
 
     /// It is out.

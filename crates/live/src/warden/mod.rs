@@ -370,6 +370,10 @@ impl Warden {
             && task.deferred.is_none()
             && task.stopped().is_some()
         {
+            let is_parked = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+            if let Some(stopped) = task.stopped().filter(|_| is_parked) {
+                stopped.leave_call();
+            }
             task.resume(task::Resume::On);
         }
     }

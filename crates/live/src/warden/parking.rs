@@ -182,6 +182,9 @@ impl Warden {
             return Outcome::Nothing;
         };
         governor.lead_out(tid);
+        if let Some(stopped) = self.tasks.get(&tid).and_then(Task::stopped) {
+            stopped.leave_call();
+        }
         let mut how = Resume::On;
         let mut outcome = Outcome::Nothing;
         for _ in 0..WAY_OUT {
