@@ -22,6 +22,8 @@ use crate::halting::{self, Halted, Halter, Stop};
 use crate::reaper;
 use crate::timeouts::{self, Change, Timeout};
 
+pub use crate::messages::{Inject, Pause, Time, Who};
+
 /// How long a halt waits for those who do not stop, if it is not said.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How long a program stays halted whose debugger has gone, if it is not said.
@@ -91,18 +93,6 @@ pub enum Request {
     },
 }
 
-/// Who runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Who {
-    /// A process, by its number.
-    Process(u32),
-    /// One thread, by the kernel's id.
-    Thread(u32),
-    /// Who serves connections to this port.
-    Port(u16),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Answer {
@@ -128,42 +118,6 @@ pub enum Answer {
     Refused {
         why: String,
     },
-}
-
-/// See [`inject::Injection`]; and where the word is that says where the vdso is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inject {
-    pub slot: u64,
-    pub arena_fd: i32,
-    pub image_len: u64,
-    pub entry: u64,
-    pub vdso: u64,
-    pub vdso_at: Option<u64>,
-}
-
-/// The program's time and the real one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Time {
-    /// CLOCK_REALTIME, and what it shows the program.
-    pub real_ns: u64,
-    pub logical_ns: u64,
-    /// Halts are not taken out of the program's time.
-    pub is_real: bool,
-    /// The halts that are over, oldest first: at most the last thousand.
-    pub halts: Vec<Pause>,
-    /// How long the one that is on has lasted.
-    pub current_ns: Option<u64>,
-}
-
-/// A halt that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pause {
-    pub number: u32,
-    /// When it ended (CLOCK_REALTIME), and how long it was.
-    pub ended_ns: u64,
-    pub length_ns: u64,
-    /// It was taken out of the program's time.
-    pub is_hidden: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -276,6 +230,8 @@ struct Shared {
 struct Mover {
     /// The connection that halted it; 0 = none.
     holder: u64,
+    /// The one that is gone and that it is kept halted for; 0 = none.
+    kept: u64,
     keep: Duration,
     /// The process that traces it for a debugger, 0 if there is none; and its connection,
     /// which is closed when another takes the program over.
@@ -467,8 +423,11 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
         if mover.holder != number {
             return;
         }
+        // The next one may have it from now on.
+        mover.holder = 0;
         mover.tracer = 0;
         mover.connection = None;
+        mover.kept = number;
         mover.keep
     };
     if control.halt.is_on() {
@@ -476,10 +435,9 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
         halter.halt(LIMIT);
         std::thread::sleep(keep);
     }
-    // Somebody else may have taken it over.
     let mut mover = lock(shared);
-    if mover.holder == number {
-        mover.holder = 0;
+    if mover.kept == number {
+        mover.kept = 0;
         mover.resume(control, halter);
     }
 }
@@ -529,6 +487,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
             limit_ms, keep_ms, ..
         } => {
             mover.holder = number;
+            mover.kept = 0;
             mover.keep = keep_ms.map_or(KEEP, Duration::from_millis);
             Answer::Halted(halter.halt(limit_ms.map_or(LIMIT, Duration::from_millis)))
         }
@@ -536,6 +495,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
             keep_ms, tracer, ..
         } => {
             mover.holder = number;
+            mover.kept = 0;
             mover.tracer = tracer;
             mover.keep = keep_ms.map_or(KEEP, Duration::from_millis);
             Answer::Done

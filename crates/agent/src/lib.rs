@@ -19,6 +19,7 @@ pub mod control;
 mod copy;
 mod exec;
 pub mod halting;
+mod messages;
 mod parts;
 mod raw;
 mod reaper;

@@ -227,9 +227,10 @@ fn what_the_channels_hold_is_shown() {
         "run",
         &["sh", "-c", "(printf 12345; sleep 1000) | sleep 1000"],
         &[
-            "catch syscall clock_nanosleep",
+            "catch syscall write",
             "continue",
-            "continue",
+            "delete",
+            "resume 300ms",
             "halted",
         ],
     );
@@ -268,6 +269,7 @@ fn limits_are_changed() {
 
 /// Recorded and debugged at once: what was recorded replays, stops and all.
 #[test]
+#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn what_is_recorded_under_the_debugger_replays() {
     let scratch = Scratch::new("live-run-record");
     let dir = scratch.fresh("recording");

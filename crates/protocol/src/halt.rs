@@ -52,6 +52,11 @@ pub struct Moment {
     pub ticks: AtomicU64,
 }
 
+/// How often both clocks are looked at to have them at one moment: who looks may be made
+/// to wait between the two, and what is between them would be time that the program sees
+/// by the one clock and not by the other.
+pub const LOOKS: u32 = 4;
+
 /// A moment, by both clocks: CLOCK_MONOTONIC in ns, and the time-stamp counter.
 pub type Instant = (u64, u64);
 

@@ -129,7 +129,7 @@ impl Warden {
     /// What is answered. None: the debugger is gone.
     fn answer(&mut self, request: Request) -> Option<Result<Answer, Error>> {
         if let Some(error) = &self.lost
-            && !matches!(request, Request::Processes | Request::Farewell { .. })
+            && !matches!(request, Request::Farewell { .. })
         {
             return Some(Err(error.clone()));
         }

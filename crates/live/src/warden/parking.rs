@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use protocol::halt::state;
+use protocol::halt::Seat;
 use protocol::layout::PREEMPT_SIGNAL;
 
 use super::process::{State, Task};
@@ -117,10 +117,7 @@ impl Warden {
             if stopped.by_job_control {
                 continue;
             }
-            let is_still = seat.is_some_and(|seat| {
-                let state = seat.state.load(std::sync::atomic::Ordering::SeqCst);
-                state != state::RUNS && state != state::SENDS
-            });
+            let is_still = seat.is_some_and(Seat::is_still);
             if is_still || governor.is_exempt(tid) {
                 continue;
             }
