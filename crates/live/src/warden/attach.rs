@@ -334,9 +334,9 @@ impl Warden {
             if ended.is_ok() && is_gone || Instant::now() > deadline {
                 return Err(failed("it does not begin".to_string()));
             }
-            match self.next(Some(Instant::now() + Duration::from_millis(1))) {
-                News::Of(tid, status) => self.note_aside(tid, status),
-                _ => {}
+            let soon = Instant::now() + Duration::from_millis(1);
+            if let News::Of(tid, status) = self.next(Some(soon)) {
+                self.note_aside(tid, status);
             }
         }
         self.join_governed(number as i32, &[])?;
