@@ -48,29 +48,12 @@ impl Arena {
             .map_err(fail("cannot create"))?;
         // The fixed part must never run out of disk while it is written to.
         allocate(&file, 0, CHUNKS_OFFSET).map_err(fail("no room for"))?;
-        // SAFETY: a fresh mapping of a file of this length; never unmapped.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                CONTROL_SIZE as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(fail("cannot map")(std::io::Error::last_os_error()));
-        }
-        // The first touch of a page must not make the kernel read ahead: that
-        // takes milliseconds, and there is nothing yet to read.
-        // SAFETY: advice about the mapping just made.
-        unsafe { libc::madvise(base, CONTROL_SIZE as usize, libc::MADV_RANDOM) };
+        let base = map(&file).map_err(fail("cannot map"))?;
         let arena = Arena {
             file,
             path: path.to_path_buf(),
             image_len,
-            base: base.cast(),
+            base,
         };
         let control = arena.control();
         control.version.store(protocol::FORMAT_VERSION, Release);
@@ -80,6 +63,36 @@ impl Arena {
         // There must be something to write to before anything runs.
         arena.add_chunks(1).map_err(fail("no room for"))?;
         Ok(arena)
+    }
+
+    /// The arena of an agent that runs, for one who halts its program beside it. It
+    /// writes to nothing but what says who is halted.
+    pub fn join(path: &Path) -> Result<Arena, Error> {
+        let fail = failing(path);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(fail("cannot open"))?;
+        let len = file.metadata().map_err(fail("cannot read"))?.len();
+        if len < CONTROL_SIZE {
+            return Err(fail("cannot use")(std::io::ErrorKind::InvalidData.into()));
+        }
+        let base = map(&file).map_err(fail("cannot map"))?;
+        let arena = Arena {
+            file,
+            path: path.to_path_buf(),
+            image_len: 0,
+            base,
+        };
+        let control = arena.control();
+        let is_ours = control.magic.load(Acquire) == ARENA_MAGIC
+            && control.version.load(Acquire) == protocol::FORMAT_VERSION;
+        match is_ours {
+            true => Ok(arena),
+            false => Err(fail("cannot use")(std::io::ErrorKind::InvalidData.into())),
+        }
     }
 
     /// The monitor, which processes map from here.
@@ -233,6 +246,29 @@ impl Arena {
             .compare_exchange(mode::RECORD, how, AcqRel, Acquire);
         self.tell_supply();
     }
+}
+
+/// Maps the control block, for good.
+fn map(file: &File) -> std::io::Result<*mut u8> {
+    // SAFETY: a fresh mapping of a file of this length; never unmapped.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            CONTROL_SIZE as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    // The first touch of a page must not make the kernel read ahead: that
+    // takes milliseconds, and there is nothing yet to read.
+    // SAFETY: advice about the mapping just made.
+    unsafe { libc::madvise(base, CONTROL_SIZE as usize, libc::MADV_RANDOM) };
+    Ok(base.cast())
 }
 
 fn offset_of_chunk(index: usize) -> u64 {

@@ -90,6 +90,26 @@ pub fn contents(pids: impl IntoIterator<Item = u32>) -> Vec<Channel> {
     found.into_values().map(look).collect()
 }
 
+/// Which of these processes have a socket at this port of theirs: that listens there,
+/// or is a connection to it.
+pub fn serving(pids: impl IntoIterator<Item = u32>, port: u16) -> Vec<u32> {
+    let is_at_port = |pid: u32, entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let fd = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let is_socket = matches!(channel_of(&entry.path()), Some((Kind::Socket, _)));
+        let ours = fd.filter(|_| is_socket).and_then(|fd| borrow(pid, fd));
+        let address = ours.and_then(|fd| rustix::net::getsockname(&fd).ok());
+        let address = address.and_then(|any| std::net::SocketAddr::try_from(any).ok());
+        address.is_some_and(|address| address.port() == port)
+    };
+    let has_port = |pid: &u32| {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        let mut entries = entries.into_iter().flatten().flatten();
+        entries.any(|entry| is_at_port(*pid, &entry))
+    };
+    pids.into_iter().filter(has_port).collect()
+}
+
 /// Whether something was sent over a TCP connection of which the other end has not
 /// said that it has come.
 fn is_on_its_way((channel, ours): &(Channel, OwnedFd)) -> bool {

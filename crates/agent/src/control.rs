@@ -4,6 +4,7 @@
 //! It lies in a directory that only its user can enter. Who connects must be that
 //! user, and no process of the program.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,14 +18,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::arena::Arena;
 use crate::channels::{self, Channel};
-use crate::halting::{Halted, Halter, Stop};
+use crate::halting::{self, Halted, Halter, Stop};
 use crate::peers::{self, Past, Peer};
 use crate::reaper;
+use crate::timeouts::{self, Change, Timeout};
+
+pub use crate::messages::{Inject, Pause, Time, Who};
 
 /// How long a halt waits for those who do not stop, if it is not said.
 const LIMIT: Duration = Duration::from_secs(1);
 /// How long a program stays halted whose debugger has gone, if it is not said.
 const KEEP: Duration = Duration::from_secs(60);
+/// How many halts are remembered.
+const PAUSES: usize = 1000;
 /// How often it is looked who there is.
 const PREPARE: Duration = Duration::from_millis(500);
 
@@ -45,9 +51,10 @@ pub enum Request {
     Resume,
     /// What the pipes and sockets of the program hold.
     Channels,
-    /// A process runs on when the others are halted.
+    /// Somebody runs on when the others are halted.
     Exempt {
-        process: u32,
+        #[serde(flatten)]
+        who: Who,
         on: bool,
     },
     /// The program sees the time that it is halted from now on, or not.
@@ -62,6 +69,37 @@ pub enum Request {
     Halts {
         #[serde(default)]
         after: u32,
+    },
+    /// The program's time is the real one again, from when it goes on: its clocks go
+    /// forward by all that was taken out of them.
+    CatchUp,
+    /// This connection is a debugger's: nobody else halts or resumes the program, and
+    /// nobody else traces it. `tracer` is the process that does.
+    Hold {
+        #[serde(default)]
+        keep_ms: Option<u64>,
+        #[serde(default, rename = "override")]
+        overrides: bool,
+        tracer: u32,
+    },
+    /// It is no longer. What is halted goes on.
+    Release,
+    /// A process that the debugger traces has executed a program and stands before
+    /// its first instruction. `thread` is the one that did.
+    Execed {
+        process: u32,
+        thread: u32,
+        registers: Vec<u64>,
+    },
+    /// The program's time and the real one, and what each halt has taken.
+    Time,
+    /// What is waited for with a time limit.
+    Timeouts,
+    /// Changes the limit of a wait, or of all.
+    Timeout {
+        #[serde(default)]
+        tid: Option<u32>,
+        change: Change,
     },
 }
 
@@ -80,12 +118,30 @@ impl Request {
 pub enum Answer {
     Status(Status),
     Halted(Halted),
-    Resumed { length_ns: u64 },
-    Channels { channels: Vec<Channel> },
+    Resumed {
+        length_ns: u64,
+    },
+    Channels {
+        channels: Vec<Channel>,
+    },
+    Time(Time),
+    Timeouts {
+        timeouts: Vec<Timeout>,
+    },
+    /// What the monitor is to be put into a new image with.
+    Inject(Inject),
+    /// How many threads it was for.
+    Changed {
+        count: u32,
+    },
     Peer(Peer),
-    Halts { halts: Vec<Past> },
+    Halts {
+        halts: Vec<Past>,
+    },
     Done,
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +157,9 @@ pub struct Status {
     /// behind.
     pub halts: u32,
     pub shift_ns: u64,
+    /// Who debugs it, if somebody does.
+    #[serde(default)]
+    pub debugger: Option<u32>,
     pub threads: Vec<Stop>,
 }
 
@@ -149,6 +208,12 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
+impl std::os::fd::AsFd for Client {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
 impl Client {
     pub fn connect(path: &Path) -> std::io::Result<Client> {
         let stream = UnixStream::connect(path)?;
@@ -180,6 +245,8 @@ struct Shared {
     command: Vec<String>,
     reaper: i32,
     halter: Mutex<Mover>,
+    /// Who puts the monitor into new images, once there is somebody.
+    recorder: std::sync::OnceLock<Arc<crate::service::Shared>>,
 }
 
 /// Who holds the program.
@@ -189,7 +256,37 @@ struct Mover {
     holder: u64,
     /// Who is at its other end.
     pid: u32,
+    /// The one that is gone and that it is kept halted for; 0 = none.
+    kept: u64,
     keep: Duration,
+    /// The process that traces it for a debugger, 0 if there is none; and its connection,
+    /// which is closed when another takes the program over.
+    tracer: u32,
+    connection: Option<UnixStream>,
+    /// The halts that are over.
+    pauses: VecDeque<Pause>,
+    /// What was left of a limit when it was frozen.
+    frozen: HashMap<u32, timeouts::Frozen>,
+}
+
+impl Mover {
+    /// Lets the program go on; how long it was halted.
+    fn resume(&mut self, control: &Control, halter: &mut Halter<'_>) -> Duration {
+        let number = control.halt.word.load(Acquire);
+        let Some(length) = halter.resume() else {
+            return Duration::ZERO;
+        };
+        if self.pauses.len() == PAUSES {
+            self.pauses.pop_front();
+        }
+        self.pauses.push_back(Pause {
+            number,
+            ended_ns: realtime_ns(),
+            length_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
+            is_hidden: control.halt.real_time.load(Relaxed) == 0,
+        });
+        length
+    }
 }
 
 impl Server {
@@ -203,13 +300,58 @@ impl Server {
             arena: Arc::clone(arena),
             command: command.to_vec(),
             reaper,
-            halter: Mutex::default(),
+            halter: Mutex::new(Mover {
+                keep: KEEP,
+                ..Mover::default()
+            }),
+            recorder: std::sync::OnceLock::new(),
         });
         let its = Arc::clone(&shared);
         let serve = move || accept(&listener, &its);
         std::thread::Builder::new().spawn(serve).ok()?;
         Some(Server { path, shared })
     }
+
+    /// Says who puts the monitor into new images.
+    pub fn serves_for(&self, recorder: &Arc<crate::service::Shared>) {
+        let _ = self.shared.recorder.set(Arc::clone(recorder));
+    }
+
+    /// The program begins halted, for a debugger that is about to come. If it does not,
+    /// or goes away again, the program is let go.
+    pub fn await_debugger(&self) {
+        let shared = Arc::clone(&self.shared);
+        let wait = move || {
+            std::thread::sleep(KEEP);
+            let mut mover = lock(&shared);
+            if mover.holder == 0 {
+                let control = shared.arena.control();
+                mover.resume(control, &mut Halter::new(control));
+            }
+        };
+        let _ = std::thread::Builder::new().spawn(wait);
+    }
+
+    /// Whether a debugger traces the program: that one puts the monitor into new
+    /// images, as it is told.
+    pub fn tracing(&self) -> Tracing {
+        Tracing(Arc::clone(&self.shared))
+    }
+}
+
+/// Knows who traces the program.
+#[derive(Clone)]
+pub struct Tracing(Arc<Shared>);
+
+impl Tracing {
+    /// The process that does; None: nobody does.
+    pub fn tracer(&self) -> Option<u32> {
+        Some(lock(&self.0).tracer).filter(|tracer| *tracer != 0)
+    }
+}
+
+fn lock(shared: &Shared) -> std::sync::MutexGuard<'_, Mover> {
+    shared.halter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Server {
@@ -276,7 +418,21 @@ fn serve(stream: UnixStream, shared: &Shared, asker: &Asker) {
             Err(_) => break,
         }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(shared, &mut halter, asker, &request),
+            Ok(request) => {
+                let answer = answer(shared, &mut halter, asker, &request);
+                let is_held = matches!(request, Request::Hold { .. }) && answer == Answer::Done;
+                if is_held {
+                    // Whoever had it is told by that.
+                    let before = match writing.try_clone() {
+                        Ok(ours) => lock(shared).connection.replace(ours),
+                        Err(_) => lock(shared).connection.take(),
+                    };
+                    if let Some(before) = before {
+                        let _ = before.shutdown(std::net::Shutdown::Both);
+                    }
+                }
+                answer
+            }
             Err(error) => Answer::Refused {
                 why: error.to_string(),
             },
@@ -300,47 +456,112 @@ fn is_pause(error: &std::io::Error) -> bool {
 
 /// A debugger has gone: what it holds goes on after a while.
 fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
-    let lock = || shared.halter.lock().unwrap_or_else(PoisonError::into_inner);
-    let holds = |mover: &Mover| mover.holder == number;
-    let keep = Some(lock()).filter(|mover| holds(mover)).map(|m| m.keep);
-    let Some(keep) = keep else { return };
-    std::thread::sleep(keep);
-    // Somebody else may have taken it over.
-    let mut mover = lock();
-    if holds(&mover) {
+    let control = shared.arena.control();
+    let keep = {
+        let mut mover = lock(shared);
+        if mover.holder != number {
+            return;
+        }
+        // The next one may have it from now on.
         mover.holder = 0;
-        halter.resume();
+        mover.tracer = 0;
+        mover.connection = None;
+        mover.kept = number;
+        mover.keep
+    };
+    if control.halt.is_on() {
+        // Who was led by the debugger stands with the others.
+        halter.halt(LIMIT);
+        std::thread::sleep(keep);
     }
+    let mut mover = lock(shared);
+    if mover.kept == number {
+        mover.kept = 0;
+        mover.resume(control, halter);
+    }
+}
+
+fn refused(why: impl Into<String>) -> Answer {
+    Answer::Refused { why: why.into() }
 }
 
 fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Request) -> Answer {
     let control = shared.arena.control();
     let number = asker.number;
     if asker.only_looks && !request.only_asks() {
-        return Answer::Refused {
-            why: "the program is another user's".to_string(),
+        return refused("the program is another user's");
+    }
+    if let Request::Execed {
+        process,
+        thread,
+        registers,
+    } = request
+    {
+        let Some(recorder) = shared.recorder.get() else {
+            return refused("the program has not begun");
+        };
+        return match crate::exec::adopted(recorder, *process, *thread, registers) {
+            Ok(inject) => Answer::Inject(inject),
+            Err(error) => refused(error.to_string()),
         };
     }
-    let mut mover = shared.halter.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut mover = lock(shared);
     let is_others = mover.holder != 0 && mover.holder != number;
-    let refused = || Answer::Refused {
-        why: "another debugger holds the program".to_string(),
-    };
+    let looks = matches!(
+        request,
+        Request::Status
+            | Request::Channels
+            | Request::Time
+            | Request::Timeouts
+            | Request::Peer { .. }
+            | Request::Halts { .. }
+    );
+    let overrides = matches!(
+        request,
+        Request::Halt {
+            overrides: true,
+            ..
+        } | Request::Hold {
+            overrides: true,
+            ..
+        }
+    );
+    if is_others && !looks && !overrides {
+        return refused("another debugger holds the program");
+    }
     match *request {
-        Request::Status => Answer::Status(status(shared, control, halter)),
-        Request::Halt { overrides, .. } if is_others && !overrides => refused(),
+        Request::Status => Answer::Status(status(shared, control, halter, &mover)),
         Request::Halt {
             limit_ms, keep_ms, ..
         } => {
             mover.holder = number;
             mover.pid = asker.pid;
+            mover.kept = 0;
             mover.keep = keep_ms.map_or(KEEP, Duration::from_millis);
             Answer::Halted(halter.halt(limit_ms.map_or(LIMIT, Duration::from_millis)))
         }
-        Request::Resume if is_others => refused(),
-        Request::Resume => {
+        Request::Hold {
+            keep_ms, tracer, ..
+        } => {
+            mover.holder = number;
+            mover.kept = 0;
+            mover.tracer = tracer;
+            mover.keep = keep_ms.map_or(KEEP, Duration::from_millis);
+            Answer::Done
+        }
+        Request::Release => {
             mover.holder = 0;
-            let length = halter.resume().unwrap_or_default();
+            mover.tracer = 0;
+            mover.connection = None;
+            mover.resume(control, halter);
+            Answer::Done
+        }
+        Request::Resume => {
+            // A debugger that traces it holds it on.
+            if mover.tracer == 0 {
+                mover.holder = 0;
+            }
+            let length = mover.resume(control, halter);
             Answer::Resumed {
                 length_ns: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
             }
@@ -348,19 +569,21 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
         Request::Channels => Answer::Channels {
             channels: channels::contents(halter.pids()),
         },
-        Request::Exempt { process, on } => match halter.exempt(process, on) {
-            true => Answer::Done,
-            false => Answer::Refused {
-                why: format!("there is no process {process}"),
-            },
+        Request::Exempt { who, on } => match exempt(halter, who, on) {
+            0 => refused(match who {
+                Who::Process(process) => format!("there is no process {process}"),
+                Who::Thread(tid) => format!("there is no thread {tid}"),
+                Who::Port(port) => format!("no process of the program has port {port} open"),
+            }),
+            count => Answer::Changed { count },
         },
         Request::RealTime { on } => {
             control.halt.real_time.store(on.into(), Release);
             Answer::Done
         }
-        Request::Peer { pid } if !peers::is_ours(halter, shared.reaper, pid) => Answer::Refused {
-            why: format!("process {pid} is not one of the program's"),
-        },
+        Request::Peer { pid } if !peers::is_ours(halter, shared.reaper, pid) => {
+            refused(format!("process {pid} is not one of the program's"))
+        }
         Request::Peer { pid } => {
             let debugger = Some(mover.pid).filter(|_| mover.holder != 0);
             Answer::Peer(peers::peer(control, pid, debugger))
@@ -368,10 +591,60 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
         Request::Halts { after } => Answer::Halts {
             halts: peers::past(control, after),
         },
+        Request::CatchUp => {
+            control.halt.real_time.store(1, Release);
+            control.halt.shift.store(0, Release);
+            control.halt.shift_ticks.store(0, Release);
+            Answer::Done
+        }
+        Request::Time => Answer::Time(time(control, &mover)),
+        Request::Timeouts => Answer::Timeouts {
+            timeouts: timeouts::list(control, halter, &mover.frozen),
+        },
+        Request::Timeout { tid, change } => {
+            let count = timeouts::change(control, halter, &mut mover.frozen, tid, change);
+            Answer::Changed { count }
+        }
+        Request::Execed { .. } => refused("nobody executes anything"),
     }
 }
 
-fn status(shared: &Shared, control: &Control, halter: &Halter<'_>) -> Status {
+fn exempt(halter: &Halter<'_>, who: Who, on: bool) -> u32 {
+    match who {
+        Who::Process(process) => halter.exempt(on, |seat| seat.process.load(Relaxed) == process),
+        Who::Thread(tid) => halter.exempt(on, |seat| seat.tid.load(Relaxed) == tid),
+        Who::Port(port) => {
+            let serving = channels::serving(halter.pids(), port);
+            halter.exempt(on, |seat| serving.contains(&seat.pid.load(Relaxed)))
+        }
+    }
+}
+
+fn time(control: &Control, mover: &Mover) -> Time {
+    let real_ns = realtime_ns();
+    let halt = &control.halt;
+    let current_ns = halt
+        .is_on()
+        .then(|| halting::now().0.saturating_sub(halt.asked_at.get().0));
+    let is_real = halt.real_time.load(Relaxed) != 0;
+    let hidden = current_ns.filter(|_| !is_real).unwrap_or(0);
+    Time {
+        real_ns,
+        logical_ns: real_ns
+            .saturating_sub(halt.shift.load(Acquire))
+            .saturating_sub(hidden),
+        is_real,
+        halts: mover.pauses.iter().copied().collect(),
+        current_ns,
+    }
+}
+
+fn realtime_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn status(shared: &Shared, control: &Control, halter: &Halter<'_>, mover: &Mover) -> Status {
     Status {
         command: shared.command.clone(),
         pid: std::process::id(),
@@ -380,6 +653,7 @@ fn status(shared: &Shared, control: &Control, halter: &Halter<'_>) -> Status {
         is_halted: control.halt.is_on(),
         halts: control.halt.count.load(Acquire),
         shift_ns: control.halt.shift.load(Acquire),
+        debugger: Some(mover.tracer).filter(|tracer| *tracer != 0),
         threads: halter.look(),
     }
 }

@@ -12,6 +12,7 @@ use recording::{ImageStart, Mapping};
 use crate::Error;
 use crate::arena::ticks;
 use crate::capture::{Why, open_file};
+use crate::control::Inject;
 use crate::service::Shared;
 
 /// Follows the exec of one of a process's threads, for a thread of ours that
@@ -22,9 +23,69 @@ pub fn follow(shared: &Shared, tid: i32, slot: usize, ready: impl FnOnce(bool)) 
             ready(true);
             wait_for(shared, attached, tid, slot);
         }
+        // Who debugs it traces it, and asks what to do (`adopted`).
+        Err(_) if is_debugged(shared, tid) => {
+            shared.adopting().insert(tid, slot);
+            ready(true);
+        }
         Err(error) => {
             shared.note_unrecorded(tid, &error.to_string());
             ready(false);
+        }
+    }
+}
+
+/// Whether a thread is traced by the debugger that holds the program.
+fn is_debugged(shared: &Shared, tid: i32) -> bool {
+    let status = inject::read_proc(&format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .and_then(|number| number.trim().parse::<u32>().ok());
+    let debugger = shared.tracing.get().and_then(|tracing| tracing.tracer());
+    debugger.is_some() && tracer == debugger
+}
+
+/// A process that a debugger traces has executed a program: what the debugger is to
+/// put the monitor into it with.
+pub fn adopted(
+    shared: &Shared,
+    process: u32,
+    thread: u32,
+    registers: &[u64],
+) -> Result<Inject, Error> {
+    let unknown = || {
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        Error::System("the program was not said to execute anything", error)
+    };
+    let slot = shared
+        .adopting()
+        .remove(&(thread as i32))
+        .ok_or_else(unknown)?;
+    let place = shared.arena.control().execs.get(slot % EXEC_SLOTS);
+    let place = place.ok_or_else(unknown)?;
+    let registers: &[u64; 27] = registers.try_into().map_err(|_| unknown())?;
+    let stop = ExecStop::of_other(process as i32, from_registers(registers))?;
+    let described = match stop.is_64_bit() {
+        true => describe_image(shared, &stop, slot, place),
+        false => {
+            shared.note_unrecorded(stop.pid(), "it is not x86-64 code");
+            Err(unknown())
+        }
+    };
+    match described {
+        Ok((injection, (auxv_at, auxv))) => Ok(Inject {
+            slot: injection.slot,
+            arena_fd: injection.arena_fd,
+            image_len: injection.image_len,
+            entry: injection.entry,
+            vdso: injection.vdso,
+            vdso_at: inject::vdso_at(auxv_at, &auxv),
+        }),
+        Err(error) => {
+            place.taken.store(0, Release);
+            Err(error)
         }
     }
 }
@@ -58,6 +119,23 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         shared.note_unrecorded(pid, &format!("{} is not x86-64 code", exe.display()));
         return Ok(());
     }
+    let (injection, (auxv_at, auxv)) = describe_image(shared, &stop, slot, place)?;
+    stop.inject(&injection, (auxv_at, &auxv))?;
+    Ok(())
+}
+
+/// The auxiliary vector: where it is, and its pairs.
+type Auxv = (u64, Vec<(u64, u64)>);
+
+/// Writes down how an image begins, and tells its monitor what that needs.
+fn describe_image(
+    shared: &Shared,
+    stop: &ExecStop,
+    slot: usize,
+    place: &ExecSlot,
+) -> Result<(Injection, Auxv), Error> {
+    let pid = stop.pid();
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let maps = inject::read_maps(pid)?;
     let rsp = stop.regs().rsp;
     let stack = match maps.iter().find(|m| (m.start..m.end).contains(&rsp)) {
@@ -83,7 +161,7 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         cwd: std::fs::read_link(format!("/proc/{pid}/cwd"))
             .map(|p| p.as_os_str().as_bytes().to_vec())
             .unwrap_or_default(),
-        maps: describe_all(shared, &stop, &maps, place),
+        maps: describe_all(shared, stop, &maps, place),
         regs: registers(stop.regs()),
         auxv: auxv.clone(),
         time: ticks(),
@@ -121,8 +199,7 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         entry: shared.image.entry,
         vdso: shared.image.vdso,
     };
-    stop.inject(&injection, (auxv_at, &auxv))?;
-    Ok(())
+    Ok((injection, (auxv_at, auxv)))
 }
 
 /// Whether a program is one of those that read the machine code of others, and
@@ -250,6 +327,68 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
         vec![piece(map.start, None)]
     };
     (mappings, captured.and_then(|captured| captured.place))
+}
+
+/// From the kernel's order.
+fn from_registers(words: &[u64; 27]) -> libc::user_regs_struct {
+    let [
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
+    ] = *words;
+    libc::user_regs_struct {
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
+    }
 }
 
 fn registers(regs: &libc::user_regs_struct) -> Vec<u64> {

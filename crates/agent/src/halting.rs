@@ -100,7 +100,7 @@ impl<'a> Halter<'a> {
         }
     }
 
-    fn seats(&self) -> impl Iterator<Item = &'a Seat> + use<'a> {
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &'a Seat> + use<'a> {
         let used = (self.control.seats_used.load(Acquire) as usize).min(SEATS);
         self.control
             .seats
@@ -180,39 +180,19 @@ impl<'a> Halter<'a> {
 
     /// Halts the program. Waits at most so long for those who do not stop.
     pub fn halt(&mut self, limit: Duration) -> Halted {
-        self.forget_the_dead();
         let begin = Instant::now();
+        let number = self.begin();
         let halt = &self.control.halt;
-        let is_new = !halt.is_on();
-        let number = match is_new {
-            true => halt.begin(now()),
-            false => halt.word.load(Acquire),
-        };
         let mut told = begin.checked_sub(AGAIN).unwrap_or(begin);
         let is_partial = loop {
             let arrivals = halt.arrivals.load(Acquire);
             let age = begin.elapsed();
-            let missing: Vec<&Seat> = self
-                .seats()
-                .filter(|seat| {
-                    let is_halted = seat.has(flag::EXEMPT)
-                        || seat.is_still()
-                        || is_stuck_sending(seat, age)
-                        || age >= IS_SUSPENDED && is_suspended(seat);
-                    !is_halted
-                })
-                .collect();
+            let missing = self.missing(age);
             if missing.is_empty() || age >= limit {
                 break !missing.is_empty();
             }
             if told.elapsed() >= AGAIN {
-                self.forget_the_dead();
-                for seat in missing {
-                    self.tell(seat);
-                }
-                if halt.told_at.get().0 == 0 {
-                    halt.told_at.set(now());
-                }
+                self.tell_all(&missing);
                 told = Instant::now();
                 continue;
             }
@@ -221,10 +201,51 @@ impl<'a> Halter<'a> {
         self.describe(number, begin, is_partial)
     }
 
+    /// Asks for a halt, if none is on; its number. Nobody is told yet.
+    pub fn begin(&mut self) -> u32 {
+        self.forget_the_dead();
+        let halt = &self.control.halt;
+        match halt.is_on() {
+            false => halt.begin(now()),
+            true => halt.word.load(Acquire),
+        }
+    }
+
+    /// Who has not stopped, of those that are to, so long after it was asked for.
+    pub fn missing(&self, age: Duration) -> Vec<&'a Seat> {
+        let is_halted = |seat: &&Seat| {
+            seat.has(flag::EXEMPT)
+                || seat.is_still()
+                || is_stuck_sending(seat, age)
+                || age >= IS_SUSPENDED && is_suspended(seat)
+        };
+        self.seats().filter(|seat| !is_halted(seat)).collect()
+    }
+
+    /// Tells threads to stop. From then on nobody runs another instruction of the
+    /// program.
+    pub fn tell_all(&mut self, missing: &[&Seat]) {
+        self.forget_the_dead();
+        for seat in missing {
+            self.tell(seat);
+        }
+        let told = &self.control.halt.told_at;
+        if told.get().0 == 0 {
+            told.set(now());
+        }
+    }
+
+    /// The seat of a thread, if it has one.
+    pub fn seat_of(&self, tid: u32) -> Option<&'a Seat> {
+        self.seats()
+            .find(|seat| seat.tid.load(Acquire) == tid && seat.namespace.load(Relaxed) == 0)
+    }
+
     /// Tells a thread to stop; not one that is in the kernel, unless it must come.
-    fn tell(&mut self, seat: &Seat) {
+    pub(crate) fn tell(&mut self, seat: &Seat) {
         let state = seat.state.load(Acquire);
-        let is_told = state == state::RUNS || state == state::CALL && seat.has(flag::PULL);
+        let is_pulled = seat.has(flag::PULL | flag::LEAVE);
+        let is_told = state == state::RUNS || state == state::CALL && is_pulled;
         let (pid, tid) = (seat.pid.load(Relaxed), seat.tid.load(Acquire));
         if !is_told || tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
             return;
@@ -239,7 +260,8 @@ impl<'a> Halter<'a> {
         }
     }
 
-    fn describe(&self, number: u32, begin: Instant, is_partial: bool) -> Halted {
+    /// How a halt went that was asked for then.
+    pub fn describe(&self, number: u32, begin: Instant, is_partial: bool) -> Halted {
         let asked = self.control.halt.asked_at.get();
         let mut stops: Vec<Stop> = self
             .seats()
@@ -273,6 +295,11 @@ impl<'a> Halter<'a> {
         length.map(Duration::from_nanos)
     }
 
+    /// Those who have stopped look again whether they are to.
+    pub fn wake(&self) {
+        arena::wake(&self.control.halt.word, i32::MAX);
+    }
+
     /// How fast the one clock goes by the other: the longer they are looked at,
     /// the better it is known.
     pub fn measure(&self, now: halt::Instant) {
@@ -285,21 +312,18 @@ impl<'a> Halter<'a> {
         }
     }
 
-    /// Lets a process run on when the others are halted, or not any more.
-    pub fn exempt(&self, process: u32, on: bool) -> bool {
-        let mut is_there = false;
-        for seat in self.seats() {
-            if seat.process.load(Relaxed) == process {
-                is_there = true;
-                match on {
-                    true => seat.flags.fetch_or(flag::EXEMPT, AcqRel),
-                    false => seat.flags.fetch_and(!flag::EXEMPT, AcqRel),
-                };
-            }
+    /// Lets threads run on when the others are halted, or not any more; how many.
+    pub fn exempt(&self, on: bool, who: impl Fn(&Seat) -> bool) -> u32 {
+        let mut count = 0;
+        for seat in self.seats().filter(|seat| who(seat)) {
+            count += 1;
+            match on {
+                true => seat.flags.fetch_or(flag::EXEMPT, AcqRel),
+                false => seat.flags.fetch_and(!flag::EXEMPT, AcqRel),
+            };
         }
-        // Those who had stopped look again.
-        arena::wake(&self.control.halt.word, i32::MAX);
-        is_there
+        self.wake();
+        count
     }
 
     /// The processes of the program.
@@ -384,11 +408,19 @@ fn has_ended(fd: &OwnedFd) -> bool {
     rustix::event::poll(&mut poll, Some(&none)).unwrap_or(0) != 0
 }
 
-/// Both clocks, now.
+/// Both clocks, now: looked at again if they were read so far apart that something
+/// else ran in between.
 pub fn now() -> halt::Instant {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
-    (ns, arena::counter())
+    let look = || {
+        let before = arena::counter();
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let after = arena::counter();
+        let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        (after.wrapping_sub(before), (ns, before.midpoint(after)))
+    };
+    let tries = (0..halt::LOOKS).map(|_| look());
+    let best = tries.min_by_key(|(apart, _)| *apart);
+    best.map_or((0, 0), |(_, now)| now)
 }
 
 fn wait_briefly(word: &AtomicU32, value: u32) {

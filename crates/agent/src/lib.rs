@@ -20,6 +20,7 @@ pub mod control;
 mod copy;
 mod exec;
 pub mod halting;
+mod messages;
 mod parts;
 pub mod peers;
 mod raw;
@@ -29,10 +30,12 @@ mod service;
 mod signals;
 mod sites;
 mod store;
+pub mod timeouts;
 mod waits;
 
+pub use arena::Arena;
 pub use reaper::program_of;
-pub use record::{Ended, OnFull, Options, record, run};
+pub use record::{Ended, OnFull, Options, Start, record, run, run_as, start};
 pub use signals::listen;
 
 /// Why a recording could not be made.

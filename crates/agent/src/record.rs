@@ -49,14 +49,39 @@ pub struct Ended {
     pub cut_short: Option<String>,
 }
 
+/// How a program begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// It is not recorded.
+    pub is_live: bool,
+    /// It stands before its first instruction until a debugger comes.
+    pub is_halted: bool,
+    /// Ctrl-C is the debugger's: it neither reaches the program nor ends it.
+    pub is_debugged: bool,
+}
+
 /// Runs the command and records it.
 pub fn record(options: &Options) -> Result<Ended, Error> {
-    start(options, mode::RECORD)
+    start(options, Start::default())
 }
 
 /// Runs the command unrecorded, such that it can be halted (see [`control`]). What
 /// has to lie somewhere meanwhile does so in a directory of the user's own.
 pub fn run(command: &[OsString], path: &Path, cache: Option<PathBuf>) -> Result<Ended, Error> {
+    let how = Start {
+        is_live: true,
+        ..Start::default()
+    };
+    run_as(command, path, cache, how)
+}
+
+/// Runs the command as [`run`] does, begun in this way.
+pub fn run_as(
+    command: &[OsString],
+    path: &Path,
+    cache: Option<PathBuf>,
+    how: Start,
+) -> Result<Ended, Error> {
     let pid = std::process::id().to_string();
     let dir = control::directory().unwrap_or_else(std::env::temp_dir);
     let options = Options {
@@ -68,11 +93,12 @@ pub fn run(command: &[OsString], path: &Path, cache: Option<PathBuf>) -> Result<
     };
     // Of one that was killed and had the same number.
     let _ = std::fs::remove_dir_all(&options.dir);
-    start(&options, mode::LIVE)
+    start(&options, how)
 }
 
-fn start(options: &Options, how: u32) -> Result<Ended, Error> {
-    let is_live = how == mode::LIVE;
+/// Runs the command in this way.
+pub fn start(options: &Options, how: Start) -> Result<Ended, Error> {
+    let is_live = how.is_live;
     check_dispatch()?;
     check_address_space()?;
     let calibration = Calibration::begin();
@@ -83,7 +109,14 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
     let unfinished = Unfinished::make(&options.dir)?;
     let path = options.dir.join(recording::ARENA);
     let arena = Arc::new(Arena::create(&path, image.bytes.len() as u64)?);
-    arena.control().mode.store(how, Release);
+    let mode = match is_live {
+        true => mode::LIVE,
+        false => mode::RECORD,
+    };
+    arena.control().mode.store(mode, Release);
+    if how.is_halted {
+        arena.control().halt.begin(crate::halting::now());
+    }
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
@@ -99,7 +132,7 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
         true => looks.fetch_add(1, AcqRel),
         false => its.progress(),
     };
-    signals::hold(reaper.pid(), write_image, progress).map_err(no_thread)?;
+    signals::hold(reaper.pid(), how.is_debugged, write_image, progress).map_err(no_thread)?;
     let first = First::let_go(&mut reaper)?;
     tracing::info!(target: "record", pid = first.pid, dir = %options.dir.display(), "the program begins");
 
@@ -118,7 +151,7 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
         .halt
         .rate
         .store(rate_of(&manifest.clock), Release);
-    let _control = control::Server::start(&arena, &manifest.command, reaper.pid());
+    let control = control::Server::start(&arena, &manifest.command, reaper.pid());
     let writer = Arc::new(Writer::create(&options.dir, &manifest)?);
     let cut_short = Arc::new(std::sync::Mutex::new(None));
     let cache = CaptureCache::new(options.cache.as_deref());
@@ -138,9 +171,18 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
         over: AtomicBool::new(false),
         is_busy: AtomicBool::new(false),
         on_full: disk_full(options.on_full, &arena, &cut_short, reaper.pid()),
+        tracing: std::sync::OnceLock::new(),
+        adopting: std::sync::Mutex::default(),
         arena,
         writer,
     });
+    if let Some(control) = &control {
+        let _ = shared.tracing.set(control.tracing());
+        control.serves_for(&shared);
+        if how.is_halted {
+            control.await_debugger();
+        }
+    }
     match image_written.recv() {
         Ok(written) => written?,
         Err(gone) => return Err(no_thread(std::io::Error::other(gone))),
@@ -159,6 +201,7 @@ fn start(options: &Options, how: u32) -> Result<Ended, Error> {
     let _ = serving.join();
     drop(alive);
     let status = outcome?;
+    drop(control);
     if is_live {
         return Ok(Ended {
             status,

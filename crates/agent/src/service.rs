@@ -1,9 +1,10 @@
 //! Answering the monitors.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use inject::Image;
 use protocol::id::ProcessNo;
@@ -14,6 +15,7 @@ use crate::arena::{self, Arena};
 use crate::asker::Asker;
 use crate::capture::{Captures, Why, open_file};
 use crate::capture_cache::Companion;
+use crate::control::Tracing;
 use crate::exec;
 use crate::store::Store;
 
@@ -34,11 +36,19 @@ pub struct Shared {
     pub over: AtomicBool,
     /// Chunks have been full.
     pub is_busy: AtomicBool,
+    /// Whether a debugger traces the program.
+    pub tracing: std::sync::OnceLock<Tracing>,
+    /// Threads that a debugger traces and that are about to exec, with their slots.
+    pub adopting: Mutex<HashMap<i32, usize>>,
     /// Called once when there is no more room on the disk.
     pub on_full: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Shared {
+    pub fn adopting(&self) -> MutexGuard<'_, HashMap<i32, usize>> {
+        self.adopting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note(&self, process: ProcessNo, kind: &str, text: &str) {
         let note = Note {
             process,

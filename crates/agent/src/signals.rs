@@ -115,9 +115,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// terminal reach the program anyway, the others are passed on. A second
 /// Ctrl-C ends everything, and so does a second SIGTERM, or one that the program
 /// does not answer by anything: `progress` changes whenever it does something.
-/// The thread that waits for them does `first` before.
+/// The thread that waits for them does `first` before. If the program is debugged,
+/// what the terminal sends is the debugger's.
 pub fn hold(
     reaper: i32,
+    is_debugged: bool,
     first: impl FnOnce() + Send + 'static,
     progress: impl Fn() -> u64 + Send + Sync + 'static,
 ) -> std::io::Result<()> {
@@ -147,6 +149,9 @@ pub fn hold(
             }
             // SAFETY: sigwaitinfo has filled it in.
             let from_terminal = unsafe { info.assume_init() }.si_code == libc::SI_KERNEL;
+            if is_debugged && from_terminal {
+                continue;
+            }
             let before = (signal == libc::SIGTERM).then(|| Waits::now(reaper));
             on_signal(signal, from_terminal);
             if let Some(before) = before

@@ -315,7 +315,7 @@ fn only_what_is_exempt_goes_on() {
     let last = status.threads.iter().map(|t| t.process).max().unwrap();
     client
         .ask(&Request::Exempt {
-            process: last,
+            who: agent::control::Who::Process(last),
             on: true,
         })
         .unwrap();

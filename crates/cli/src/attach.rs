@@ -8,9 +8,9 @@ use std::sync::Arc;
 use ::session::Program;
 use live::Candidate;
 
-use crate::debug;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::{debug, record, select};
 
 /// Debug processes that run. Without any named, list those that could be.
 ///
@@ -29,12 +29,16 @@ pub struct Attach {
     tree: Vec<i32>,
 
     #[command(flatten)]
+    holding: Holding,
+
+    #[command(flatten)]
     script: Script,
 }
 
 /// Start a program under the debugger, before its first instruction.
 ///
-/// It ends with the debugger unless it is let go (`detach`).
+/// While the prompt stands the program's time stands: it sees nothing of it. It ends
+/// with the debugger unless it is let go (`detach`).
 ///
 /// Exit status 0; 2 if a command failed or the program cannot be started.
 #[derive(clap::Args)]
@@ -43,12 +47,49 @@ pub struct Run {
     #[arg(long)]
     go: bool,
 
+    /// Record it besides
+    #[arg(long, conflicts_with = "observe")]
+    record: bool,
+
+    /// Directory to make for the recording
+    #[arg(short = 'o', long = "output", value_name = "DIR", requires = "record")]
+    output: Option<PathBuf>,
+
+    /// By ptrace alone: nothing of the debugger is in the program, and its time goes on
+    /// while it stands
+    #[arg(long)]
+    observe: bool,
+
+    #[command(flatten)]
+    holding: Holding,
+
     #[command(flatten)]
     script: Script,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     program: Vec<OsString>,
+}
+
+/// How a program is held that runs under `mw`.
+#[derive(clap::Args)]
+struct Holding {
+    /// For how long it stays halted if this debugger is lost, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    keep: u64,
+
+    /// Take it over from another debugger
+    #[arg(long = "override")]
+    takes_over: bool,
+}
+
+impl Holding {
+    fn how(&self) -> live::How {
+        live::How {
+            keep: Some(std::time::Duration::from_secs(self.keep)),
+            overrides: self.takes_over,
+        }
+    }
 }
 
 /// What is to be done without asking.
@@ -81,6 +122,17 @@ pub struct Begin {
     command: Vec<OsString>,
 }
 
+/// Starts a program such that it can be halted, and stands before its first
+/// instruction; the warden starts it.
+#[derive(clap::Args)]
+pub struct Govern {
+    gate: i32,
+    #[arg(long)]
+    record: Option<PathBuf>,
+    #[arg(required = true, last = true)]
+    command: Vec<OsString>,
+}
+
 /// The hidden command that begins a program.
 const BEGIN: &str = "begin-alive";
 
@@ -107,6 +159,7 @@ impl Script {
         program: live::Program,
         first: Option<&str>,
         ends: bool,
+        recording: Option<PathBuf>,
     ) -> Result<ExitCode, Failure> {
         let commands = first.map(str::to_string).into_iter().chain(self.commands);
         let script = debug::Script {
@@ -114,8 +167,12 @@ impl Script {
             commands: commands.collect(),
             batch: self.batch,
         };
+        let living = debug::Living {
+            agent: program.agent(),
+            recording,
+        };
         let program = Program::alive(Arc::new(program));
-        let good = debug::run_program(&program, &script, ends)?;
+        let good = debug::run_living(&program, &script, ends, living)?;
         Ok(ExitCode::from(u8::from(!good) * 2))
     }
 }
@@ -127,8 +184,9 @@ impl Attach {
         }
         let mut pids = named(&self.processes, &live::candidates())?;
         let program = program()?;
+        let how = self.holding.how();
         if self.tree.is_empty() {
-            program.attach(&pids)?;
+            program.attach(&pids, &how)?;
         }
         // Who is made while the others are being joined is joined too.
         for root in &self.tree {
@@ -139,20 +197,89 @@ impl Attach {
                 if new.is_empty() {
                     break;
                 }
-                program.attach(&new)?;
+                program.attach(&new, &how)?;
                 pids.extend(new);
             }
         }
-        self.script.debug(program, None, false)
+        self.script.debug(program, None, false, None)
     }
 }
 
 impl Run {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let name = self
+            .program
+            .first()
+            .map_or(std::ffi::OsStr::new(""), OsString::as_os_str);
+        let dir = match self.record {
+            true => Some(record::choose(self.output, name)?),
+            false => None,
+        };
         let program = program()?;
-        program.start(&self.program)?;
+        if self.observe {
+            program.start(&self.program)?;
+        } else {
+            let mut words = Vec::new();
+            if let Some(dir) = &dir {
+                words.extend(["--record".into(), dir.clone().into_os_string()]);
+            }
+            words.push("--".into());
+            words.extend(self.program.iter().cloned());
+            program.start_governed(&words, &self.holding.how())?;
+        }
         let first = self.go.then_some("continue");
-        self.script.debug(program, first, true)
+        let done = self.script.debug(program, first, true, dir.clone());
+        if let Some(dir) = dir {
+            select::point_latest_at(&dir);
+            record::tell(&dir);
+        }
+        done
+    }
+}
+
+impl Govern {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        live::close_gate_on_exec(self.gate);
+        match self.start() {
+            Ok(status) => Ok(status),
+            Err(failure) => {
+                live::refuse(self.gate, failure.message());
+                // Who started it says why.
+                Ok(ExitCode::from(127))
+            }
+        }
+    }
+
+    fn start(&self) -> Result<ExitCode, Failure> {
+        let name = self
+            .command
+            .first()
+            .map_or(std::ffi::OsStr::new(""), OsString::as_os_str);
+        let path = record::find_command(name)?;
+        record::check_executable(&path)?;
+        let shelf = select::cache().map(|cache| cache.join("files"));
+        let how = agent::Start {
+            is_live: self.record.is_none(),
+            is_halted: true,
+            is_debugged: true,
+        };
+        let ended = match &self.record {
+            None => agent::run_as(&self.command, &path, shelf, how),
+            Some(dir) => agent::start(
+                &agent::Options {
+                    dir: dir.clone(),
+                    command: self.command.clone(),
+                    path,
+                    on_full: agent::OnFull::Continue,
+                    shelf,
+                },
+                how,
+            ),
+        };
+        let ended = ended.map_err(record::explain)?;
+        Ok(ExitCode::from(
+            u8::try_from(ended.status).unwrap_or(u8::MAX),
+        ))
     }
 }
 
@@ -217,14 +344,25 @@ fn list() -> Result<ExitCode, Failure> {
         "{:>8}  {:<20} {:>7}  {}",
         "PID", "NAME", "THREADS", "COMMAND"
     ))?;
+    let agents = agent::control::list().into_iter().map(|(_, status)| {
+        let how = match status.is_recording {
+            true => "under mw record",
+            false => "under mw run",
+        };
+        (agent::program_of(status.pid as i32), how)
+    });
+    let agents: Vec<(Vec<i32>, &str)> = agents.collect();
     for c in live::candidates() {
         let is_ours = user == 0 || c.user == user;
         if !is_ours || c.pid == own {
             continue;
         }
-        let traced = match c.tracer {
-            0 => String::new(),
-            by => format!("(traced by {by}) "),
+        let agent = agents.iter().find(|(pids, _)| pids.contains(&c.pid));
+        let traced = match (agent, c.tracer) {
+            (Some((_, how)), 0) => format!("({how}) "),
+            (Some((_, how)), _) => format!("({how}, debugged) "),
+            (None, 0) => String::new(),
+            (None, by) => format!("(traced by {by}) "),
         };
         let line = format!(
             "{:>8}  {:<20} {:>7}  {traced}{}",

@@ -33,6 +33,11 @@ impl Failure {
         self
     }
 
+    /// What, where and why.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// An exit status other than [`TROUBLE`].
     pub fn status(mut self, status: u8) -> Failure {
         self.status = status;

@@ -91,6 +91,8 @@ enum Command {
     Warden(attach::Warden),
     #[command(hide = true)]
     BeginAlive(attach::Begin),
+    #[command(hide = true)]
+    GovernAlive(attach::Govern),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -151,6 +153,7 @@ fn main() -> ExitCode {
         Command::Attach(cmd) => cmd.run(),
         Command::Warden(cmd) => cmd.run(),
         Command::BeginAlive(cmd) => cmd.run(),
+        Command::GovernAlive(cmd) => cmd.run(),
         Command::Gdb(cmd) => cmd.run(),
         Command::ServeGdb(cmd) => cmd.run(),
         Command::List(cmd) => cmd.run(),

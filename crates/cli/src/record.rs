@@ -122,7 +122,7 @@ impl Cmd {
 
 /// Whether the command begins with what was meant as an option: no command does,
 /// unless `--` stands before it.
-fn is_option(command: &[OsString]) -> bool {
+pub fn is_option(command: &[OsString]) -> bool {
     let words: Vec<OsString> = std::env::args_os().collect();
     let before = words.len().checked_sub(command.len() + 1);
     let marked = before.is_some_and(|at| words.get(at).is_some_and(|word| word == "--"));
@@ -131,7 +131,7 @@ fn is_option(command: &[OsString]) -> bool {
 }
 
 /// The file that a shell would execute, or its words if there is none.
-fn find_command(name: &OsStr) -> Result<PathBuf, Failure> {
+pub fn find_command(name: &OsStr) -> Result<PathBuf, Failure> {
     let missing = |why: &str| Err(Failure::new(format!("{}: {why}", name.display())).status(127));
     if name.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(name) {
@@ -172,7 +172,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// Refuses what cannot be recorded before anything is made or run.
-fn check_executable(path: &Path) -> Result<(), Failure> {
+pub fn check_executable(path: &Path) -> Result<(), Failure> {
     if !is_executable(path) {
         return Err(Failure::new(format!("{}: Permission denied", path.display())).status(126));
     }
@@ -311,7 +311,7 @@ fn check_writable(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-fn explain(error: agent::Error) -> Failure {
+pub fn explain(error: agent::Error) -> Failure {
     let status = match &error {
         agent::Error::Command { status, .. } => *status,
         _ => crate::failure::TROUBLE,

@@ -490,32 +490,6 @@ fn processes_that_cannot_be_joined_say_why() {
     }
 }
 
-/// A process that is recorded is left to who records it.
-#[test]
-fn a_recorded_process_is_refused() {
-    let scratch = Scratch::new("live-recorded");
-    let mut running = scratch.start(&["sleep", "1000"]);
-    let pid = wait_for("it to begin", || {
-        let mut all = running.program().into_iter();
-        all.find(|pid| {
-            let file = |name: &str| {
-                let path = format!("/proc/{}/{name}", pid.as_raw_nonzero());
-                std::fs::read_to_string(path).unwrap_or_default()
-            };
-            // It sleeps: whoever began it is done with it.
-            let status = file("status");
-            file("cmdline") == "sleep\x001000\x00"
-                && status.contains("State:\tS")
-                && status.contains("TracerPid:\t0")
-        })
-    });
-    let (text, status) = mw("attach", &[pid.as_raw_nonzero().to_string()], &["bt"]);
-    assert_eq!(status, 2, "{text}");
-    assert!(text.contains("runs under `mw record`"), "{text}");
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    running.wait(std::time::Duration::from_secs(60));
-}
-
 /// Another user's process is left alone.
 #[test]
 fn another_users_process_is_refused() {

@@ -15,7 +15,7 @@ mod stop;
 
 pub use image::{Image, kernel_clock_offset};
 pub use maps::{Map, read_maps, read_proc};
-pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped};
+pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped, vdso_at};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

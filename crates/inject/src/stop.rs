@@ -155,6 +155,22 @@ impl ExecStop {
     fn new(pid: i32) -> Result<ExecStop, Error> {
         let regs =
             ptrace::getregs(Pid::from_raw(pid)).map_err(failed("read the registers of", pid))?;
+        ExecStop::with(pid, regs, false)
+    }
+
+    /// One that this thread traces and means to keep on tracing.
+    pub fn kept(pid: i32) -> Result<ExecStop, Error> {
+        let mut stop = ExecStop::new(pid)?;
+        stop.released = true;
+        Ok(stop)
+    }
+
+    /// One that somebody else traces: to be looked at.
+    pub fn of_other(pid: i32, regs: libc::user_regs_struct) -> Result<ExecStop, Error> {
+        ExecStop::with(pid, regs, true)
+    }
+
+    fn with(pid: i32, regs: libc::user_regs_struct, released: bool) -> Result<ExecStop, Error> {
         let path = format!("/proc/{pid}/mem");
         let memory = OpenOptions::new()
             .read(true)
@@ -165,7 +181,7 @@ impl ExecStop {
             pid,
             regs,
             memory,
-            released: false,
+            released,
         })
     }
 
@@ -295,6 +311,15 @@ impl ExecStop {
     /// Maps the monitor, shows the program our vdso, and lets the process go
     /// at the monitor's entry.
     pub fn inject(mut self, what: &Injection, auxv: (u64, &[(u64, u64)])) -> Result<(), Error> {
+        self.put(what, vdso_at(auxv.0, auxv.1))?;
+        self.released = true;
+        let pid = Pid::from_raw(self.pid);
+        ptrace::detach(pid, None).map_err(failed("let go of", self.pid))
+    }
+
+    /// Maps the monitor and shows the program our vdso, by the word at `vdso_at`. The
+    /// process stands at the monitor's entry then.
+    pub fn put(&self, what: &Injection, vdso_at: Option<u64>) -> Result<(), Error> {
         let mapped = self.call(
             libc::SYS_mmap as u64,
             [
@@ -312,12 +337,8 @@ impl ExecStop {
                 errno: -mapped,
             });
         }
-        if let Some(i) = auxv
-            .1
-            .iter()
-            .position(|(key, _)| *key == libc::AT_SYSINFO_EHDR)
-        {
-            self.write(auxv.0 + 16 * i as u64 + 8, &what.vdso.to_le_bytes())?;
+        if let Some(at) = vdso_at {
+            self.write(at, &what.vdso.to_le_bytes())?;
         }
         let mut regs = self.regs;
         regs.rip = what.entry;
@@ -325,10 +346,16 @@ impl ExecStop {
         regs.rsi = what.arena_fd as u64;
         regs.orig_rax = u64::MAX;
         let pid = Pid::from_raw(self.pid);
-        ptrace::setregs(pid, regs).map_err(failed("set the registers of", self.pid))?;
-        self.released = true;
-        ptrace::detach(pid, None).map_err(failed("let go of", self.pid))
+        ptrace::setregs(pid, regs).map_err(failed("set the registers of", self.pid))
     }
+}
+
+/// Where in an auxiliary vector the address of the vdso is.
+pub fn vdso_at(auxv_at: u64, auxv: &[(u64, u64)]) -> Option<u64> {
+    let place = auxv
+        .iter()
+        .position(|(key, _)| *key == libc::AT_SYSINFO_EHDR)?;
+    Some(auxv_at + 16 * place as u64 + 8)
 }
 
 impl Drop for ExecStop {

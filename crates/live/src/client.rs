@@ -23,6 +23,44 @@ use crate::talk::{self, Answer, Report, Request};
 /// gone they are let go.
 pub struct Program(Arc<Client>);
 
+/// How a program is joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// For how long it stays halted when its debugger is lost.
+    pub keep: Option<std::time::Duration>,
+    /// Also if another debugger has it.
+    pub overrides: bool,
+}
+
+impl How {
+    fn keep_ms(&self) -> Option<u64> {
+        self.keep
+            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Asks the agent of a program, as its debugger.
+#[derive(Clone)]
+pub struct Agent(Arc<Client>);
+
+impl Agent {
+    pub fn ask(&self, request: &agent::control::Request) -> Result<agent::control::Answer, Error> {
+        use agent::control::Answer as Said;
+        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
+        let question = serde_json::to_string(request).map_err(wrong)?;
+        if matches!(request, agent::control::Request::Exempt { .. }) {
+            self.0.changed();
+        }
+        match self.0.ask(&Request::Agent(question))? {
+            Answer::Agent(answer) => match serde_json::from_str(&answer).map_err(wrong)? {
+                Said::Refused { why } => Err(Error::Agent(why)),
+                answer => Ok(answer),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
 /// Asks the warden.
 pub struct Client {
     line: Mutex<Line>,
@@ -62,8 +100,33 @@ impl Program {
     }
 
     /// Joins processes that run: all of them, or none. They stand still then.
-    pub fn attach(&self, pids: &[i32]) -> Result<(), Error> {
-        self.0.ask(&Request::Attach(pids.to_vec())).map(drop)
+    pub fn attach(&self, pids: &[i32], how: &How) -> Result<(), Error> {
+        let request = Request::Attach {
+            pids: pids.to_vec(),
+            keep_ms: how.keep_ms(),
+            overrides: how.overrides,
+        };
+        self.0.ask(&request).map(drop)
+    }
+
+    /// Starts a program under an agent, which these words start. It stands before its
+    /// first instruction then.
+    pub fn start_governed(&self, words: &[OsString], how: &How) -> Result<i32, Error> {
+        let words = words.iter().map(|word| word.as_bytes().to_vec());
+        let request = Request::StartGoverned {
+            words: words.collect(),
+            group: rustix::process::getpgrp().as_raw_nonzero().get(),
+            keep_ms: how.keep_ms(),
+        };
+        match self.0.ask(&request)? {
+            Answer::Started(pid) => Ok(pid),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Who asks the program's agent.
+    pub fn agent(&self) -> Agent {
+        Agent(Arc::clone(&self.0))
     }
 
     /// Starts a program, which then stands before its first instruction.
@@ -178,6 +241,7 @@ impl Line {
 /// The warden lets everybody go when nobody is at the other end, and ends.
 impl Drop for Line {
     fn drop(&mut self) {
+        let _ = self.ask(&Request::Farewell { goes_on: true });
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let _ = self.warden.wait();
     }

@@ -12,8 +12,22 @@ pub enum Error {
     NotAllowed { pid: i32, name: String, yama: u32 },
     #[error("process {pid} ({name}) is traced by {by} already")]
     Traced { pid: i32, name: String, by: String },
-    #[error("process {pid} ({name}) runs under `mw record`, and cannot be traced besides")]
-    Recorded { pid: i32, name: String },
+    #[error("process {pid} ({name}) runs under an agent that does not answer")]
+    Unanswered { pid: i32, name: String },
+    #[error("the processes are of two programs that run under `mw`")]
+    TwoPrograms,
+    #[error("another debugger has the program{}", match .by { 0 => String::new(), by => format!(" (warden {by})") })]
+    Held { by: u32 },
+    #[error("thread {0} is in a system call: its registers cannot be set")]
+    InCall(i32),
+    #[error("the program has no agent: it was joined while it ran, and its time is the real one")]
+    NoAgent,
+    #[error("another debugger has taken the program over")]
+    TakenOver,
+    #[error("the program's agent is gone")]
+    AgentGone,
+    #[error("the program's agent: {0}")]
+    Agent(String),
     #[error("process {pid} ({name}) is a part of this debugger")]
     Ourselves { pid: i32, name: String },
     #[error("process {pid} is a thread of the kernel")]
@@ -30,6 +44,9 @@ pub enum Error {
     NoThread(i32),
     #[error("cannot start {program}: {why}")]
     Start { program: String, why: String },
+    /// In the agent's own words.
+    #[error("{0}")]
+    NotStarted(String),
     #[error("cannot {what} process {pid}: {why}")]
     Failed { what: String, pid: i32, why: String },
     #[error("the warden that traces the program is gone: {0}")]
@@ -52,9 +69,18 @@ impl Error {
                 words("kernel.yama.ptrace_scope forbids it; root may set it to 0")
             }
             Error::Traced { .. } => words("another debugger has it: end that first"),
-            Error::Recorded { .. } => {
-                words("what is recorded can be debugged when it has ended: `mw replay`")
+            Error::Unanswered { .. } => {
+                words("it is another user's, or was killed: then the program runs on by itself")
             }
+            Error::TwoPrograms => words("attach to one of them at a time"),
+            Error::Held { .. } => words("end that one first, or take it over with --override"),
+            Error::InCall(_) => words("choose a thread that is in the program (`threads`)"),
+            Error::TakenOver => {
+                words("what it was asked is refused; `mw attach --override` takes it back")
+            }
+            Error::AgentGone => words("the program runs on by itself, its time as it was"),
+            Error::NoAgent => words("`mw run CMD` starts a program under an agent"),
+            Error::Agent(_) => words("the program runs on by itself if its agent is gone"),
             Error::NoProcess(_) => words("`mw attach` lists what there is"),
             Error::NotSixtyFour { .. } => words("only x86-64 programs can be debugged"),
             Error::Uninterruptible { .. } => {

@@ -18,6 +18,7 @@
 //! | threads that run and threads that stand, as two types | `warden/task` |
 //! | processes and their breakpoints | `warden/process` |
 //! | joining and leaving | `warden/attach` |
+//! | programs that run under an agent, whose time stands when they do | `warden/governed`, `warden/parking` |
 //! | running until something stops somebody | `warden/run` |
 //! | what the kernel tells of threads | `warden/events` |
 //! | single instructions | `warden/step` |
@@ -35,8 +36,8 @@ mod talk;
 mod waits;
 pub mod warden;
 
-pub use client::{Client, Program};
+pub use client::{Agent, Client, How, Program};
 pub use error::Error;
 pub use proc::{Candidate, candidates, descendants};
-pub use start::start;
+pub use start::{close_gate_on_exec, refuse, start};
 pub use waits::{Kind, On, Waiting, rings, waiting};

@@ -327,6 +327,16 @@ impl Target for Process {
     }
 
     fn handlers(&self) -> Vec<Handler> {
+        if let Ok(Answer::Actions(actions)) = self.client.ask(&Request::Actions(self.pid))
+            && !actions.is_empty()
+        {
+            let of = |handler: &u64| match handler {
+                0 => Handler::System,
+                1 => Handler::Ignored,
+                at => Handler::Function(*at),
+            };
+            return actions.iter().map(of).collect();
+        }
         let status = proc::Status::of(self.pid, self.pid).unwrap_or_default();
         let of = |signal: u32| {
             let bit = 1u64 << signal;

@@ -20,6 +20,18 @@ pub fn start(gate: i32, arguments: &[std::ffi::OsString]) {
     become_program(gate, arguments);
 }
 
+/// Says at the gate why an agent cannot start its program.
+pub fn refuse(gate: i32, why: &str) {
+    if let Some(gate) = raw::inherited(gate) {
+        let _ = UnixStream::from(gate).write_all(why.as_bytes());
+    }
+}
+
+/// The program that an agent starts does not get the gate.
+pub fn close_gate_on_exec(gate: i32) {
+    raw::close_on_exec(gate);
+}
+
 fn become_program(gate: OwnedFd, arguments: &[std::ffi::OsString]) {
     raw::unblock_signals();
     // The program does not get it.

@@ -16,12 +16,33 @@ const LONGEST: usize = 64 << 20;
 /// What is asked of the warden. Processes and threads are named by the kernel's ids.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Joins these processes: all of them, or none.
-    Attach(Vec<i32>),
+    /// Joins these processes: all of them, or none. Of a program that runs under an
+    /// agent all processes are joined; it stays halted for `keep_ms` when the debugger
+    /// is lost.
+    Attach {
+        pids: Vec<i32>,
+        keep_ms: Option<u64>,
+        overrides: bool,
+    },
     /// Starts a program in a process group and stops it before its first instruction.
     Start {
         arguments: Vec<Vec<u8>>,
         group: i32,
+    },
+    /// Starts an agent by these words, and joins the program that it starts, which
+    /// stands before its first instruction.
+    StartGoverned {
+        words: Vec<Vec<u8>>,
+        group: i32,
+        keep_ms: Option<u64>,
+    },
+    /// A question to the agent of the program, in its own words.
+    Agent(String),
+    /// What the program of a process does with signals.
+    Actions(i32),
+    /// Whether the program goes on at once when the debugger has gone.
+    Farewell {
+        goes_on: bool,
     },
     /// Who is there.
     Processes,
@@ -78,6 +99,10 @@ pub enum Answer {
     Count(u64),
     Started(i32),
     Stopped(Report),
+    /// In its own words.
+    Agent(String),
+    /// Handlers of the signals from 1 on; empty: the kernel knows.
+    Actions(Vec<u64>),
 }
 
 /// A process that is traced.

@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use protocol::halt::{Halt, Instant, SEATS, Seat, flag, state, stopped_in};
+use protocol::halt::{Halt, Instant, LOOKS, SEATS, Seat, flag, state, stopped_in};
 
 use crate::arch::{self, Regs};
 use crate::state::{Thread, control};
@@ -25,13 +25,22 @@ fn halt() -> &'static Halt {
     &control().halt
 }
 
-/// Both clocks, now.
+/// Both clocks, now: as close to each other as a few looks allow.
 fn now() -> Instant {
     const MONOTONIC: u64 = 1;
-    let mut time = [0u64; 2];
-    let to = time.as_mut_ptr() as u64;
-    sys::call(nr::CLOCK_GETTIME, MONOTONIC, to, 0, 0, 0, 0);
-    (time[0] * 1_000_000_000 + time[1], arch::counter())
+    let mut best = (u64::MAX, (0, 0));
+    for _ in 0..LOOKS {
+        let mut time = [0u64; 2];
+        let to = time.as_mut_ptr() as u64;
+        let before = arch::counter();
+        sys::call(nr::CLOCK_GETTIME, MONOTONIC, to, 0, 0, 0, 0);
+        let apart = arch::counter().wrapping_sub(before);
+        if apart < best.0 {
+            let ns = time[0] * 1_000_000_000 + time[1];
+            best = (apart, (ns, before.wrapping_add(apart / 2)));
+        }
+    }
+    best.1
 }
 
 pub fn seat(thread: &Thread) -> Option<&'static Seat> {
@@ -89,12 +98,22 @@ pub fn rise_all(pid: u32, namespace: u32) {
 /// Whether this thread is to stop.
 #[inline]
 pub fn must_stop(thread: &Thread) -> bool {
-    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT))
+    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT | flag::LED))
+}
+
+/// Whether a debugger leads this thread while the program is halted.
+fn is_led(thread: &Thread) -> bool {
+    halt().is_on() && seat(thread).is_some_and(|seat| seat.has(flag::LED))
 }
 
 /// Whether the thread is to leave its call.
 pub fn is_pulled(thread: &Thread) -> bool {
     seat(thread).is_some_and(|seat| seat.has(flag::PULL))
+}
+
+/// Whether it is to leave it this once, halted or not.
+pub fn is_to_leave(thread: &Thread) -> bool {
+    seat(thread).is_some_and(|seat| seat.flags.fetch_and(!flag::LEAVE, AcqRel) & flag::LEAVE != 0)
 }
 
 /// The thread is where it goes on as `regs` say: if the program is halted, it
@@ -140,7 +159,7 @@ pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
 }
 
 /// The thread is about to wait in the kernel, in this call, which began then (the
-/// time-stamp counter) and has a time limit (ns).
+/// program's time-stamp counter) and has a time limit (ns).
 #[inline]
 pub fn enter(thread: &Thread, number: u64, since: u64, limit: u64) {
     if let Some(seat) = seat(thread) {
@@ -269,7 +288,9 @@ fn stay(thread: &Thread, place: u32) {
         sys::futex_wake(&halt.arrivals, 1);
         timers::stop(thread, number);
         wait_for_end(thread, &halt.word, number);
-        timers::go_on(thread, number);
+        if !is_led(thread) {
+            timers::go_on(thread, number);
+        }
         if let Some(seat) = seat(thread) {
             seat.state.swap(state::RUNS, SeqCst);
         }

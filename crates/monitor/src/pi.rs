@@ -175,7 +175,7 @@ fn wait(thread: &Thread, args: &[u64; 6], word: u32) -> i64 {
             until = [(over + shift) / SECOND, (over + shift) % SECOND];
             wait[3] = (&raw const until) as u64;
         }
-        halt::enter(thread, nr::FUTEX, span.counter, u64::MAX);
+        halt::enter(thread, nr::FUTEX, span.since(), u64::MAX);
         // SAFETY: the kernel reads the program's word and a time, and checks
         // both.
         let result = unsafe {

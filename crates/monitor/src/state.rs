@@ -145,6 +145,9 @@ pub struct Space {
     /// The monitor's entry for what can be answered quickly: the vdso jumps through
     /// this word too.
     pub fast_entry: Cell<u64>,
+    /// Where the pools are, and how many: for debuggers.
+    pub pools_at: Cell<u64>,
+    pub pool_count_at: Cell<u64>,
     pub vdso_clock: Cell<u64>,
     /// Where the kernel's own pages are, which the program is not shown and
     /// replay does not have.
@@ -261,6 +264,9 @@ pub struct Thread {
     pub stack: Cell<u64>,
     pub saved_rip: Cell<u64>,
     pub slow_return: Cell<u64>,
+    /// Where the registers are that the thread came into the monitor with.
+    pub regs_at: Cell<u64>,
+    pub process: Cell<u64>,
     /// Kernel's id; cleared by the kernel when the thread is gone.
     pub tid_word: AtomicU32,
     pub tid: Cell<u32>,
@@ -289,7 +295,6 @@ pub struct Thread {
     /// of what came with each.
     pub held: Cell<u64>,
     pub held_info: [[Cell<u64>; 6]; 6],
-    pub process: Cell<u64>,
     /// Room for the addresses of a socket (a sockaddr is 110 bytes at most).
     pub addresses: [[Cell<u64>; 14]; 2],
     /// The program's signal mask.
@@ -344,10 +349,8 @@ pub struct Thread {
     pub leaving_rax: Cell<u64>,
     /// What rcx held where the thread trapped, or was interrupted in replay.
     pub saved_rcx: Cell<u64>,
-    /// Where the registers are that the thread came into the monitor with; and,
-    /// in replay, the call it is in: number + 1, and whether that has begun and
+    /// In replay, the call it is in: number + 1, and whether that has begun and
     /// not returned.
-    pub regs_at: Cell<u64>,
     pub call: Cell<u64>,
     pub waits: Cell<u64>,
 }
@@ -392,6 +395,17 @@ pub fn thread_in_slot(slot: u32) -> &'static Thread {
     // Thread.
     unsafe { &*((SLOTS_BASE + slot * SLOT_SIZE) as *const Thread) }
 }
+
+const _: () = {
+    use protocol::layout::{
+        ACTION_SIZE, PROCESS_ACTIONS, SPACE_POOLS_AT, THREAD_PROCESS_AT, THREAD_REGS_AT,
+    };
+    assert!(core::mem::offset_of!(Thread, process) as u64 == THREAD_PROCESS_AT);
+    assert!(core::mem::offset_of!(Process, actions) as u64 == PROCESS_ACTIONS);
+    assert!(core::mem::size_of::<Action>() as u64 == ACTION_SIZE);
+    assert!(core::mem::offset_of!(Thread, regs_at) as u64 == THREAD_REGS_AT);
+    assert!(SPACE_BASE + core::mem::offset_of!(Space, pools_at) as u64 == SPACE_POOLS_AT);
+};
 
 pub fn space() -> &'static Space {
     // SAFETY: mapped, zeroed, in `process::init` before anything else; never

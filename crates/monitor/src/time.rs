@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use protocol::halt::{Halt, flag, on_limit};
+use protocol::halt::{Halt, flag, limit, on_limit};
 
 use crate::arch;
 use crate::state::{Thread, control};
@@ -16,6 +16,9 @@ use crate::sys::{self, nr};
 use crate::{halt, mem};
 
 pub const SECOND: u64 = 1_000_000_000;
+
+/// A time that does not come, and that the kernel takes (ns).
+const NEVER: u64 = 200 * 365 * 24 * 3600 * SECOND;
 
 fn shared() -> &'static Halt {
     &control().halt
@@ -63,6 +66,12 @@ impl Span {
             shift: shift(),
             shift_ticks: shift_ticks(),
         }
+    }
+
+    /// When it began, by the program's time-stamp counter.
+    #[inline(always)]
+    pub fn since(&self) -> u64 {
+        self.counter.wrapping_sub(self.shift_ticks)
     }
 
     /// Whether the program was halted since.
@@ -144,10 +153,22 @@ impl Limit {
     }
 
     /// How long it lasts, for those who look.
+    #[inline]
     pub fn length(&self) -> u64 {
         match self.form {
-            Form::Absolute => u64::MAX - 1,
+            Form::Absolute => limit::UNTIL,
             _ => self.value,
+        }
+    }
+
+    /// If it is a moment, when that is.
+    #[inline]
+    pub fn show(&self, thread: &Thread, args: &[u64; 6]) {
+        if self.form == Form::Absolute
+            && let Some(seat) = halt::seat(thread)
+        {
+            seat.until.store(self.value, Relaxed);
+            seat.until_clock.store(clock_of(self.number, args), Relaxed);
         }
     }
 
@@ -218,11 +239,13 @@ impl Limit {
                     return false;
                 }
                 on_limit::DROP => {
-                    args[self.arg] = match self.form {
-                        Form::Milliseconds => u64::MAX,
-                        _ => 0,
-                    };
-                    self.value = u64::MAX;
+                    // Sleeps have no way to say that there is none.
+                    self.value = NEVER;
+                    match (self.number, self.form) {
+                        (nr::NANOSLEEP | nr::CLOCK_NANOSLEEP, _) => self.set(args),
+                        (_, Form::Milliseconds) => args[self.arg] = u64::MAX,
+                        _ => args[self.arg] = 0,
+                    }
                     return true;
                 }
                 _ if extended != 0 => {
@@ -270,6 +293,23 @@ impl Limit {
         if place != 0 {
             mem::copy(place, left.as_ptr() as u64, 16);
         }
+    }
+}
+
+/// By which clock a moment is meant.
+fn clock_of(number: u64, args: &[u64; 6]) -> u32 {
+    const BY_REALTIME: u64 = 256;
+    const FUTEX_LOCK_PI: u64 = 6;
+    let is_realtime = match number {
+        nr::FUTEX => args[1] & BY_REALTIME != 0 || args[1] & 0x7f == FUTEX_LOCK_PI,
+        nr::FUTEX_WAITV => args[4] == 0,
+        nr::FUTEX_WAIT => args[5] == 0,
+        nr::CLOCK_NANOSLEEP => matches!(args[0] as u32, 0 | 8 | 11),
+        _ => true,
+    };
+    match is_realtime {
+        true => limit::REALTIME,
+        false => limit::MONOTONIC,
     }
 }
 
@@ -426,7 +466,7 @@ fn wait_for_socket(thread: &Thread, number: u64, fd: u64, span: &Span) -> Socket
         let mut poll = [fd as u32, event];
         let time = [left / SECOND, left % SECOND];
         let wait = [poll.as_mut_ptr() as u64, 1, time.as_ptr() as u64, 0, 8, 0];
-        halt::enter(thread, number, span.counter, limit);
+        halt::enter(thread, number, span.since(), limit);
         // SAFETY: what the kernel reads and writes is on this stack.
         let result = unsafe {
             arch::syscall_interruptible(nr::PPOLL, &raw const wait, thread.pending.as_ptr())

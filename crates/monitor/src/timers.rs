@@ -174,6 +174,15 @@ pub fn go_on(thread: &Thread, halt: u32) {
     process.timers_stopped.store(0, Release);
 }
 
+/// A debugger has led the thread out of a halt that is over by now: nobody else may be
+/// there to set the timers again.
+pub fn go_on_late(thread: &Thread) {
+    match thread.process().timers_stopped.load(Acquire) {
+        0 | BUSY => {}
+        halt => go_on(thread, halt),
+    }
+}
+
 fn has_any(process: &Process) -> bool {
     process
         .timers

@@ -120,6 +120,11 @@ pub struct Moment {
     pub ticks: AtomicU64,
 }
 
+/// How often both clocks are looked at to have them at one moment: who looks may be made
+/// to wait between the two, and what is between them would be time that the program sees
+/// by the one clock and not by the other.
+pub const LOOKS: u32 = 4;
+
 /// A moment, by both clocks: CLOCK_MONOTONIC in ns, and the time-stamp counter.
 pub type Instant = (u64, u64);
 
@@ -157,6 +162,12 @@ pub mod flag {
     /// It is taken out of its call at a halt, because something has to be done
     /// in its process then.
     pub const PULL: u32 = 2;
+    /// It is taken out of the call that it is in, once: something about its time
+    /// limit is to be changed.
+    pub const LEAVE: u32 = 4;
+    /// A debugger leads it by single instructions while the others stand: it leaves
+    /// the halt, and the program's time stands all the same.
+    pub const LED: u32 = 8;
 }
 
 /// What a thread is stopped in.
@@ -191,12 +202,16 @@ pub struct Seat {
     pub thread: AtomicU32,
     pub image: AtomicU32,
     /// Number + 1 of the call that it is in, or was in last, and since when (the
-    /// time-stamp counter).
+    /// time-stamp counter, as the program would see it).
     pub call: AtomicU64,
     pub since: AtomicU64,
-    /// How long that may last (ns, from `since` in the program's time);
-    /// `u64::MAX`: for ever.
+    /// How long that may last (ns, from `since` in the program's time); or see
+    /// [`limit`].
     pub limit: AtomicU64,
+    /// If that is `limit::UNTIL`: until when, by which of the program's clocks.
+    pub until: AtomicU64,
+    pub until_clock: AtomicU32,
+    pub until_pad: AtomicU32,
     /// Where in its process's memory the registers are that it made the call
     /// with: see [`Called`].
     pub called_at: AtomicU64,
@@ -216,6 +231,17 @@ pub struct Seat {
     /// and by how much it is made longer.
     pub on_limit: AtomicU32,
     pub extended: AtomicI64,
+}
+
+/// What a time limit is.
+pub mod limit {
+    /// There is none.
+    pub const NONE: u64 = u64::MAX;
+    /// It is a moment.
+    pub const UNTIL: u64 = u64::MAX - 1;
+    /// By which clock.
+    pub const REALTIME: u32 = 0;
+    pub const MONOTONIC: u32 = 1;
 }
 
 /// What is to become of a time limit.

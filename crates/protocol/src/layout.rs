@@ -18,11 +18,25 @@ pub const IMAGE_MAX: u64 = 0x100_0000;
 pub const SPACE_BASE: u64 = MONITOR_BASE + 0x1000_0000;
 pub const SPACE_MAX: u64 = 0x400_0000;
 
+/// Where in it two addresses are, for those who look from outside: that of the pools
+/// of stubs (where each starts, how much is used, how long it is: 8, 4 and 4 bytes)
+/// and that of how many there are (4 bytes).
+pub const SPACE_POOLS_AT: u64 = SPACE_BASE + 16;
+
 /// Slots of threads: the thread's record, its monitor stack and its signal
 /// stack.
 pub const SLOTS_BASE: u64 = MONITOR_BASE + 0x2000_0000;
 pub const SLOT_SIZE: u64 = 0x2_0000;
 pub const SLOTS_MAX: u64 = 8192;
+
+/// Where in a thread's record, which its gs base leads to, the address is of the
+/// registers that it came into the monitor with ([`crate::halt::Called`]).
+pub const THREAD_REGS_AT: u64 = 40;
+/// And where the address is of its process's record; where in that the program's
+/// actions for signals are; and how long each is, which begins with the handler.
+pub const THREAD_PROCESS_AT: u64 = 48;
+pub const PROCESS_ACTIONS: u64 = 24;
+pub const ACTION_SIZE: u64 = 32;
 
 /// In replay: translated code, and what is known of the stretch it is for.
 pub const TRANSLATION_BASE: u64 = MONITOR_BASE + 0x1_0000_0000;

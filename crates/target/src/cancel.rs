@@ -46,6 +46,14 @@ impl Cancel {
         }
     }
 
+    /// The same request, which may take so long from now at most.
+    pub fn within(&self, time: Duration) -> Cancel {
+        Cancel {
+            flag: Arc::clone(&self.flag),
+            deadline: Instant::now().checked_add(time),
+        }
+    }
+
     /// Has it stopped, soon.
     pub fn cancel(&self) {
         self.flag.store(true, Relaxed);

@@ -66,6 +66,9 @@ impl Prompt {
                     .hint("to try what would happen, change the program and record again"),
             );
         }
+        if let Some(kind) = text.strip_prefix("time ") {
+            return self.set_time(kind.trim());
+        }
         let text = ["variable ", "var "]
             .iter()
             .find_map(|word| text.strip_prefix(word))
@@ -127,6 +130,13 @@ impl Prompt {
 
     /// Lets a process go, or all of them.
     pub(super) fn detach(&mut self, name: &str) -> Result<(), Failure> {
+        let name = match name.strip_prefix("--real-time") {
+            Some(rest) => {
+                self.catch_up()?;
+                rest.trim()
+            }
+            None => name,
+        };
         let members = self.debugger.group.members();
         let leaving: Vec<ProcessId> = match name {
             "" | "all" => members.iter().map(|member| member.id).collect(),

@@ -7,6 +7,7 @@ use ::session::Direction;
 use inspect::examine::Format;
 use instants::Conditions;
 
+use super::Living;
 use super::debugger::{Debugger, Instant};
 use super::screen::say;
 use super::table::{Call, commands, find};
@@ -41,6 +42,8 @@ pub struct Prompt {
     pub(super) last_hit: Option<u32>,
     /// The user has enough.
     pub(super) quits: bool,
+    /// What belongs to a program that is alive.
+    pub(super) living: Option<Living>,
 }
 
 impl Prompt {
@@ -60,6 +63,7 @@ impl Prompt {
             next_display: 1,
             last_hit: None,
             quits: false,
+            living: None,
         }
     }
 
@@ -91,10 +95,25 @@ impl Prompt {
             }
             done = self.one(&line);
         }
+        let done = done.map_err(|failure| self.with_the_past(failure));
         done.map(|()| match self.quits {
             true => Next::Quit,
             false => Next::More,
         })
+    }
+
+    /// Of a program that is recorded while it is alive there is a past elsewhere.
+    fn with_the_past(&self, failure: Failure) -> Failure {
+        let recording = self.living.as_ref().and_then(|l| l.recording.as_ref());
+        match recording {
+            Some(dir) if failure.message() == ::target::Error::NoPast.to_string() => failure.hint(
+                format!(
+                    "`mw replay {}`, in another terminal, goes back over what has been recorded so far",
+                    dir.display()
+                ),
+            ),
+            _ => failure,
+        }
     }
 
     /// What it waits for: the lines of `commands`, or a command.

@@ -4,7 +4,7 @@ use inspect::examine::Format;
 use inspect::frames::Frame;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::{Inspector, types};
-use protocol::id::ProcessId;
+use protocol::id::{ProcessId, ThreadNo};
 
 use super::commands::{Prompt, number};
 use super::screen::{Part, paint, say};
@@ -115,6 +115,13 @@ impl Prompt {
     }
 
     pub(super) fn thread(&mut self, name: &str) -> Result<(), Failure> {
+        self.debugger.thread = Some(self.thread_named(name)?);
+        self.debugger.frame = 0;
+        self.show_line()
+    }
+
+    /// A thread of the process at hand, by its number or name.
+    pub(super) fn thread_named(&mut self, name: &str) -> Result<ThreadNo, Failure> {
         let threads = self.debugger.view()?.target().threads();
         let process = self.debugger.process;
         let mut found = None;
@@ -127,9 +134,17 @@ impl Prompt {
             return Err(Failure::new(format!("there is no thread `{name}` here"))
                 .hint("`threads` lists them"));
         };
-        self.debugger.thread = Some(found.number);
-        self.debugger.frame = 0;
-        self.show_line()
+        Ok(found.number)
+    }
+
+    /// Where a thread of a process stands, by the kernel's id of it.
+    pub(super) fn line_of_thread(&mut self, process: ProcessId, tid: u32) -> Option<String> {
+        let view = self.debugger.group.at(process).ok()?;
+        let state = view.threads().into_iter().find(|state| state.tid == tid)?;
+        let inspector = view.inspector();
+        let stack = view.frames(&inspector, state.number, 1).ok()?;
+        let line = line_of(&inspector, stack.frames.first()?);
+        line.lines().next().map(str::to_string)
     }
 
     /// `bt [all] [full] [N|-N]`: so many of the innermost frames, or of the

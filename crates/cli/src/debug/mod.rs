@@ -5,6 +5,7 @@ mod commands;
 mod complete;
 mod conditions;
 mod debugger;
+mod halting;
 mod info;
 mod look;
 mod moves;
@@ -63,12 +64,36 @@ impl From<::session::Error> for Failure {
 pub fn run(set: &Arc<Set>, script: &Script) -> Result<bool, Failure> {
     let history = crate::causes::open(set)?;
     let names = crate::causes::names(&history);
-    run_program(&program(history, names)?, script, false)
+    run_program(&program(history, names)?, script, false, None)
+}
+
+/// Debugs a program that is alive, by a script or at the prompt; at the end its
+/// processes are ended, if that is wanted.
+pub fn run_living(
+    program: &Arc<Program>,
+    script: &Script,
+    ends: bool,
+    living: Living,
+) -> Result<bool, Failure> {
+    run_program(program, script, ends, Some(living))
+}
+
+/// What belongs to a program that is alive.
+pub struct Living {
+    /// Who asks its agent.
+    pub agent: live::Agent,
+    /// Where it is recorded, if it is.
+    pub recording: Option<PathBuf>,
 }
 
 /// Debugs a program that was opened, by a script or at the prompt; at the end its
 /// processes are ended, if that is wanted.
-pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Result<bool, Failure> {
+fn run_program(
+    program: &Arc<Program>,
+    script: &Script,
+    ends: bool,
+    living: Option<Living>,
+) -> Result<bool, Failure> {
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();
     let debugger = Debugger::open(program)?;
@@ -76,6 +101,7 @@ pub fn run_program(program: &Arc<Program>, script: &Script, ends: bool) -> Resul
     if program.is_alive() {
         prompt.mismatched()?;
     }
+    prompt.living = living;
     let done = converse(&mut prompt, script);
     if ends {
         prompt.end_all()?;

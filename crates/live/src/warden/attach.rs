@@ -6,12 +6,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::events::Outcome;
+use super::governed::{Farewell, Governor};
 use super::process::{Process, Space, State, Task};
 use super::raw::{self, Status};
 use super::task::Running;
@@ -23,19 +25,98 @@ use crate::talk::What;
 
 /// So long a program may take to begin.
 const BEGINNING: Duration = Duration::from_secs(10);
+/// So long another debugger may take to let go of what is taken over.
+const LETTING_GO: Duration = Duration::from_secs(3);
+
+/// The hidden command that starts an agent. The descriptor at which it can say why it
+/// cannot begin comes next.
+pub const GOVERN: &str = "govern-alive";
 
 impl Warden {
-    /// Joins processes: all of them, or none.
-    pub fn attach(&mut self, pids: &[i32]) -> Result<(), Error> {
+    /// Joins processes: all of them, or none. Of a program that runs under an agent, all
+    /// that it has.
+    pub fn attach(
+        &mut self,
+        pids: &[i32],
+        keep_ms: Option<u64>,
+        overrides: bool,
+    ) -> Result<(), Error> {
+        let mut governed = None;
         for pid in pids {
+            if proc::maps_at(*pid, protocol::layout::IMAGE_BASE) {
+                let found = agent_of(*pid)?;
+                if governed.as_ref().is_some_and(
+                    |(_, other): &(PathBuf, agent::control::Status)| other.pid != found.1.pid,
+                ) {
+                    return Err(Error::TwoPrograms);
+                }
+                governed = Some(found);
+            }
+        }
+        let Some((socket, status)) = governed else {
+            for pid in pids {
+                self.check(*pid)?;
+            }
+            return self.join_all(pids);
+        };
+        match &self.governor {
+            Some(governor) if governor.agent == status.pid as i32 => {}
+            Some(_) => return Err(Error::TwoPrograms),
+            None => {
+                let governor = Governor::join(&socket, &status, keep_ms, overrides)?;
+                self.governor = Some(governor);
+            }
+        }
+        let done = self.join_governed(status.pid as i32, pids);
+        if done.is_err() && self.processes.is_empty() {
+            self.part(Farewell::GoOn);
+        }
+        done
+    }
+
+    /// Halts the program of an agent and joins its processes, and others that were
+    /// named besides.
+    fn join_governed(&mut self, agent: i32, besides: &[i32]) -> Result<(), Error> {
+        if let Some(governor) = &mut self.governor {
+            governor.halter.halt(Duration::from_secs(1));
+        }
+        // Nobody makes another now, but for those that are exempt.
+        let mut pids = agent::program_of(agent);
+        pids.extend(besides);
+        pids.sort_unstable();
+        pids.dedup();
+        pids.retain(|pid| {
+            let is_alive = proc::Status::of(*pid, *pid).is_some_and(|s| !s.is_zombie());
+            is_alive && !self.processes.contains_key(pid)
+        });
+        for pid in &pids {
+            // Another debugger that it was taken from needs a moment.
+            let deadline = Instant::now() + LETTING_GO;
+            while matches!(self.check(*pid), Err(Error::Traced { .. })) && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
             self.check(*pid)?;
         }
+        self.join_all(&pids)
+    }
+
+    /// The agent is left.
+    pub fn part(&mut self, how: Farewell) {
+        if let Some(governor) = self.governor.take() {
+            governor.leave(how);
+        }
+    }
+
+    fn join_all(&mut self, pids: &[i32]) -> Result<(), Error> {
         let mut joined = Vec::new();
         let done = pids.iter().try_for_each(|pid| {
             joined.push(*pid);
             self.seize(*pid)
         });
-        let all: Vec<i32> = self.tasks.keys().copied().collect();
+        let is_exempt = |tid: &i32| self.governor.as_ref().is_some_and(|g| g.is_exempt(*tid));
+        let all = self.tasks.keys().copied();
+        let all: Vec<i32> = all.filter(|tid| !is_exempt(tid)).collect();
         self.quiesce(&all);
         let stuck = joined.iter().find(|pid| {
             let tids = self.tids(**pid);
@@ -85,10 +166,6 @@ impl Warden {
         }
         if proc::is_64_bit(pid) == Some(false) {
             return Err(Error::NotSixtyFour { pid, name });
-        }
-        // Who records it has to trace it when it executes another program.
-        if proc::maps_at(pid, protocol::layout::IMAGE_BASE) {
-            return Err(Error::Recorded { pid, name });
         }
         Ok(())
     }
@@ -192,7 +269,7 @@ impl Warden {
                 }
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(_) => {}
-                News::Nothing | News::Alone => {
+                News::Nothing | News::Alone | News::Lost => {
                     let _ = kill(pid);
                     return Err(failed("it does not begin".to_string()));
                 }
@@ -213,6 +290,69 @@ impl Warden {
         Ok(pid)
     }
 
+    /// Starts an agent, and joins the program that it starts: its first process.
+    pub fn start_governed(
+        &mut self,
+        words: &[Vec<u8>],
+        group: i32,
+        keep_ms: Option<u64>,
+    ) -> Result<i32, Error> {
+        let failed = |why: String| Error::Start {
+            program: words.last().map_or(String::new(), |word| {
+                String::from_utf8_lossy(word).into_owned()
+            }),
+            why,
+        };
+        let io = |error: std::io::Error| failed(error.to_string());
+        let (mut gate, theirs) = UnixStream::pair().map_err(io)?;
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
+            .map_err(|error| failed(error.to_string()))?;
+        let agent = Command::new(&self.starter.0)
+            .arg(GOVERN)
+            .arg(theirs.as_raw_fd().to_string())
+            .args(words.iter().map(|word| OsStr::from_bytes(word)))
+            .process_group(group)
+            .spawn()
+            .map_err(io)?;
+        drop(theirs);
+        let number = agent.id();
+        self.agent = Some(agent);
+        let deadline = Instant::now() + BEGINNING;
+        gate.set_nonblocking(true).map_err(io)?;
+        loop {
+            // What it says there is why it cannot; that it is closed says nothing.
+            let mut why = String::new();
+            let ended = gate.read_to_string(&mut why);
+            if !why.is_empty() {
+                return Err(Error::NotStarted(why));
+            }
+            let socket = agent::control::socket_of(number);
+            if let Some((socket, status)) = socket.and_then(|socket| begun(&socket)) {
+                let governor = Governor::join(&socket, &status, keep_ms, false)?;
+                self.governor = Some(governor);
+                break;
+            }
+            let agent = rustix::process::Pid::from_raw(number as i32);
+            let is_gone = agent.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err());
+            if ended.is_ok() && is_gone || Instant::now() > deadline {
+                return Err(failed("it does not begin".to_string()));
+            }
+            let soon = Instant::now() + Duration::from_millis(1);
+            if let News::Of(tid, status) = self.next(Some(soon)) {
+                self.note_aside(tid, status);
+            }
+        }
+        self.join_governed(number as i32, &[])?;
+        for process in self.processes.values_mut() {
+            process.is_ours = true;
+        }
+        self.processes
+            .keys()
+            .next()
+            .copied()
+            .ok_or_else(|| failed("it has ended".to_string()))
+    }
+
     /// Ends a process.
     pub fn kill(&mut self, pid: i32) -> Result<(), Error> {
         self.processes.get(&pid).ok_or(Error::NoProcess(pid))?;
@@ -226,7 +366,7 @@ impl Warden {
             match self.next(Some(deadline)) {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(_) => {}
-                News::Nothing | News::Alone => break,
+                News::Nothing | News::Alone | News::Lost => break,
             }
         }
         Ok(())
@@ -234,6 +374,11 @@ impl Warden {
 
     /// Lets a process go, as it was.
     pub fn detach(&mut self, pid: i32) -> Result<(), Error> {
+        if self.governor.is_some() && self.tids(pid).iter().any(|tid| !self.is_inside(*tid)) {
+            // Who was led out of the halt goes on with the others, not before.
+            self.park();
+            self.quiesce(&self.tids(pid));
+        }
         for tid in self.tids(pid) {
             if let Some(task) = self.tasks.remove(&tid) {
                 task.detach();
@@ -241,14 +386,35 @@ impl Warden {
         }
         self.processes.remove(&pid);
         self.spaces.remove(&pid);
+        let is_last = self.processes.values().all(|p| p.ending.is_some());
+        if is_last && !self.alone {
+            self.part(Farewell::GoOn);
+        }
         Ok(())
     }
 
     /// Lets everybody go.
     pub fn leave_all(&mut self) {
+        // Who did not stand when the debugger was lost is not kept from going on.
+        let has_run = self.tasks.values().any(|task| task.is_running());
         self.halt();
         for pid in self.processes.keys().copied().collect::<Vec<_>>() {
             let _ = self.detach(pid);
+        }
+        let is_over = self.tasks.is_empty() && self.processes.is_empty();
+        self.part(match has_run {
+            true => Farewell::GoOn,
+            false => self.farewell,
+        });
+        // What was recorded is stored before the debugger goes on.
+        if let Some(agent) = self.agent.as_mut().filter(|_| is_over) {
+            let deadline = Instant::now() + BEGINNING;
+            while agent::program_of(agent.id() as i32).is_empty()
+                && matches!(agent.try_wait(), Ok(None))
+                && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
     }
 
@@ -264,6 +430,28 @@ impl Warden {
             task.deferred = Some(what);
         }
     }
+}
+
+/// The agent whose program a process is of.
+fn agent_of(pid: i32) -> Result<(PathBuf, agent::control::Status), Error> {
+    let mut all = agent::control::list().into_iter();
+    let found = all.find(|(_, status)| agent::program_of(status.pid as i32).contains(&pid));
+    found.ok_or_else(|| Error::Unanswered {
+        pid,
+        name: proc::name(pid),
+    })
+}
+
+/// What an agent says whose program stands before its first instruction.
+fn begun(socket: &Path) -> Option<(PathBuf, agent::control::Status)> {
+    use agent::control::{Answer, Client, Request};
+    use agent::halting::State;
+    let mut client = Client::connect(socket).ok()?;
+    let Answer::Status(status) = client.ask(&Request::Status).ok()? else {
+        return None;
+    };
+    let has_begun = status.threads.iter().any(|stop| stop.state == State::Edge);
+    has_begun.then(|| (socket.to_path_buf(), status))
 }
 
 fn kill(pid: i32) -> Result<(), rustix::io::Errno> {

@@ -1,6 +1,7 @@
 //! What becomes of threads, as the kernel tells it.
 
 use protocol::condition;
+use protocol::layout::{PREEMPT_SIGNAL, SIGSYS};
 
 use super::Warden;
 use super::process::{Process, Space, State, Task};
@@ -30,6 +31,14 @@ const TRAP_HWBKPT: i32 = 4;
 impl Warden {
     /// Something became of a thread: what that is.
     pub fn event(&mut self, tid: i32, status: Status) -> Outcome {
+        let outcome = self.become_of(tid, status);
+        if let (Outcome::Told(what), Some(task)) = (&outcome, self.tasks.get_mut(&tid)) {
+            task.held = Warden::holds(*what);
+        }
+        outcome
+    }
+
+    fn become_of(&mut self, tid: i32, status: Status) -> Outcome {
         let (signal, event) = match status {
             Status::Exited(code) => return self.ended(tid, What::Exited(code)),
             Status::Killed(signal) => return self.ended(tid, What::Killed(signal)),
@@ -155,6 +164,13 @@ impl Warden {
             return Outcome::Nothing;
         };
         process.next_number = 1;
+        if self.governor.is_some() && proc::is_64_bit(pid) != Some(false) {
+            // What cannot be is plainly traced.
+            let _ = self.put_monitor(pid);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return Outcome::Nothing;
+        };
         if process.begin_again().is_err() || proc::is_64_bit(pid) == Some(false) {
             // Nothing that could be debugged any more.
             let _ = self.detach(pid);
@@ -178,6 +194,14 @@ impl Warden {
             return Outcome::Nothing;
         };
         let process = self.processes.get(&task.process);
+        // The monitor makes calls of its own: those of the program have its numbers.
+        if let (Some(governor), Some(process)) = (&self.governor, process)
+            && let Some(own) = task.stopped().and_then(|stopped| stopped.registers().ok())
+            && governor.is_inside(process, own.rip)
+            && !governor.makes(process, &own, number)
+        {
+            return Outcome::Nothing;
+        }
         let calls = process.and_then(|process| process.armed.calls.as_ref());
         match calls.is_some_and(|calls| calls.is_empty() || calls.contains(&number)) {
             true => {
@@ -244,6 +268,15 @@ impl Warden {
         let Some(process) = self.processes.get(&task.process) else {
             return Outcome::Nothing;
         };
+        if self.governor.is_some() && is_monitors(signal) {
+            if raw::says_exec_failed(tid)
+                && let State::Stopped(stopped) = &mut task.state
+            {
+                // For who has waited for that.
+                stopped.signal = 0;
+            }
+            return Outcome::Nothing;
+        }
         let is_asked = process.armed.signals >> (signal.clamp(1, 64) - 1) & 1 != 0;
         if signal == libc::SIGINT as u32
             && process.is_ours
@@ -255,11 +288,24 @@ impl Warden {
             }
             return Outcome::Told(What::Halted);
         }
-        match is_asked || process.ends_by(signal) {
+        // The kernel knows the monitor's handlers only. What the program itself has done
+        // wrong the monitor looks at first, and has it done again if it is deadly.
+        let action = self.governor.as_ref().and_then(|governor| {
+            let is_fault = raw::signal_code(tid).is_ok_and(|code| code > 0);
+            let own = task.stopped().filter(|_| !is_fault)?.registers().ok()?;
+            governor.action(process, &own, signal)
+        });
+        match is_asked || process.ends_by(signal, action) {
             true => Outcome::Told(What::Signal(signal)),
             false => Outcome::Nothing,
         }
     }
+}
+
+/// The monitor's own signals: calls that trap, the one that tells it to look, and what
+/// instructions that it has replaced raise.
+pub fn is_monitors(signal: u32) -> bool {
+    signal == SIGSYS as u32 || signal == PREEMPT_SIGNAL as u32
 }
 
 /// Whether a breakpoint is one to stop at: it has no condition, or one of them is

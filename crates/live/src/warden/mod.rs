@@ -7,14 +7,18 @@
 
 mod attach;
 mod events;
+mod governed;
+mod parking;
 mod process;
 pub(crate) mod raw;
 mod run;
 mod step;
 mod task;
 
+pub use attach::GOVERN;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Error;
 use crate::talk::{self, Answer, Registers, Request, Thread};
+use governed::{Farewell, Governor};
 use process::{Process, Space, State, Task};
 use raw::Status;
 
@@ -42,6 +47,14 @@ pub struct Warden {
     alone: bool,
     /// The debugger has asked for a halt of what runs now.
     is_to_halt: bool,
+    /// The agent of the program, if it has one.
+    governor: Option<Governor>,
+    /// That agent, if it was started here.
+    agent: Option<std::process::Child>,
+    /// What is to be done when the debugger has gone.
+    farewell: Farewell,
+    /// The program was taken over by another debugger, or its agent is gone.
+    lost: Option<Error>,
 }
 
 /// What was waited for.
@@ -52,6 +65,8 @@ enum News {
     Nothing,
     /// The debugger is gone.
     Alone,
+    /// The agent is gone, or has another debugger.
+    Lost,
 }
 
 /// Serves the debugger at the other end of an inherited descriptor until that is
@@ -71,6 +86,10 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         early: BTreeSet::new(),
         alone: false,
         is_to_halt: false,
+        governor: None,
+        agent: None,
+        farewell: Farewell::Keep,
+        lost: None,
     };
     warden.serve();
     warden.leave_all();
@@ -85,9 +104,14 @@ impl Warden {
                 News::Of(tid, status) => {
                     // Somebody was killed where it stood, or begins to stand now.
                     self.note_aside(tid, status);
+                    self.let_exempt_go_on(tid);
                     continue;
                 }
                 News::Nothing => continue,
+                News::Lost => {
+                    self.leave_lost();
+                    continue;
+                }
                 News::Alone => return,
             };
             if matches!(request, Request::Halt) {
@@ -107,10 +131,37 @@ impl Warden {
 
     /// What is answered. None: the debugger is gone.
     fn answer(&mut self, request: Request) -> Option<Result<Answer, Error>> {
+        if let Some(error) = &self.lost
+            && !matches!(request, Request::Farewell { .. })
+        {
+            return Some(Err(error.clone()));
+        }
         Some(match request {
-            Request::Attach(pids) => self.attach(&pids).map(|()| Answer::Done),
+            Request::Attach {
+                pids,
+                keep_ms,
+                overrides,
+            } => self
+                .attach(&pids, keep_ms, overrides)
+                .map(|()| Answer::Done),
             Request::Start { arguments, group } => {
                 self.start(&arguments, group).map(Answer::Started)
+            }
+            Request::StartGoverned {
+                words,
+                group,
+                keep_ms,
+            } => self
+                .start_governed(&words, group, keep_ms)
+                .map(Answer::Started),
+            Request::Agent(question) => self.ask_agent(&question),
+            Request::Actions(pid) => self.actions(pid),
+            Request::Farewell { goes_on } => {
+                self.farewell = match goes_on {
+                    true => Farewell::GoOn,
+                    false => Farewell::Keep,
+                };
+                Ok(Answer::Done)
             }
             Request::Processes => Ok(self.list()),
             Request::Threads(pid) => self.threads(pid).map(Answer::Threads),
@@ -196,6 +247,9 @@ impl Warden {
             number: task.number,
             registers: task.stopped().and_then(|stopped| {
                 let general = stopped.registers().ok()?;
+                if let Some(seen) = self.inside(*tid, task, &general) {
+                    return Some(seen);
+                }
                 let vectors = stopped.vectors().unwrap_or_default();
                 Some(registers(&general, &vectors))
             }),
@@ -211,9 +265,14 @@ impl Warden {
         general: &[u64; 27],
         xmm: &[[u64; 2]; 16],
     ) -> Result<(), Error> {
-        let task = self.tasks.get_mut(&tid).ok_or(Error::NoThread(tid))?;
-        task.reported = None;
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.reported = None;
+        }
+        let task = self.tasks.get(&tid).ok_or(Error::NoThread(tid))?;
         let stopped = task.stopped().ok_or(Error::NoThread(tid))?;
+        if self.is_inside(tid) {
+            return self.set_inside(tid, general, xmm);
+        }
         let failed = |error: std::io::Error| Error::Failed {
             what: "set the registers of".to_string(),
             pid: tid,
@@ -239,6 +298,95 @@ impl Warden {
         Ok(())
     }
 
+    /// The program's registers of a thread that stands in the monitor.
+    fn inside(&self, tid: i32, task: &Task, own: &raw::General) -> Option<Registers> {
+        let governor = self.governor.as_ref()?;
+        let process = self.processes.get(&task.process)?;
+        if !governor.is_inside(process, own.rip) {
+            return None;
+        }
+        let mut general = governor.registers(process, tid, own)?;
+        if task.at_call {
+            general.orig_rax = own.orig_rax;
+        }
+        let vectors = governor.vectors(process, tid, own).unwrap_or_default();
+        Some(registers(&general, &vectors))
+    }
+
+    fn set_inside(
+        &mut self,
+        tid: i32,
+        general: &[u64; 27],
+        xmm: &[[u64; 2]; 16],
+    ) -> Result<(), Error> {
+        let parts = || {
+            let task = self.tasks.get(&tid)?;
+            let own = task.stopped()?.registers().ok()?;
+            let process = self.processes.get(&task.process)?;
+            Some((self.governor.as_ref()?, process, own))
+        };
+        let (governor, process, own) = parts().ok_or(Error::NoThread(tid))?;
+        if !governor.set_registers(tid, &raw::from_words(general)) {
+            return Err(Error::InCall(tid));
+        }
+        if let Some(at) = governor.vectors_at(process, tid, &own) {
+            let bytes: Vec<u8> = xmm
+                .iter()
+                .flatten()
+                .flat_map(|word| word.to_le_bytes())
+                .collect();
+            process.write(at, &bytes);
+        }
+        Ok(())
+    }
+
+    /// What the program does with each signal, if the kernel does not know it.
+    fn actions(&self, pid: i32) -> Result<Answer, Error> {
+        let process = self.process(pid)?;
+        let tids = self.tids(pid);
+        let own = tids
+            .iter()
+            .find_map(|tid| self.tasks.get(tid)?.stopped()?.registers().ok());
+        let action = |signal| {
+            let governor = self.governor.as_ref()?;
+            governor.action(process, &own?, signal)
+        };
+        Ok(Answer::Actions((1..=64).map_while(action).collect()))
+    }
+
+    /// Asks the agent, for the debugger.
+    fn ask_agent(&mut self, question: &str) -> Result<Answer, Error> {
+        let Some(governor) = &mut self.governor else {
+            return Err(Error::NoAgent);
+        };
+        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
+        let request = serde_json::from_str(question).map_err(wrong)?;
+        let answer = governor.ask(&request)?;
+        let is_exempt = matches!(request, agent::control::Request::Exempt { .. });
+        let answer = serde_json::to_string(&answer).map_err(wrong)?;
+        if is_exempt {
+            for tid in self.tasks.keys().copied().collect::<Vec<_>>() {
+                self.let_exempt_go_on(tid);
+            }
+        }
+        Ok(Answer::Agent(answer))
+    }
+
+    /// Who runs on when the others are halted is not kept by ptrace either.
+    fn let_exempt_go_on(&mut self, tid: i32) {
+        let is_exempt = self.governor.as_ref().is_some_and(|g| g.is_exempt(tid));
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|_| is_exempt)
+            && task.deferred.is_none()
+            && task.stopped().is_some()
+        {
+            let is_parked = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+            if let Some(stopped) = task.stopped().filter(|_| is_parked) {
+                stopped.leave_call();
+            }
+            task.resume(task::Resume::On);
+        }
+    }
+
     fn set_signal(&mut self, tid: i32, signal: u32) -> Result<Answer, Error> {
         let task = self.tasks.get_mut(&tid).ok_or(Error::NoThread(tid))?;
         match &mut task.state {
@@ -261,22 +409,29 @@ impl Warden {
                 return News::Nothing;
             }
             let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [
-                PollFd::new(&self.socket, PollFlags::IN),
-                PollFd::new(&self.children, PollFlags::IN),
-            ];
             // An end that is closed is always readable.
-            let fds = match self.alone {
-                true => fds.get_mut(1..).unwrap_or_default(),
-                false => &mut fds,
-            };
-            if poll(fds, left.as_ref()).is_err() {
+            let lines = [
+                (!self.alone).then_some(self.socket.as_fd()),
+                self.governor.as_ref().map(Governor::line),
+            ];
+            let mut fds: Vec<PollFd<'_>> = std::iter::once(self.children.as_fd())
+                .chain(lines.iter().flatten().copied())
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                .collect();
+            if poll(&mut fds, left.as_ref()).is_err() {
                 continue;
             }
-            let is_asked = !self.alone && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            let heard = |place: usize| fds.get(place).is_some_and(|fd| !fd.revents().is_empty());
+            let is_asked = !self.alone && heard(1);
+            let is_lost = self.governor.is_some() && heard(if self.alone { 1 } else { 2 });
+            drop(fds);
             // What is told there says only that there is news.
             let mut told = [0; 1024];
             while rustix::io::read(&self.children, &mut told).is_ok_and(|got| got == told.len()) {}
+            if is_lost {
+                self.lose_agent();
+                return News::Lost;
+            }
             if is_asked {
                 return match talk::receive(&mut self.socket) {
                     Ok(Some(request)) => News::Asked(Box::new(request)),

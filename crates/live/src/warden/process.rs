@@ -25,12 +25,16 @@ pub struct Task {
     pub vforks: bool,
     /// It stands at the entry of a system call.
     pub at_call: bool,
-    /// It stands where it began: the kernel said so before it said who made it.
-    pub begins: bool,
     /// It is being led past an instruction, which takes one more stop.
     pub steps: bool,
     /// What it was told to watch.
     pub watches: Vec<(u64, u8)>,
+    /// It stands where it may not go on before what was told of it.
+    pub held: bool,
+    /// It is in the monitor and has not begun in the program.
+    pub begins: bool,
+    /// It stands where it began: the kernel said so before it said who made it.
+    pub fresh: bool,
 }
 
 #[derive(Debug)]
@@ -51,9 +55,11 @@ impl Task {
             deferred: None,
             vforks: false,
             at_call: false,
-            begins: false,
             steps: false,
             watches: Vec::new(),
+            held: false,
+            begins: false,
+            fresh: false,
         }
     }
 
@@ -62,7 +68,7 @@ impl Task {
         let mut task = Task::new(process, number, State::Running(Running::new(tid)));
         if was_early {
             task.stop(tid, 0, false);
-            task.begins = true;
+            task.fresh = true;
         }
         task
     }
@@ -91,7 +97,8 @@ impl Task {
         self.state = match std::mem::replace(&mut self.state, State::Changing) {
             State::Stopped(stopped) => {
                 self.at_call = false;
-                self.begins = false;
+                self.held = false;
+                self.fresh = false;
                 self.reported = None;
                 State::Running(stopped.resume(how))
             }
@@ -190,6 +197,12 @@ impl Process {
         done
     }
 
+    /// Memory, if all of it is there.
+    pub fn piece(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        (self.read(address, &mut bytes) == length).then_some(bytes)
+    }
+
     fn word(&self, address: u64, length: u8) -> u64 {
         let mut bytes = [0; 8];
         if let Some(into) = bytes.get_mut(..usize::from(length)) {
@@ -254,14 +267,20 @@ impl Process {
         }
     }
 
-    /// Whether a signal ends it, because it has nothing of its own for it.
-    pub fn ends_by(&self, signal: u32) -> bool {
+    /// Whether a signal ends it, because it has nothing of its own for it. `action` is
+    /// what it does, if the kernel does not know.
+    pub fn ends_by(&self, signal: u32, action: Option<u64>) -> bool {
         // These do nothing: CHLD, CONT, URG, WINCH; and these stop: STOP, TSTP, TTIN, TTOU.
         let harmless = [17, 18, 19, 20, 21, 22, 23, 28];
+        if harmless.contains(&signal) {
+            return false;
+        }
+        if let Some(handler) = action {
+            return handler == 0;
+        }
         let bit = 1u64 << (signal.clamp(1, 64) - 1);
         let status = proc::Status::of(self.pid, self.pid);
-        !harmless.contains(&signal)
-            && status.is_some_and(|status| (status.caught | status.ignored) & bit == 0)
+        status.is_some_and(|status| (status.caught | status.ignored) & bit == 0)
     }
 }
 

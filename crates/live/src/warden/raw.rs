@@ -184,6 +184,21 @@ pub fn signal_code(tid: i32) -> Result<i32> {
     }
 }
 
+/// Whether a thread stands before the signal by which the monitor says that an exec has
+/// failed.
+pub fn says_exec_failed(tid: i32) -> bool {
+    let mut into = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel fills the whole structure if it succeeds; what comes with a
+    // signal is some bytes of it, whatever it is.
+    unsafe {
+        let asked = libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0u64, into.as_mut_ptr());
+        let info = into.assume_init();
+        asked == 0
+            && info.si_code == libc::SI_QUEUE
+            && info.si_value().sival_ptr as u64 == protocol::shared::EXEC_FAILED
+    }
+}
+
 /// Whether a trap waits to come to a thread that stands: it was told to stop between
 /// the instruction that trapped and the trap.
 pub fn has_trap(tid: i32) -> bool {
@@ -302,6 +317,12 @@ pub fn unblock_signals() {
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
     }
+}
+
+/// A descriptor that programs that are executed do not get.
+pub fn close_on_exec(number: i32) {
+    // SAFETY: says so; if it is not open, nothing comes of it.
+    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
 }
 
 /// A descriptor that this process was started with, by number. None: it is not open,

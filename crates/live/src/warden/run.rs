@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use protocol::layout::PREEMPT_SIGNAL;
+
 use super::events::Outcome;
+use super::governed::Farewell;
 use super::process::{Process, State};
 use super::raw;
 use super::task::Resume;
@@ -52,16 +55,28 @@ impl Warden {
         // Where the leader stands is not stopped at until it is past it.
         let steps_first = held.filter(|_| range.is_none());
         self.insert(&movers, held.map(|address| (leader, address)));
-        for tid in self.tasks.keys().copied().collect::<Vec<_>>() {
+        // Who has been led out of the halt goes on when that is over.
+        let is_governed = self.governor.is_some();
+        let tids: Vec<i32> = self.tasks.keys().copied().collect();
+        let (inside, outside): (Vec<i32>, Vec<i32>) = tids
+            .into_iter()
+            .partition(|tid| !is_governed || self.is_inside(*tid));
+        for tid in inside {
+            self.set_out(tid, tid == lead && held.is_some(), &movers);
+        }
+        self.end_halt();
+        for tid in outside {
             let steps = tid == lead && held.is_some();
-            if let Some(task) = self
-                .tasks
-                .get_mut(&tid)
-                .filter(|t| movers.contains(&t.process))
+            if !steps
+                && self
+                    .governor
+                    .as_ref()
+                    .is_some_and(|g| g.seat(tid).is_some())
             {
-                task.steps = steps;
-                self.resume(tid);
+                // Timers of its process may be its to set again.
+                let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
             }
+            self.set_out(tid, steps, &movers);
         }
         let told = |process, thread, what| Report {
             process,
@@ -74,6 +89,7 @@ impl Warden {
             }
             // Either may have come while threads were made to stand (`quiesce`).
             if self.alone {
+                self.farewell = Farewell::GoOn;
                 self.halt();
                 return None;
             }
@@ -87,6 +103,10 @@ impl Warden {
                     continue;
                 }
                 News::Nothing | News::Alone => continue,
+                News::Lost => {
+                    self.leave_lost();
+                    return Some(told(leader, lead, What::Nobody));
+                }
             };
             let process = self.tasks.get(&tid).map_or(0, |task| task.process);
             match self.event(tid, status) {
@@ -103,6 +123,7 @@ impl Warden {
                         break report;
                     }
                 }
+                Outcome::Stepped if tid == lead && self.is_inside(lead) => self.resume(tid),
                 Outcome::Stepped if tid == lead => {
                     let at = self.address(lead).unwrap_or(0);
                     match &mut range {
@@ -139,6 +160,15 @@ impl Warden {
         Some(report)
     }
 
+    /// Has a thread run, if its process is to.
+    fn set_out(&mut self, tid: i32, steps: bool, movers: &BTreeSet<i32>) {
+        let task = self.tasks.get_mut(&tid);
+        if let Some(task) = task.filter(|t| movers.contains(&t.process)) {
+            task.steps = steps;
+            self.resume(tid);
+        }
+    }
+
     /// Those that were made by somebody who runs run, unless the debugger knows them:
     /// which threads stand that are to run.
     fn gather(&mut self, movers: &mut BTreeSet<i32>) -> Vec<i32> {
@@ -156,7 +186,7 @@ impl Warden {
         // A thread's first stop may have been told before its beginning was: nothing
         // more will be heard of it.
         let begin = self.tasks.iter();
-        let begin = begin.filter(|(_, t)| t.begins && movers.contains(&t.process));
+        let begin = begin.filter(|(_, t)| t.fresh && movers.contains(&t.process));
         new.extend(begin.map(|(tid, _)| *tid));
         new
     }
@@ -184,8 +214,15 @@ impl Warden {
     }
 
     pub fn address(&self, tid: i32) -> Option<u64> {
-        let stopped = self.tasks.get(&tid)?.stopped()?;
-        Some(stopped.registers().ok()?.rip)
+        let task = self.tasks.get(&tid)?;
+        let own = task.stopped()?.registers().ok()?;
+        let seen = || {
+            let governor = self.governor.as_ref()?;
+            let process = self.processes.get(&task.process)?;
+            let is_inside = governor.is_inside(process, own.rip);
+            is_inside.then(|| governor.registers(process, tid, &own))?
+        };
+        Some(seen().map_or(own.rip, |seen| seen.rip))
     }
 
     /// Puts breakpoints in. One place of one process is left out.
@@ -212,7 +249,10 @@ impl Warden {
 
     /// Stops everybody, and takes all breakpoints out.
     pub fn halt(&mut self) {
-        let all: Vec<i32> = self.tasks.keys().copied().collect();
+        self.park();
+        let is_exempt = |tid: &i32| self.governor.as_ref().is_some_and(|g| g.is_exempt(*tid));
+        let all = self.tasks.keys().copied();
+        let all: Vec<i32> = all.filter(|tid| !is_exempt(tid)).collect();
         self.quiesce(&all);
         for process in self.processes.values() {
             if let Some(space) = self.spaces.get_mut(&process.space) {
@@ -225,7 +265,7 @@ impl Warden {
     }
 
     /// While somebody runs there is one thing to ask for: that all stop.
-    fn note_request(&mut self, request: &Request) {
+    pub fn note_request(&mut self, request: &Request) {
         self.is_to_halt |= matches!(request, Request::Halt);
     }
 
@@ -249,7 +289,7 @@ impl Warden {
             match self.next(Some(deadline)) {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(request) => self.note_request(&request),
-                News::Alone => {}
+                News::Alone | News::Lost => {}
                 News::Nothing => break,
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Warden;
-use super::events::Outcome;
+use super::events::{Outcome, is_monitors};
 use super::process::{Process, State};
 use super::raw;
 use super::task::Resume;
@@ -18,6 +18,9 @@ impl Warden {
     /// Has a thread execute one instruction while everybody else stands. It gets no
     /// signal by that.
     fn single(&mut self, tid: i32) -> Outcome {
+        if self.is_parked(tid) {
+            return self.lead_out(tid);
+        }
         let mut signal = 0;
         let outcome = loop {
             if let Some(task) = self.tasks.get_mut(&tid) {
@@ -65,6 +68,9 @@ impl Warden {
 
     /// Whether a thread is about to make a system call, which may take for ever.
     fn is_at_call(&self, tid: i32) -> bool {
+        if self.is_in_call(tid) {
+            return true;
+        }
         let process = self.tasks.get(&tid).map(|task| task.process);
         let process = process.and_then(|pid| self.processes.get(&pid));
         let (Some(process), Some(address)) = (process, self.address(tid)) else {
@@ -98,8 +104,12 @@ impl Warden {
             let Some(at) = self.address(tid) else {
                 return told(What::Nobody);
             };
-            // A signal that came first is kept for later.
+            // What leads into the monitor goes through it with the others.
             let got = self.tasks.get(&tid)?.stopped()?.signal;
+            if self.is_inside(tid) || self.governor.is_some() && is_monitors(got) {
+                return None;
+            }
+            // A signal that came first is kept for later.
             if Some(at) == before && got != signal {
                 continue;
             }

@@ -106,6 +106,21 @@ impl Stopped {
         raw::set_vectors(self.tid, bytes)
     }
 
+    /// Has the call that it was taken out of come back, rather than be begun again: for
+    /// one of the monitor's own, which then looks what is to be done.
+    pub fn leave_call(&self) {
+        const EINTR: i64 = -4;
+        const RESTARTED: std::ops::Range<i64> = -516..-511;
+        if let Ok(mut registers) = self.registers()
+            && RESTARTED.contains(&(registers.rax as i64))
+            && registers.orig_rax as i64 != -1
+        {
+            registers.rax = EINTR as u64;
+            registers.orig_rax = u64::MAX;
+            let _ = self.set_registers(&registers);
+        }
+    }
+
     /// Says what memory its writes to are to be told of: up to four places, aligned,
     /// of one, two, four or eight bytes.
     pub fn watch(&self, places: &[(u64, u8)]) -> std::io::Result<()> {

@@ -136,11 +136,17 @@ fn wait_in_kernel(
     if let Some(limit) = &mut limit {
         limit.begin(&mut made);
     }
-    let length = limit.as_ref().map_or(u64::MAX, Limit::length);
     let mut written = 0;
     let mut result;
     loop {
-        halt::enter(thread, number, span.counter, length);
+        let length = match &limit {
+            Some(limit) => {
+                limit.show(thread, args);
+                limit.length()
+            }
+            None => u64::MAX,
+        };
+        halt::enter(thread, number, span.since(), length);
         // SAFETY: as in `plain::plain`.
         result = unsafe {
             arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())
@@ -272,7 +278,7 @@ pub fn waiting(
     }
     let mut result;
     loop {
-        halt::enter(thread, number, span.counter, u64::MAX);
+        halt::enter(thread, number, span.since(), u64::MAX);
         // SAFETY: as in `plain::plain`.
         result = unsafe {
             arch::syscall_interruptible(number, &raw const made, thread.pending.as_ptr())

@@ -11,9 +11,9 @@ use crate::arch;
 use crate::patcher::What;
 use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
-use crate::state::{Thread, domain, space, thread};
+use crate::state::{Thread, control, domain, space, thread};
 use crate::{
-    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, turn,
+    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, timers, turn,
 };
 
 use super::deliver::enter;
@@ -282,6 +282,15 @@ fn preempt(thread: &Thread, context: &mut UContext) {
     }
     let rip = context.gregs[RIP];
     let in_program = in_program && !patcher::in_stub(rip);
+    if !in_program
+        && let Some(elsewhere) = arch::abort_blocking(rip)
+        && halt::is_to_leave(thread)
+    {
+        context.gregs[RIP] = elsewhere;
+    }
+    if !control().halt.is_on() {
+        timers::go_on_late(thread);
+    }
     if halt::must_stop(thread) {
         if in_program {
             thread.busy.store(1, Release);

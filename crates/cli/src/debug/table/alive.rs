@@ -35,6 +35,54 @@ pub const ALIVE: Section = Section {
             "let a process go, or all, as if nobody had looked",
             |prompt, call| prompt.detach(call.rest),
         )
-        .takes(Takes::Process, "[NAME|all]"),
+        .takes(Takes::Process, "[--real-time] [NAME|all]")
+        .more("The program's time stays behind by what it was halted; with `--real-time` its clocks catch up"),
+    ],
+};
+
+pub const HALTING: Section = Section {
+    title: "Halting and time",
+    commands: &[
+        Command::new(
+            "halt",
+            "say that the program is halted, as it is whenever the prompt waits",
+            |prompt, _| prompt.halt(),
+        )
+        .more("While it runs, Ctrl-C halts it. These commands are for programs under `mw run` or `mw record`"),
+        Command::new(
+            "halted",
+            "show who stopped when, where, and what the channels hold",
+            |prompt, _| prompt.halted(),
+        ),
+        Command::new(
+            "resume",
+            "let all of it run on, until something stops it; `resume 2s` for so long",
+            |prompt, call| prompt.resume(call.rest),
+        )
+        .takes(Takes::Nothing, "[TIME]")
+        .example("resume 500ms"),
+        Command::new(
+            "exempt",
+            "let a process or thread run on when the others are halted",
+            |prompt, call| prompt.exempt(call.rest),
+        )
+        .takes(Takes::Process, "[--off] [NAME|--thread NUMBER|--port N]")
+        .more("With `--port`, the processes that serve it; `--off` takes it back")
+        .example("exempt --port 8080"),
+        Command::new(
+            "time",
+            "show the program's time, the real time, and what each halt took",
+            |prompt, _| prompt.time(),
+        ),
+        Command::new(
+            "timeouts",
+            "list what is waited for with a time limit; change a limit, or all",
+            |prompt, call| prompt.timeouts(call.rest),
+        )
+        .takes(
+            Takes::Nothing,
+            "[extend N|all TIME | freeze N|all | thaw N|all | fire N|all | drop N|all]",
+        )
+        .example("timeouts extend 1 5s"),
     ],
 };

@@ -76,6 +76,7 @@ pub const SECTIONS: &[Section] = &[
     moves::BACKWARDS,
     moves::ANYWHERE,
     alive::ALIVE,
+    alive::HALTING,
     prompt::PROMPT,
 ];
 

@@ -1,0 +1,385 @@
+//! A program that runs under an agent: it is halted in one consistent state, and its
+//! time stands as long as it is (`agent::halting`).
+//!
+//! Its threads then stand in the monitor. What the program's own registers are is in
+//! their seats, or where the monitor has put them when it was entered.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use agent::Arena;
+use agent::control::{Answer, Client, Inject, Request, Status};
+use agent::halting::Halter;
+use protocol::halt::{Called, Seat, flag, state, stopped_in};
+use protocol::layout::{
+    ACTION_SIZE, MONITOR_BASE, MONITOR_END, PROCESS_ACTIONS, SPACE_POOLS_AT, THREAD_PROCESS_AT,
+    THREAD_REGS_AT,
+};
+use protocol::shared::Control;
+
+use super::process::Process;
+use super::raw::{self, General};
+use super::{STATE, XMM};
+use crate::Error;
+
+/// The flag that has a processor trap after each instruction.
+pub const TRAP_FLAG: u64 = 0x100;
+/// What the kernel shows of a call that is begun again when the thread runs on.
+const BEGUN_AGAIN: u64 = -512i64 as u64;
+
+/// The agent of a program, from the warden's side.
+pub struct Governor {
+    client: Client,
+    control: &'static Control,
+    pub halter: Halter<'static>,
+    /// The agent.
+    pub agent: i32,
+}
+
+/// What to do when nobody debugs the program any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// It goes on at once.
+    GoOn,
+    /// It stays halted for as long as was said, for another debugger to come.
+    Keep,
+}
+
+impl Governor {
+    /// Joins the agent at this socket: nobody else debugs its program then.
+    pub fn join(
+        socket: &Path,
+        status: &Status,
+        keep_ms: Option<u64>,
+        overrides: bool,
+    ) -> Result<Governor, Error> {
+        let gone = |error: std::io::Error| Error::Agent(error.to_string());
+        let mut client = Client::connect(socket).map_err(gone)?;
+        let hold = Request::Hold {
+            keep_ms,
+            overrides,
+            tracer: std::process::id(),
+        };
+        match client.ask(&hold).map_err(gone)? {
+            Answer::Done => {}
+            Answer::Refused { .. } => {
+                return Err(Error::Held {
+                    by: status.debugger.unwrap_or(0),
+                });
+            }
+            other => return Err(Error::Agent(format!("it answered {other:?}"))),
+        }
+        let arena = Arena::join(&status.arena).map_err(|error| Error::Agent(error.to_string()))?;
+        // For as long as the warden lives.
+        let arena: &'static Arena = Box::leak(Box::new(arena));
+        let control = arena.control();
+        Ok(Governor {
+            client,
+            control,
+            halter: Halter::new(control),
+            agent: status.pid as i32,
+        })
+    }
+
+    /// Readable without having been asked: the agent is gone, or has another debugger.
+    pub fn line(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.client.as_fd()
+    }
+
+    /// Whether the agent is gone.
+    pub fn is_over(&self) -> bool {
+        crate::proc::Status::of(self.agent, self.agent).is_none_or(|status| status.is_zombie())
+    }
+
+    pub fn ask(&mut self, request: &Request) -> Result<Answer, Error> {
+        let answer = self.client.ask(request);
+        answer.map_err(|error| Error::Agent(error.to_string()))
+    }
+
+    /// Ends the halt.
+    pub fn resume(&mut self) {
+        if self.ask(&Request::Resume).is_err() {
+            // The agent is gone, and with it whoever else could do it.
+            self.halter.resume();
+        }
+    }
+
+    /// Lets the program be without a debugger.
+    pub fn leave(mut self, how: Farewell) {
+        if how == Farewell::GoOn && self.ask(&Request::Release).is_err() {
+            self.halter.resume();
+        }
+    }
+
+    /// What is put into an image that a process has just begun.
+    pub fn execed(&mut self, pid: i32, thread: i32, registers: &General) -> Option<Inject> {
+        self.forget(pid);
+        let request = Request::Execed {
+            process: pid as u32,
+            thread: thread as u32,
+            registers: raw::words(registers).to_vec(),
+        };
+        match self.ask(&request) {
+            Ok(Answer::Inject(inject)) => Some(inject),
+            _ => None,
+        }
+    }
+
+    /// The seats of an image that is gone.
+    fn forget(&self, pid: i32) {
+        for seat in &self.control.seats {
+            let is_its = seat.pid.load(Relaxed) == pid as u32;
+            if is_its && seat.namespace.load(Relaxed) == 0 {
+                seat.tid.store(0, Release);
+            }
+        }
+    }
+
+    pub fn seat(&self, tid: i32) -> Option<&'static Seat> {
+        self.halter.seat_of(tid as u32)
+    }
+
+    pub fn is_exempt(&self, tid: i32) -> bool {
+        self.seat(tid).is_some_and(|seat| seat.has(flag::EXEMPT))
+    }
+
+    /// Whether a thread stands where it can be told to go on with other registers.
+    pub fn is_parked(&self, tid: i32) -> bool {
+        self.seat(tid).is_some_and(is_parked)
+    }
+
+    /// Has a thread leave the halt, and trap in the program.
+    pub fn lead_out(&self, tid: i32) {
+        let Some(seat) = self.seat(tid) else { return };
+        if let Some(flags) = seat.registers.last() {
+            flags.fetch_or(TRAP_FLAG, AcqRel);
+        }
+        seat.set_registers.store(1, Release);
+        seat.flags.fetch_or(flag::LED, AcqRel);
+    }
+
+    /// It is out.
+    pub fn is_led_out(&self, tid: i32) {
+        if let Some(seat) = self.seat(tid) {
+            seat.flags.fetch_and(!flag::LED, AcqRel);
+        }
+    }
+
+    /// Whether an address is in the monitor's code, or in what it has put beside the
+    /// program's.
+    pub fn is_inside(&self, process: &Process, address: u64) -> bool {
+        (MONITOR_BASE..MONITOR_END).contains(&address) || is_stub(process, address)
+    }
+
+    /// The registers that the program has, of a thread that stands in the monitor.
+    pub fn registers(&self, process: &Process, tid: i32, own: &General) -> Option<General> {
+        let seat = self.seat(tid);
+        let state = seat.map_or(state::RUNS, |seat| seat.state.load(Acquire));
+        let stopped = seat.map_or(0, |seat| seat.stopped_in.load(Relaxed));
+        let mut seen = match seat {
+            Some(seat) if state == state::STOPPED => of_seat(seat, own),
+            _ => called(process, own)?,
+        };
+        seen.orig_rax = u64::MAX;
+        let waits = matches!(state, state::CALL | state::SENDS)
+            || state == state::STOPPED && stopped == stopped_in::CALL;
+        if let Some(seat) = seat.filter(|_| waits) {
+            seen.orig_rax = seat.call.load(Relaxed).wrapping_sub(1);
+            seen.rax = BEGUN_AGAIN;
+        }
+        Some(seen)
+    }
+
+    /// Gives it others. False: it is in a call.
+    pub fn set_registers(&self, tid: i32, general: &General) -> bool {
+        let Some(seat) = self.seat(tid).filter(|seat| is_parked(seat)) else {
+            return false;
+        };
+        for (place, value) in seat.registers.iter().zip(in_seats_order(general)) {
+            place.store(value, Relaxed);
+        }
+        seat.set_registers.store(1, Release);
+        true
+    }
+
+    /// The vector registers of the program, as XSAVE has them.
+    pub fn vectors(&self, process: &Process, tid: i32, own: &General) -> Option<Vec<u8>> {
+        let seat = self.seat(tid)?;
+        let at = seat.xstate_at.load(Relaxed);
+        if seat.state.load(Acquire) == state::STOPPED && at != 0 {
+            let mut image = vec![0; 576 + 256];
+            return (process.read(at, &mut image) == image.len()).then_some(image);
+        }
+        let called: Vec<u8> = process.piece(word(process, own.gs_base + THREAD_REGS_AT)?, 256)?;
+        let mut image = vec![0; 576 + 256];
+        image.get_mut(XMM..XMM + 256)?.copy_from_slice(&called);
+        *image.get_mut(STATE)? = 3;
+        Some(image)
+    }
+
+    /// Where its general vector registers can be written to: an address.
+    pub fn vectors_at(&self, process: &Process, tid: i32, own: &General) -> Option<u64> {
+        let seat = self.seat(tid).filter(|seat| is_parked(seat))?;
+        match seat.xstate_at.load(Relaxed) {
+            0 => word(process, own.gs_base + THREAD_REGS_AT),
+            at => Some(at + XMM as u64),
+        }
+    }
+
+    /// Whether a call that the monitor makes is the one that the program has made.
+    pub fn makes(&self, process: &Process, own: &General, number: u64) -> bool {
+        let at = word(process, own.gs_base + THREAD_REGS_AT);
+        let rax = at.and_then(|at| word(process, at + 8 * (33 + 10)));
+        rax == Some(number)
+    }
+
+    /// What the program does with a signal: its handler.
+    pub fn action(&self, process: &Process, own: &General, signal: u32) -> Option<u64> {
+        let record = word(process, own.gs_base + THREAD_PROCESS_AT)?;
+        word(
+            process,
+            record + PROCESS_ACTIONS + ACTION_SIZE * u64::from(signal),
+        )
+    }
+}
+
+fn is_parked(seat: &Seat) -> bool {
+    let place = seat.stopped_in.load(Relaxed);
+    seat.state.load(Acquire) == state::STOPPED
+        && matches!(place, stopped_in::PROGRAM | stopped_in::EXIT)
+}
+
+fn word(process: &Process, address: u64) -> Option<u64> {
+    let bytes: Vec<u8> = process.piece(address, 8)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn is_stub(process: &Process, address: u64) -> bool {
+    let pools = || {
+        let at = word(process, SPACE_POOLS_AT)?;
+        let count: Vec<u8> = process.piece(word(process, SPACE_POOLS_AT + 8)?, 4)?;
+        let count = u32::from_le_bytes(count.try_into().ok()?).min(4096);
+        process.piece(at, 16 * count as usize)
+    };
+    let pools = pools().unwrap_or_default();
+    pools.chunks_exact(16).any(|pool| {
+        let number = |at: usize, len: usize| {
+            let bytes = pool.get(at..at + len).unwrap_or_default();
+            let bytes = bytes.iter().rev();
+            bytes.fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        let (start, size) = (number(0, 8), number(12, 4));
+        (start..start + size).contains(&address)
+    })
+}
+
+/// The registers that a thread came into the monitor with.
+fn called(process: &Process, own: &General) -> Option<General> {
+    let at = word(process, own.gs_base + THREAD_REGS_AT)?;
+    let bytes = process.piece(at, size_of::<Called>())?;
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)))
+        .collect();
+    // The vector registers and how it came are first.
+    let [
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        _,
+        rip,
+        eflags,
+        rsp,
+    ] = *words.get(33..)?.first_chunk::<19>()?;
+    // Stubs have the place of the call before the one where they go on.
+    let rip = match is_stub(process, rip) {
+        true => word(process, rip.wrapping_sub(8))? + 2,
+        false => rip,
+    };
+    Some(General {
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        rip,
+        eflags,
+        rsp,
+        ..*own
+    })
+}
+
+fn of_seat(seat: &Seat, own: &General) -> General {
+    let [
+        r8,
+        r9,
+        r10,
+        r11,
+        r12,
+        r13,
+        r14,
+        r15,
+        rdi,
+        rsi,
+        rbp,
+        rbx,
+        rdx,
+        rax,
+        rcx,
+        rsp,
+        rip,
+        eflags,
+    ] = seat.registers.each_ref().map(|place| place.load(Relaxed));
+    General {
+        r8,
+        r9,
+        r10,
+        r11,
+        r12,
+        r13,
+        r14,
+        r15,
+        rdi,
+        rsi,
+        rbp,
+        rbx,
+        rdx,
+        rax,
+        rcx,
+        rsp,
+        rip,
+        eflags,
+        ..*own
+    }
+}
+
+fn in_seats_order(general: &General) -> [u64; 18] {
+    let g = general;
+    [
+        g.r8, g.r9, g.r10, g.r11, g.r12, g.r13, g.r14, g.r15, g.rdi, g.rsi, g.rbp, g.rbx, g.rdx,
+        g.rax, g.rcx, g.rsp, g.rip, g.eflags,
+    ]
+}

@@ -1,0 +1,267 @@
+//! Halting a program that runs under an agent, while its threads are traced.
+//!
+//! The halt is the agent's: a word in shared memory, and a signal for those that run,
+//! which they take into the monitor, where they stand. The signal is seen here first
+//! (the kernel tells the tracer of each), and passed on at once. When all stand there,
+//! they are stopped by ptrace as well, which they do not notice.
+//!
+//! Going on is the reverse: ptrace lets go of everybody first, and nobody runs; then
+//! the halt is ended, and all go on in the same instant, with their time as it was.
+//!
+//! A thread that is about to get a signal that is to be told of, or stands before a
+//! call, is held by ptrace where it is. One that is led by single instructions leaves
+//! the halt alone: the time of the program stands meanwhile.
+
+use std::time::{Duration, Instant};
+
+use protocol::halt::Seat;
+use protocol::layout::PREEMPT_SIGNAL;
+
+use super::process::{State, Task};
+use super::raw;
+use super::run::Outcome;
+use super::task::Resume;
+use super::{News, Warden, governed};
+use crate::Error;
+use crate::talk::What;
+
+/// So long it is waited for those who do not come into the monitor: after that they
+/// are held where they are.
+const PARKING: Duration = Duration::from_millis(500);
+/// Who does not stop is told again after so long.
+const AGAIN: Duration = Duration::from_micros(500);
+/// How long a look at who has stopped lasts.
+const LOOK: Duration = Duration::from_micros(100);
+/// So many instructions lie between the halt and the program at most.
+const WAY_OUT: usize = 5000;
+
+impl Warden {
+    /// Has every thread of the program stand in the monitor, or where it is held.
+    pub fn park(&mut self) {
+        if self.governor.is_none() {
+            return;
+        }
+        let begin = Instant::now();
+        if let Some(governor) = &mut self.governor {
+            governor.halter.begin();
+        }
+        let mut told = None::<Instant>;
+        loop {
+            let expected = self.press_all();
+            let age = begin.elapsed();
+            let Some(governor) = &mut self.governor else {
+                return;
+            };
+            let tasks = &self.tasks;
+            let mut missing = governor.halter.missing(age);
+            missing.retain(|seat| {
+                let task = tasks.get(&(seat.tid.load(std::sync::atomic::Ordering::Relaxed) as i32));
+                !task.is_some_and(Task::is_held)
+            });
+            if missing.is_empty() && !expected || age >= PARKING {
+                break;
+            }
+            if told.is_none_or(|told| told.elapsed() >= AGAIN) {
+                governor.halter.tell_all(&missing);
+                told = Some(Instant::now());
+            }
+            match self.next(Some(Instant::now() + LOOK)) {
+                News::Of(tid, status) => self.note_aside(tid, status),
+                News::Asked(request) => self.note_request(&request),
+                News::Alone | News::Nothing => {}
+                News::Lost => return,
+            }
+        }
+    }
+
+    /// The line to the agent is closed: it is gone, and the program goes on by itself; or
+    /// another debugger has taken it over, and does as it likes.
+    pub fn lose_agent(&mut self) {
+        if let Some(mut governor) = self.governor.take() {
+            self.lost = Some(match governor.is_over() {
+                true => {
+                    governor.halter.resume();
+                    Error::AgentGone
+                }
+                false => Error::TakenOver,
+            });
+        }
+    }
+
+    /// Everybody is let go.
+    pub fn leave_lost(&mut self) {
+        self.halt();
+        for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+            let _ = self.detach(pid);
+        }
+    }
+
+    /// Has those that ptrace has stopped go on into the monitor. True: some of them have
+    /// not begun there yet.
+    fn press_all(&mut self) -> bool {
+        let mut is_expected = false;
+        for tid in self.tasks.keys().copied().collect::<Vec<_>>() {
+            let Some(governor) = &self.governor else {
+                return false;
+            };
+            let Some(task) = self.tasks.get_mut(&tid).filter(|task| !task.is_held()) else {
+                continue;
+            };
+            let seat = governor.seat(tid);
+            let is_begun = seat.is_some();
+            let Some(stopped) = task.stopped() else {
+                // Those that are on their way to their beginning are waited for.
+                is_expected |= task.begins && !is_begun;
+                continue;
+            };
+            if stopped.by_job_control {
+                continue;
+            }
+            let is_still = seat.is_some_and(Seat::is_still);
+            if is_still || governor.is_exempt(tid) {
+                continue;
+            }
+            let Some(process) = self.processes.get(&task.process) else {
+                continue;
+            };
+            if !is_begun {
+                let rip = stopped.registers().map_or(0, |registers| registers.rip);
+                if !governor.is_inside(process, rip) {
+                    // It has no monitor: it is stopped by ptrace alone.
+                    continue;
+                }
+                task.begins = true;
+                is_expected = true;
+            } else if stopped.signal != PREEMPT_SIGNAL as u32 {
+                let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
+            }
+            let reported = task.reported;
+            task.resume(Resume::On);
+            task.reported = reported;
+        }
+        is_expected
+    }
+
+    /// Lets everybody go on who was let go by ptrace: the halt is over.
+    pub fn end_halt(&mut self) {
+        if let Some(governor) = &mut self.governor {
+            governor.resume();
+        }
+    }
+
+    /// Whether a thread stands in the monitor, by the processor's own registers.
+    pub fn is_inside(&self, tid: i32) -> bool {
+        let inside = || {
+            let governor = self.governor.as_ref()?;
+            let task = self.tasks.get(&tid)?;
+            let process = self.processes.get(&task.process)?;
+            let registers = task.stopped()?.registers().ok()?;
+            Some(governor.is_inside(process, registers.rip))
+        };
+        inside().unwrap_or(false)
+    }
+
+    /// Whether it stands there in the middle of a call.
+    pub fn is_in_call(&self, tid: i32) -> bool {
+        let is_parked = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+        self.is_inside(tid) && !is_parked
+    }
+
+    pub fn is_parked(&self, tid: i32) -> bool {
+        let is_parked = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+        is_parked && self.is_inside(tid)
+    }
+
+    /// Has a thread that is parked execute one instruction of the program, while
+    /// everybody else stands and so does time.
+    pub fn lead_out(&mut self, tid: i32) -> Outcome {
+        let Some(governor) = &self.governor else {
+            return Outcome::Nothing;
+        };
+        governor.lead_out(tid);
+        if let Some(stopped) = self.tasks.get(&tid).and_then(Task::stopped) {
+            stopped.leave_call();
+        }
+        let mut how = Resume::On;
+        let mut outcome = Outcome::Nothing;
+        for _ in 0..WAY_OUT {
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.steps = true;
+                task.resume(how);
+            }
+            outcome = match raw::wait(tid, false) {
+                Ok(Some((tid, status))) => self.event(tid, status),
+                _ => Outcome::Nothing,
+            };
+            let is_there = self.tasks.get(&tid).and_then(Task::stopped).is_some();
+            if !is_there || !matches!(outcome, Outcome::Nothing | Outcome::Stepped) {
+                break;
+            }
+            if matches!(outcome, Outcome::Stepped) {
+                if !self.is_inside(tid) {
+                    break;
+                }
+                // The trap came on the way out: by steps from here.
+                how = Resume::Step;
+            }
+        }
+        if let Some(governor) = &self.governor {
+            governor.is_led_out(tid);
+        }
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.steps = false;
+            if let Some(stopped) = task.stopped()
+                && let Ok(mut registers) = stopped.registers()
+                && registers.eflags & governed::TRAP_FLAG != 0
+            {
+                registers.eflags &= !governed::TRAP_FLAG;
+                let _ = stopped.set_registers(&registers);
+            }
+        }
+        outcome
+    }
+
+    /// A process has executed a program: the monitor is put into it.
+    pub fn put_monitor(&mut self, pid: i32) -> Result<(), Error> {
+        let thread = raw::event_message(pid).unwrap_or(0) as i32;
+        let Some(governor) = &mut self.governor else {
+            return Ok(());
+        };
+        let failed = |why: String| Error::Failed {
+            what: "put the monitor into".to_string(),
+            pid,
+            why,
+        };
+        let registers = raw::registers(pid).map_err(|error| failed(error.to_string()))?;
+        let Some(what) = governor.execed(pid, thread, &registers) else {
+            // It runs without one, and is traced all the same.
+            return Ok(());
+        };
+        let stop = inject::ExecStop::kept(pid).map_err(|error| failed(error.to_string()))?;
+        let injection = inject::Injection {
+            slot: what.slot,
+            arena_fd: what.arena_fd,
+            image_len: what.image_len,
+            entry: what.entry,
+            vdso: what.vdso,
+        };
+        stop.put(&injection, what.vdso_at)
+            .map_err(|error| failed(error.to_string()))?;
+        if let Some(task) = self.tasks.get_mut(&pid) {
+            task.begins = true;
+        }
+        Ok(())
+    }
+
+    /// What is told of a thread that must not move, or it would be past it.
+    pub fn holds(what: What) -> bool {
+        matches!(what, What::Signal(_) | What::Call(_))
+    }
+}
+
+impl Task {
+    /// It is held where it is, though it is not in the monitor.
+    pub fn is_held(&self) -> bool {
+        self.held && matches!(self.state, State::Stopped(_))
+    }
+}
