@@ -257,21 +257,21 @@ impl Govern {
             .map_or(std::ffi::OsStr::new(""), OsString::as_os_str);
         let path = record::find_command(name)?;
         record::check_executable(&path)?;
-        let shelf = select::cache().map(|cache| cache.join("files"));
+        let cache = select::cache().map(|cache| cache.join("files"));
         let how = agent::Start {
             is_live: self.record.is_none(),
             is_halted: true,
             is_debugged: true,
         };
         let ended = match &self.record {
-            None => agent::run_as(&self.command, &path, shelf, how),
+            None => agent::run_as(&self.command, &path, cache, how),
             Some(dir) => agent::start(
                 &agent::Options {
                     dir: dir.clone(),
                     command: self.command.clone(),
                     path,
                     on_full: agent::OnFull::Continue,
-                    shelf,
+                    cache,
                 },
                 how,
             ),

@@ -161,7 +161,7 @@ impl Prompt {
                 name => self.living_process(name)?,
             };
             let status = self.status()?;
-            let own = status.threads.iter().find(|t| t.pid == process.number);
+            let own = status.threads.iter().find(|t| t.pid == process.number.0);
             Who::Process(own.map_or(0, |stop| stop.process))
         };
         match self.ask_agent(&Request::Exempt { who, on })? {

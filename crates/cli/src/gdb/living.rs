@@ -62,7 +62,7 @@ impl Living {
         let started = match processes.is_empty() {
             true => Some(program.start(command)? as u32),
             false => {
-                program.attach(&pids)?;
+                program.attach(&pids, &live::How::default())?;
                 None
             }
         };
@@ -291,7 +291,8 @@ impl Program {
     pub(super) fn join(&mut self, pid: u32) -> Option<ThreadId> {
         if self.index(pid).is_none() {
             let alive = self.alive.as_ref()?;
-            alive.live.attach(&[i32::try_from(pid).ok()?]).ok()?;
+            let pids = [i32::try_from(pid).ok()?];
+            alive.live.attach(&pids, &live::How::default()).ok()?;
             self.group.take_in();
             self.welcome(pid)?;
         }

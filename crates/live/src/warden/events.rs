@@ -295,8 +295,14 @@ impl Warden {
             let own = task.stopped().filter(|_| !is_fault)?.registers().ok()?;
             governor.action(process, &own, signal)
         });
-        match is_asked || process.ends_by(signal, action) {
-            true => Outcome::Told(What::Signal(signal)),
+        // The monitor has a deadly one happen again when the program is to end by it.
+        let is_again =
+            self.governor.is_some() && task.told == Some(signal) && process.ends_by(signal, None);
+        match !is_again && (is_asked || process.ends_by(signal, action)) {
+            true => {
+                task.told = Some(signal);
+                Outcome::Told(What::Signal(signal))
+            }
             false => Outcome::Nothing,
         }
     }

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use protocol::halt::Seat;
 use protocol::layout::PREEMPT_SIGNAL;
 
+use super::events::Outcome;
 use super::process::{State, Task};
 use super::raw;
-use super::run::Outcome;
 use super::task::Resume;
 use super::{News, Warden, governed};
 use crate::Error;

@@ -33,6 +33,8 @@ pub struct Task {
     pub held: bool,
     /// It is in the monitor and has not begun in the program.
     pub begins: bool,
+    /// The signal that was told of last.
+    pub told: Option<u32>,
     /// It stands where it began: the kernel said so before it said who made it.
     pub fresh: bool,
 }
@@ -59,6 +61,7 @@ impl Task {
             watches: Vec::new(),
             held: false,
             begins: false,
+            told: None,
             fresh: false,
         }
     }
