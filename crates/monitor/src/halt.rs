@@ -15,7 +15,7 @@ use protocol::halt::{Halt, Instant, SEATS, Seat, flag, state, stopped_in};
 use crate::arch::{self, Regs};
 use crate::state::{Thread, control};
 use crate::sys::{self, nr};
-use crate::{live, patcher, recorder, signal, timers};
+use crate::{adopt, live, patcher, recorder, signal, timers};
 
 /// How long a stopped thread waits before it looks whether there is still
 /// somebody who could let it go.
@@ -54,6 +54,7 @@ pub fn sit(thread: &Thread, flags: u32) {
     seat.namespace.store(process.namespace.get(), Relaxed);
     seat.process.store(process.number.get(), Relaxed);
     seat.thread.store(thread.number.get(), Relaxed);
+    seat.slot.store(thread.slot.get(), Relaxed);
     seat.image.store(process.image.get(), Release);
     control.seats_used.fetch_max(place as u32 + 1, AcqRel);
     thread.seat.set(place as u32 + 1);
@@ -110,6 +111,7 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
         regs.rip = patcher::to_stub(patcher::to_program(regs.rip));
         return;
     }
+    adopt::return_from_vdso(regs);
     let rip = patcher::to_program(regs.rip);
     if let Some(seat) = seat(thread) {
         show(seat, &signal::general_of(regs, rip), 0);
@@ -174,6 +176,11 @@ fn came_back(thread: &Thread, seat: &Seat, result: i64) {
         live::wait(thread);
     }
     if !must_stop(thread) {
+        return;
+    }
+    if halt().leaving.load(Relaxed) != 0 {
+        // Who is to leave its call for good stops behind it.
+        thread.asked.store(1, Relaxed);
         return;
     }
     seat.result.store(result, Relaxed);

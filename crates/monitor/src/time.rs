@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use protocol::halt::{Halt, flag, on_limit};
+use protocol::halt::{Halt, LEFT_IN_MEMORY, flag, on_limit};
 
 use crate::arch;
 use crate::state::{Thread, control};
@@ -53,6 +53,8 @@ pub struct Span {
     pub counter: u64,
     shift: u64,
     shift_ticks: u64,
+    /// What it measures has begun before.
+    is_late: bool,
 }
 
 impl Span {
@@ -62,6 +64,19 @@ impl Span {
             counter: arch::counter(),
             shift: shift(),
             shift_ticks: shift_ticks(),
+            is_late: false,
+        }
+    }
+
+    /// The same, begun so many nanoseconds earlier.
+    pub fn after(self, ns: u64) -> Span {
+        match ns {
+            0 => self,
+            _ => Span {
+                counter: self.counter.saturating_sub(shared().ticks_of(ns)),
+                is_late: true,
+                ..self
+            },
         }
     }
 
@@ -154,8 +169,24 @@ impl Limit {
     /// Before the call is made for the first time.
     #[inline]
     pub fn begin(&mut self, args: &mut [u64; 6]) {
-        if self.form == Form::Absolute && self.span.shift != 0 {
+        let is_other = match self.form {
+            Form::Absolute => self.span.shift != 0,
+            _ => self.span.is_late,
+        };
+        if is_other {
             self.set(args);
+        }
+    }
+
+    /// Of a call that is to be made again without the monitor: which argument it has
+    /// instead of its own. A moment is one of real time then.
+    pub fn told(&self, args: &[u64; 6]) -> Option<(u32, [u64; 2])> {
+        let arg = self.arg as u32 + 1;
+        match self.form {
+            Form::Absolute => None,
+            Form::Milliseconds => Some((arg, [args[self.arg], 0])),
+            _ if args[self.arg] == 0 => None,
+            _ => Some((arg | LEFT_IN_MEMORY, self.made)),
         }
     }
 

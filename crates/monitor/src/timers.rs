@@ -19,9 +19,7 @@ use crate::{arch, mem};
 /// `setitimer`'s.
 mod kind {
     pub const NONE: u32 = 0;
-    pub const POSIX: u32 = 1;
-    pub const DESCRIPTOR: u32 = 2;
-    pub const INTERVAL: u32 = 3;
+    pub use protocol::adoption::timer::{DESCRIPTOR, INTERVAL, POSIX};
 }
 
 pub const TIMERS_MAX: usize = 64;
@@ -77,6 +75,20 @@ pub fn set(thread: &Thread, number: u64, args: &[u64; 6]) -> Option<i64> {
     made[2] = real.as_ptr() as u64;
     // SAFETY: the program's own call; what it reads is on this stack.
     Some(unsafe { arch::syscall(number, &made) })
+}
+
+/// A process that runs already has these, by kind and id, and perhaps an interval
+/// timer. Whether it has any.
+pub fn adopt(thread: &Thread, timers: &[[u32; 2]]) -> bool {
+    for [kind, id] in timers {
+        remember(thread, *kind, *id);
+    }
+    let mut left = [0u64; 4];
+    let to = left.as_mut_ptr() as u64;
+    if sys::call(nr::GETITIMER, 0, to, 0, 0, 0, 0) == 0 && left != [0; 4] {
+        remember(thread, kind::INTERVAL, 0);
+    }
+    has_any(thread.process())
 }
 
 /// A process has this timer.

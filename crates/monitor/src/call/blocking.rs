@@ -16,7 +16,7 @@ use crate::sys::{self, nr};
 use crate::time::{self, Limit, Sets, Span};
 use crate::words::Slices;
 use crate::{
-    deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal, turn, words,
+    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal, turn, words,
 };
 
 use super::plain::plain;
@@ -41,12 +41,23 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
-    let result = wait_in_kernel(thread, number, args, made, slices.as_ref());
+    let span = Span::begin().after(waited(thread));
+    let result = wait_in_kernel(thread, number, args, made, slices.as_ref(), span);
     if space().children.get() != 0 {
         let _lock = live::lock(thread);
         words::after_wait(&mut Blobs::new());
     }
     after_signal(thread, number, args, &mask, result)
+}
+
+/// How long the call had waited already that the thread makes (ns): it was taken out
+/// of it when the monitor came.
+fn waited(thread: &Thread) -> u64 {
+    if thread.waited_at.get() == 0 || thread.waited_at.get() != thread.call_site.get() {
+        return 0;
+    }
+    thread.waited_at.set(0);
+    thread.waited.get()
 }
 
 #[inline(never)]
@@ -97,7 +108,8 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if turns && !redirected.is_direct() {
         turn::give(thread);
     }
-    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref());
+    let span = Span::begin();
+    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref(), span);
     if turns {
         turn::take(thread);
     }
@@ -128,8 +140,8 @@ fn wait_in_kernel(
     args: &[u64; 6],
     mut made: [u64; 6],
     slices: Option<&Slices>,
+    span: Span,
 ) -> i64 {
-    let span = Span::begin();
     let mut limit = Limit::of(number, args, span);
     let sets = limit.as_ref().and_then(|_| Sets::of(number, &made));
     let first = made;
@@ -154,6 +166,10 @@ fn wait_in_kernel(
         let is_for_nothing = result == -sys::EINTR && thread.pending.load(Acquire) == 0;
         if let Some(limit) = &mut limit {
             if limit.goes_on(thread, &mut made, &mut result, is_for_nothing) {
+                if adopt::is_leaving(thread) {
+                    adopt::leave_call(thread, limit.told(&made), &span, 0);
+                    return -sys::ERESTARTSYS;
+                }
                 if let Some(sets) = &sets {
                     sets.restore(&made);
                 }
@@ -166,10 +182,18 @@ fn wait_in_kernel(
             written += result;
             made[1] += result as u64;
             made[2] -= result as u64;
+            if adopt::is_leaving(thread) {
+                adopt::leave_call(thread, None, &span, written);
+                return -sys::ERESTARTSYS;
+            }
             continue;
         }
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
+        }
+        if adopt::is_leaving(thread) {
+            adopt::leave_call(thread, None, &span, written);
+            return -sys::ERESTARTSYS;
         }
     }
     if written != 0 {
@@ -280,6 +304,10 @@ pub fn waiting(
         halt::back(thread, result);
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
+        }
+        // The descriptor of a `close` is gone, whatever came of it.
+        if adopt::is_leaving(thread) && number != nr::CLOSE {
+            return -sys::ERESTARTSYS;
         }
     }
     turn::take(thread);
