@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub enum Request {
         process: u32,
         on: bool,
     },
+    /// The agent leaves the program alone, if that ran before the agent came.
+    Detach,
     /// The program sees the time that it is halted from now on, or not.
     RealTime {
         on: bool,
@@ -158,6 +161,8 @@ struct Shared {
     command: Vec<String>,
     reaper: i32,
     halter: Mutex<Mover>,
+    /// Somebody has asked that the program be left alone.
+    is_over: AtomicBool,
 }
 
 /// Who holds the program.
@@ -180,11 +185,17 @@ impl Server {
             command: command.to_vec(),
             reaper,
             halter: Mutex::default(),
+            is_over: AtomicBool::new(false),
         });
         let its = Arc::clone(&shared);
         let serve = move || accept(&listener, &its);
         std::thread::Builder::new().spawn(serve).ok()?;
         Some(Server { path, shared })
+    }
+
+    /// Whether somebody has asked that the program be left alone.
+    pub fn is_over(&self) -> bool {
+        self.shared.is_over.load(Acquire)
     }
 }
 
@@ -215,8 +226,13 @@ fn is_welcome(stream: &UnixStream, shared: &Shared) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
         return false;
     };
+    let peer_id = peer.pid.as_raw_nonzero().get();
+    let is_adopted = Halter::new(shared.arena.control())
+        .pids()
+        .contains(&peer_id.unsigned_abs());
     peer.uid == rustix::process::geteuid()
-        && !reaper::program(shared.reaper).contains(&peer.pid.as_raw_nonzero().get())
+        && !is_adopted
+        && !reaper::program(shared.reaper).contains(&peer_id)
 }
 
 fn serve(stream: UnixStream, shared: &Shared, number: u64) {
@@ -310,6 +326,15 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, number: u64, request: &Reque
                 why: format!("there is no process {process}"),
             },
         },
+        Request::Detach if is_others => refused(),
+        Request::Detach if shared.reaper != 0 => Answer::Refused {
+            why: "the agent started this program, and stays with it".to_string(),
+        },
+        Request::Detach => {
+            mover.holder = 0;
+            shared.is_over.store(true, Release);
+            Answer::Done
+        }
         Request::RealTime { on } => {
             control.halt.real_time.store(on.into(), Release);
             Answer::Done

@@ -13,6 +13,7 @@
 
 mod arena;
 mod asker;
+mod attach;
 mod capture;
 pub mod channels;
 pub mod control;
@@ -28,8 +29,11 @@ mod shelf;
 mod signals;
 mod sites;
 mod store;
+mod vdso;
 mod waits;
 
+pub use attach::{Attachment, Detached, attach};
+pub use inject::Refusal;
 pub use reaper::program_of;
 pub use record::{Ended, OnFull, Options, record, run};
 pub use signals::listen;
@@ -52,6 +56,11 @@ pub enum Error {
     AddressSpace { limit: u64, needed: u64 },
     #[error(transparent)]
     Inject(#[from] inject::Error),
+    /// The monitor cannot come into a process that runs, or not leave it.
+    #[error(transparent)]
+    Refused(#[from] inject::Refusal),
+    #[error("a thread of the program does not come to where the monitor could leave it")]
+    Unmoved,
     #[error(transparent)]
     Write(#[from] recording::WriteError),
     /// The command could not be executed, in the shell's words.
@@ -61,6 +70,17 @@ pub enum Error {
         reason: String,
         status: u8,
     },
+}
+
+impl Error {
+    /// What the user can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Refused(refusal) => Some(refusal.hint()),
+            Error::Unmoved => Some("it stays as it is; try again later".to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// What is said when something cannot be done with a file.

@@ -48,8 +48,13 @@ impl Prepared {
         })
     }
 
-    /// Puts the monitor into it. How long it stood still.
-    pub fn adopt(self, monitor: &Monitor<'_>) -> Result<Duration, Refusal> {
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Puts the monitor into it. How long it stood still, and how many threads it has:
+    /// each takes its seat when it goes on.
+    pub fn adopt(self, monitor: &Monitor<'_>) -> Result<(Duration, usize), Refusal> {
         let mut running = Running::stop(self.pid)?;
         let maps = running.maps()?;
         running.check(&maps)?;
@@ -66,7 +71,8 @@ impl Prepared {
             }
             return Err(refusal);
         }
-        Ok(running.release())
+        let threads = running.tasks.len();
+        Ok((running.release(), threads))
     }
 }
 
@@ -254,7 +260,7 @@ impl Running {
     fn describe(&self, task: &Task, detours: &Detours) -> Option<Vec<u64>> {
         let (mut regs, is_call) = where_it_goes_on(&task.regs);
         let waited = match is_call && waits_anew(regs.rax) {
-            true => self.waited(task).unwrap_or(0),
+            true => task.waited.unwrap_or(0),
             false => 0,
         };
         regs.rip = detours.moved(regs.rip);
@@ -298,7 +304,6 @@ fn is_never_restarted(number: u64) -> bool {
             | libc::SYS_semtimedop
             | libc::SYS_rt_sigtimedwait
             | libc::SYS_io_getevents
-            | libc::SYS_io_pgetevents
             | libc::SYS_io_uring_enter
             | libc::SYS_read
             | libc::SYS_readv

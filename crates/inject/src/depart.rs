@@ -48,8 +48,9 @@ pub fn depart(
     let mut running = Running::stop(pid)?;
     let maps = running.maps()?;
     let vdso = maps.iter().find(|map| map.name == "[vdso]");
-    vdso.and_then(|vdso| running.find_gate(vdso))
-        .ok_or(Refusal::Kernel { what: "vdso" })?;
+    let vdso = vdso.ok_or(Refusal::Kernel { what: "vdso" })?;
+    // The call by which a thread says that it is done.
+    running.use_gate(image.entries.done - 2);
     let of = |task: &Task| threads.iter().find(|thread| thread.tid == task.tid);
     let plans: Option<Vec<(Task, &Departing)>> = running
         .tasks
@@ -80,10 +81,11 @@ pub fn depart(
         for patch in &detours.patches {
             running.write(patch.at, &patch.original);
         }
-        let run = |entry| running.run(task.tid, entry, [slot(thread), 0], entries.done);
-        let failed = || running.fail("take the monitor out of");
-        run(entries.depart_process).ok_or_else(failed)?;
-        left.mask = run(entries.depart).ok_or_else(failed)?.rbx;
+        for entry in [entries.depart_process, entries.depart] {
+            let ran = running.run(task.tid, entry, [slot(thread), 0], entries.done);
+            left.mask = ran.ok_or_else(|| running.fail("take the monitor out of"))?.rbx;
+        }
+        running.find_gate(vdso);
         // One that was started with the monitor keeps the functions of its vdso.
         let from = if is_adopted { MONITOR_BASE } else { SLOTS_BASE };
         let len = MONITOR_END - from;

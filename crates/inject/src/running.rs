@@ -23,9 +23,6 @@ use crate::{Map, read_maps, read_proc};
 /// How long it is waited for a thread that does not stop: in a call that cannot be
 /// interrupted, or for a child that has its memory.
 const STOP: Duration = Duration::from_millis(500);
-/// How long the monitor may take for what it is asked: it asks the kernel for a few
-/// hundred things.
-const RUN: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -36,8 +33,8 @@ pub(crate) struct Task {
     pub(crate) regs: Regs,
     /// Its signal mask.
     pub(crate) mask: u64,
-    /// When it last ran before it was stopped, as the kernel tells.
-    slept: Option<Slept>,
+    /// How long it had waited when it was stopped (ns), if that can be known.
+    pub(crate) waited: Option<u64>,
 }
 
 /// When a thread last ran (ns, of a clock of the kernel's), and how often it had gone
@@ -113,11 +110,12 @@ impl Running {
             let regs = regs::get(tid).ok_or_else(|| fail("read the registers of"))?;
             let mask = regs::mask(tid).ok_or_else(|| fail("read the signal mask of"))?;
             let slept = slept.iter().find(|(of, _)| *of == tid);
+            let slept = slept.and_then(|(_, slept)| *slept);
             running.tasks.push(Task {
                 tid,
                 regs,
                 mask,
-                slept: slept.and_then(|(_, slept)| *slept),
+                waited: slept.and_then(|slept| slept.until_now(pid, tid)),
             });
         }
         if running.tasks.is_empty() {
@@ -183,15 +181,6 @@ impl Running {
         }
     }
 
-    pub fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// How long it has been stopped.
-    pub fn stopped_for(&self) -> Duration {
-        self.begin.elapsed()
-    }
-
     pub(crate) fn maps(&self) -> Result<Vec<Map>, Refusal> {
         read_maps(self.pid).map_err(|_| Refusal::failed(self.pid, &self.name, "look at"))
     }
@@ -217,6 +206,12 @@ impl Running {
         let at = code.windows(2).position(|bytes| bytes == SYSCALL)?;
         self.gate = vdso.start + at as u64;
         Some(())
+    }
+
+    /// A `syscall` instruction of the monitor's, for those whose calls elsewhere are told
+    /// to it.
+    pub(crate) fn use_gate(&mut self, gate: u64) {
+        self.gate = gate;
     }
 
     /// Makes one system call in the name of a thread that is stopped. None: it did not
@@ -279,15 +274,11 @@ impl Running {
         is_it: impl Fn(WaitStatus) -> bool,
     ) -> Option<()> {
         let id = Pid::from_raw(tid);
-        let end = Instant::now() + RUN;
         loop {
-            match look(tid) {
+            // It is not waited in vain: nothing that is done there waits for anybody.
+            match wait(tid, WaitPidFlag::empty()) {
+                Ok(WaitStatus::StillAlive) => {}
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => return None,
-                Ok(WaitStatus::StillAlive) if Instant::now() >= end => return None,
-                Ok(WaitStatus::StillAlive) => {
-                    std::hint::spin_loop();
-                    std::thread::yield_now();
-                }
                 Ok(status) if is_it(status) => return Some(()),
                 Ok(_) => match how {
                     Resume::Syscall => ptrace::syscall(id, None).ok()?,
@@ -295,14 +286,6 @@ impl Running {
                 },
             }
         }
-    }
-
-    /// How long a thread has waited in its call (ns), if that can be known: it has not
-    /// run between the look and the stop, which is a sleep itself.
-    pub(crate) fn waited(&self, task: &Task) -> Option<u64> {
-        let before = task.slept?;
-        let now = Slept::of(self.pid, task.tid)?;
-        (now.times == before.times + 1).then(|| now.at.saturating_sub(before.at))
     }
 
     /// Whether the place that the monitor needs is free.
@@ -345,6 +328,13 @@ enum Resume {
 }
 
 impl Slept {
+    /// How long ago that was (ns): if the thread has not run between the look and the
+    /// stop, which is a sleep itself.
+    fn until_now(self, pid: i32, tid: i32) -> Option<u64> {
+        let now = Slept::of(pid, tid)?;
+        (now.times == self.times + 1).then(|| now.at.saturating_sub(self.at))
+    }
+
     fn of(pid: i32, tid: i32) -> Option<Slept> {
         let text = read_proc(&format!("/proc/{pid}/task/{tid}/sched")).ok()?;
         let text = String::from_utf8_lossy(&text);
@@ -362,7 +352,11 @@ impl Slept {
 
 /// What has become of a thread that is traced, if anything.
 fn look(tid: i32) -> nix::Result<WaitStatus> {
-    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
+    wait(tid, WaitPidFlag::WNOHANG)
+}
+
+fn wait(tid: i32, how: WaitPidFlag) -> nix::Result<WaitStatus> {
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | how;
     match waitpid(Pid::from_raw(tid), Some(flags)) {
         Err(nix::Error::EINTR) => Ok(WaitStatus::StillAlive),
         other => other,

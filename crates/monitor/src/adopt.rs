@@ -80,6 +80,7 @@ fn take_over(what: &Adoption) -> u64 {
         thread.mask.set(of.mask);
         thread.seat_flags.set(flags);
         thread.waited.set(of.waited);
+        thread.done.set(0);
         let is_call = of.waited != 0;
         thread.waited_at.set(if is_call { of.called.rip } else { 0 });
         let place = process::regs_place(thread.this.get());
@@ -161,6 +162,7 @@ pub fn leave_call(thread: &Thread, left: Option<(u32, [u64; 2])>, span: &Span, d
     // Should the monitor stay after all, it is made again by it.
     thread.waited_at.set(thread.call_site.get());
     thread.waited.set(span.elapsed());
+    thread.done.set(done.max(0) as u64);
     if let Some(seat) = crate::halt::seat(thread) {
         let (arg, words) = left.unwrap_or((0, [0; 2]));
         seat.left[0].store(words[0], Relaxed);

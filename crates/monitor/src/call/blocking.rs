@@ -41,8 +41,11 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
-    let span = Span::begin().after(waited(thread));
-    let result = wait_in_kernel(thread, number, args, made, slices.as_ref(), span);
+    let (waited, done) = before(thread);
+    made[1] += done;
+    made[2] -= done;
+    let begun = (Span::begin().after(waited), done as i64);
+    let result = wait_in_kernel(thread, number, args, made, slices.as_ref(), begun);
     if space().children.get() != 0 {
         let _lock = live::lock(thread);
         words::after_wait(&mut Blobs::new());
@@ -50,14 +53,14 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     after_signal(thread, number, args, &mask, result)
 }
 
-/// How long the call had waited already that the thread makes (ns): it was taken out
-/// of it when the monitor came.
-fn waited(thread: &Thread) -> u64 {
+/// How long the call had waited already that the thread makes (ns), and how much of it
+/// was done: it was taken out of it when the monitor came, or was about to leave.
+fn before(thread: &Thread) -> (u64, u64) {
     if thread.waited_at.get() == 0 || thread.waited_at.get() != thread.call_site.get() {
-        return 0;
+        return (0, 0);
     }
     thread.waited_at.set(0);
-    thread.waited.get()
+    (thread.waited.get(), thread.done.get())
 }
 
 #[inline(never)]
@@ -108,8 +111,8 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if turns && !redirected.is_direct() {
         turn::give(thread);
     }
-    let span = Span::begin();
-    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref(), span);
+    let begun = (Span::begin(), 0);
+    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref(), begun);
     if turns {
         turn::take(thread);
     }
@@ -132,7 +135,8 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     result
 }
 
-/// Makes a call that may wait, `made` in place of `args`: again, if it came back
+/// Makes a call that may wait, `made` in place of `args`, when it began and what it has
+/// written before: again, if it came back
 /// for nothing, or because its time is over while that of the program is not.
 fn wait_in_kernel(
     thread: &Thread,
@@ -140,7 +144,7 @@ fn wait_in_kernel(
     args: &[u64; 6],
     mut made: [u64; 6],
     slices: Option<&Slices>,
-    span: Span,
+    (span, mut written): (Span, i64),
 ) -> i64 {
     let mut limit = Limit::of(number, args, span);
     let sets = limit.as_ref().and_then(|_| Sets::of(number, &made));
@@ -149,7 +153,6 @@ fn wait_in_kernel(
         limit.begin(&mut made);
     }
     let length = limit.as_ref().map_or(u64::MAX, Limit::length);
-    let mut written = 0;
     let mut result;
     loop {
         halt::enter(thread, number, span.counter, length);
