@@ -423,6 +423,7 @@ fn departing(seat: &Seat) -> (u32, inject::Departing) {
         left_arg: seat.left_arg.load(Acquire),
         left: [load(&seat.left[0]), load(&seat.left[1])],
         done: load(&seat.done),
+        stopped_ns: seat.stopped_at.get().0,
     };
     (pid_of(seat), departing)
 }

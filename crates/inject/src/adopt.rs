@@ -264,7 +264,7 @@ impl Running {
             false => 0,
         };
         regs.rip = detours.moved(regs.rip);
-        let mut words = vec![task.tid as u64, task.mask, waited, 0];
+        let mut words = vec![task.tid as u64, task.mask, waited, task.stopped_at];
         words.extend(regs::xmm(task.tid)?.into_iter().flatten());
         words.push(0);
         words.extend([

@@ -28,6 +28,49 @@ pub struct Departing {
     pub left_arg: u32,
     pub left: [u64; 2],
     pub done: u64,
+    /// When it stopped, which is when that was so (CLOCK_MONOTONIC, ns).
+    pub stopped_ns: u64,
+}
+
+impl Departing {
+    /// The same at that moment, when less is left of a call's time.
+    fn after(&self, now_ns: u64) -> Departing {
+        const SECOND: u64 = 1_000_000_000;
+        let passed = now_ns.saturating_sub(self.stopped_ns);
+        let [first, second] = self.left;
+        let left = match self.left_arg & LEFT_IN_MEMORY {
+            0 => [first.saturating_sub(passed / 1_000_000), second],
+            _ => {
+                let unit = self.unit();
+                let left = (first * SECOND + second * unit).saturating_sub(passed);
+                [left / SECOND, left % SECOND / unit]
+            }
+        };
+        Departing {
+            left,
+            ..self.clone()
+        }
+    }
+
+    /// How many nanoseconds the second word of what is left counts.
+    fn unit(&self) -> u64 {
+        const RAX: usize = 13;
+        let number = self.registers.get(RAX).copied().unwrap_or(0);
+        match number as i64 == libc::SYS_select {
+            true => 1000,
+            false => 1,
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes to the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// What a thread is left with.
@@ -97,6 +140,7 @@ pub fn depart(
     if let Some(room) = room {
         let places = (room..).step_by(RESIDUE as usize);
         for (((_, thread), left), place) in plans.iter().zip(&mut left).zip(places) {
+            let thread = &thread.after(now_ns());
             let code = residue(thread, place, &mut left.regs);
             running.write(place, &code);
         }

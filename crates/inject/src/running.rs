@@ -35,6 +35,8 @@ pub(crate) struct Task {
     pub(crate) mask: u64,
     /// How long it had waited when it was stopped (ns), if that can be known.
     pub(crate) waited: Option<u64>,
+    /// When that was (the time-stamp counter).
+    pub(crate) stopped_at: u64,
 }
 
 /// When a thread last ran (ns, of a clock of the kernel's), and how often it had gone
@@ -103,6 +105,8 @@ impl Running {
                 break;
             }
         }
+        // SAFETY: it reads a counter of the processor's.
+        let stopped_at = unsafe { core::arch::x86_64::_rdtsc() };
         // The process's own first.
         let mut tids: Vec<i32> = stopped.into_iter().collect();
         tids.sort_by_key(|tid| (*tid != pid, *tid));
@@ -116,6 +120,7 @@ impl Running {
                 regs,
                 mask,
                 waited: slept.and_then(|slept| slept.until_now(pid, tid)),
+                stopped_at,
             });
         }
         if running.tasks.is_empty() {

@@ -20,7 +20,7 @@ use crate::arch::{self, Regs};
 use crate::mode::Mode;
 use crate::state::{AltStack, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::time::Span;
+use crate::time::{Limit, Span};
 use crate::{call, counter, log, mem, mode, patcher, process, signal, timers};
 
 const PR_GET_TID_ADDRESS: u64 = 40;
@@ -79,10 +79,11 @@ fn take_over(what: &Adoption) -> u64 {
         thread.tid.set(of.tid as u32);
         thread.mask.set(of.mask);
         thread.seat_flags.set(flags);
-        thread.waited.set(of.waited);
+        let waited = control().halt.ticks_of(of.waited);
+        thread.began.set(of.stopped_at.saturating_sub(waited));
         thread.done.set(0);
         let is_call = of.waited != 0;
-        thread.waited_at.set(if is_call { of.called.rip } else { 0 });
+        thread.again_at.set(if is_call { of.called.rip } else { 0 });
         let place = process::regs_place(thread.this.get());
         // SAFETY: the top of the thread's own stack, which nobody uses yet; both are
         // the same registers in the same order (asserted to be as many).
@@ -140,6 +141,7 @@ pub extern "C" fn depart(thread: &Thread) -> u64 {
 pub extern "C" fn depart_process(thread: &Thread) -> u64 {
     patcher::undo_all();
     counter::undo_all();
+    timers::go_on_for_good(thread);
     signal::restore_actions(thread);
     // A program that was started with the monitor's vdso keeps it: from now on its
     // functions are plain calls.
@@ -156,20 +158,37 @@ pub fn is_leaving(thread: &Thread) -> bool {
     control().halt.leaving.load(Acquire) != 0 && thread.pending.load(Acquire) == 0
 }
 
-/// The call that a thread was taken out of is to be made again by itself, without the
-/// monitor: what the program does not know of it.
-pub fn leave_call(thread: &Thread, left: Option<(u32, [u64; 2])>, span: &Span, done: i64) {
-    // Should the monitor stay after all, it is made again by it.
-    thread.waited_at.set(thread.call_site.get());
-    thread.waited.set(span.elapsed());
+/// A thread was taken out of a call that it is to make again, whether the monitor has
+/// left by then or stays after all: when that began, and how much of it is done.
+pub fn leave_call(thread: &Thread, span: &Span, done: i64) {
+    thread.again_at.set(thread.call_site.get());
+    thread.began.set(span.began());
     thread.done.set(done.max(0) as u64);
-    if let Some(seat) = crate::halt::seat(thread) {
-        let (arg, words) = left.unwrap_or((0, [0; 2]));
-        seat.left[0].store(words[0], Relaxed);
-        seat.left[1].store(words[1], Relaxed);
-        seat.done.store(done.max(0) as u64, Relaxed);
-        seat.left_arg.store(arg, Release);
+}
+
+/// The thread stops here. If it is before a call that it was taken out of, and the
+/// monitor is leaving: what the program does not know of that call.
+pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
+    let Some(seat) = crate::halt::seat(thread).filter(|_| control().halt.leaving.load(Acquire) != 0)
+    else {
+        return;
+    };
+    let mut left = None;
+    let is_before = rip != 0 && thread.again_at.get() == rip;
+    if is_before {
+        let span = Span::begin().begun_at(thread.began.get());
+        let mut made = *args;
+        left = Limit::of(number, args, span).and_then(|mut limit| {
+            limit.begin(&mut made);
+            limit.told(&made)
+        });
     }
+    let (arg, words) = left.unwrap_or((0, [0; 2]));
+    seat.left[0].store(words[0], Relaxed);
+    seat.left[1].store(words[1], Relaxed);
+    let done = if is_before { thread.done.get() } else { 0 };
+    seat.done.store(done, Relaxed);
+    seat.left_arg.store(arg, Release);
 }
 
 /// The thread's word that the kernel clears when it ends. None: the kernel does not

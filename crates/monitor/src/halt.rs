@@ -113,6 +113,7 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
     }
     adopt::return_from_vdso(regs);
     let rip = patcher::to_program(regs.rip);
+    adopt::leave_before(thread, rip, regs.rax, &regs.args());
     if let Some(seat) = seat(thread) {
         show(seat, &signal::general_of(regs, rip), 0);
     }
@@ -129,6 +130,8 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
 pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
     thread.asked.store(0, Relaxed);
     let rip = general[16];
+    let g = &*general;
+    adopt::leave_before(thread, rip, g[13], &[g[8], g[9], g[12], g[2], g[0], g[1]]);
     if let Some(seat) = seat(thread) {
         show(seat, general, xstate);
     }

@@ -219,7 +219,7 @@ pub fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.paused.store(0, Relaxed);
     thread.in_lock.store(0, Relaxed);
     thread.set_tid.set(0);
-    thread.waited_at.set(0);
+    thread.again_at.set(0);
     thread.held.set(0);
     thread.has_saved_mask.set(0);
     thread.has_timer.set(0);

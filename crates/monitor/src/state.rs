@@ -285,10 +285,11 @@ pub struct Thread {
     pub in_lock: AtomicU32,
     /// Live: where it writes its id when it begins.
     pub set_tid: Cell<u64>,
-    /// Live: the site of a call that it was taken out of when the monitor came, how
-    /// long that had waited already (ns), and how much of it was done.
-    pub waited_at: Cell<u64>,
-    pub waited: Cell<u64>,
+    /// Live: the site of a call that it was taken out of when the monitor came, when
+    /// that had begun (the time-stamp counter, in the program's time), and how much of
+    /// it was done.
+    pub again_at: Cell<u64>,
+    pub began: Cell<u64>,
     pub done: Cell<u64>,
     pub info: [Cell<u64>; 16],
     /// Signals that the kernel cannot hold back for us (it must never block

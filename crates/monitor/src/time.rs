@@ -68,16 +68,22 @@ impl Span {
         }
     }
 
-    /// The same, begun so many nanoseconds earlier.
-    pub fn after(self, ns: u64) -> Span {
-        match ns {
+    /// The same, begun earlier (the time-stamp counter in the program's time; 0: it was
+    /// not).
+    pub fn begun_at(self, counter: u64) -> Span {
+        match counter {
             0 => self,
             _ => Span {
-                counter: self.counter.saturating_sub(shared().ticks_of(ns)),
+                counter: counter.wrapping_add(self.shift_ticks),
                 is_late: true,
                 ..self
             },
         }
+    }
+
+    /// When it began, for that.
+    pub fn began(&self) -> u64 {
+        self.counter.wrapping_sub(self.shift_ticks).max(1)
     }
 
     /// Whether the program was halted since.

@@ -186,6 +186,14 @@ pub fn go_on(thread: &Thread, halt: u32) {
     process.timers_stopped.store(0, Release);
 }
 
+/// The monitor leaves: timers that a halt has stopped are set again.
+pub fn go_on_for_good(thread: &Thread) {
+    let halt = thread.process().timers_stopped.load(Acquire);
+    if halt != 0 {
+        go_on(thread, halt);
+    }
+}
+
 fn has_any(process: &Process) -> bool {
     process
         .timers

@@ -68,7 +68,8 @@ pub struct Adopted {
     /// If it goes on with a call that it was taken out of: how long that had waited
     /// already (ns).
     pub waited: u64,
-    pub reserved: u64,
+    /// When that was (the time-stamp counter).
+    pub stopped_at: u64,
     /// Where it goes on.
     pub called: Called,
 }

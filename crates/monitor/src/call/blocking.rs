@@ -41,10 +41,10 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
-    let (waited, done) = before(thread);
+    let (began, done) = before(thread);
     made[1] += done;
     made[2] -= done;
-    let begun = (Span::begin().after(waited), done as i64);
+    let begun = (Span::begin().begun_at(began), done as i64);
     let result = wait_in_kernel(thread, number, args, made, slices.as_ref(), begun);
     if space().children.get() != 0 {
         let _lock = live::lock(thread);
@@ -53,14 +53,14 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     after_signal(thread, number, args, &mask, result)
 }
 
-/// How long the call had waited already that the thread makes (ns), and how much of it
-/// was done: it was taken out of it when the monitor came, or was about to leave.
+/// When the call began that the thread makes (0: now), and how much of it was done: it
+/// was taken out of it when the monitor came, or was about to leave.
 fn before(thread: &Thread) -> (u64, u64) {
-    if thread.waited_at.get() == 0 || thread.waited_at.get() != thread.call_site.get() {
+    if thread.again_at.get() == 0 || thread.again_at.get() != thread.call_site.get() {
         return (0, 0);
     }
-    thread.waited_at.set(0);
-    (thread.waited.get(), thread.done.get())
+    thread.again_at.set(0);
+    (thread.began.get(), thread.done.get())
 }
 
 #[inline(never)]
@@ -170,7 +170,7 @@ fn wait_in_kernel(
         if let Some(limit) = &mut limit {
             if limit.goes_on(thread, &mut made, &mut result, is_for_nothing) {
                 if adopt::is_leaving(thread) {
-                    adopt::leave_call(thread, limit.told(&made), &span, 0);
+                    adopt::leave_call(thread, &span, 0);
                     return -sys::ERESTARTSYS;
                 }
                 if let Some(sets) = &sets {
@@ -186,7 +186,7 @@ fn wait_in_kernel(
             made[1] += result as u64;
             made[2] -= result as u64;
             if adopt::is_leaving(thread) {
-                adopt::leave_call(thread, None, &span, written);
+                adopt::leave_call(thread, &span, written);
                 return -sys::ERESTARTSYS;
             }
             continue;
@@ -195,7 +195,7 @@ fn wait_in_kernel(
             break;
         }
         if adopt::is_leaving(thread) {
-            adopt::leave_call(thread, None, &span, written);
+            adopt::leave_call(thread, &span, written);
             return -sys::ERESTARTSYS;
         }
     }
