@@ -124,10 +124,7 @@ pub extern "C" fn adopted(thread: &'static Thread) -> *mut Regs {
 /// believes. All signals are blocked. Returns the mask that it is to have.
 pub extern "C" fn depart(thread: &Thread) -> u64 {
     signal::send_again(thread);
-    if thread.has_timer.replace(0) != 0 {
-        let id = u64::from(thread.timer.get());
-        sys::call(nr::TIMER_DELETE, id, 0, 0, 0, 0, 0);
-    }
+    signal::drop_timer(thread);
     signal::set_program_stack(thread);
     let word = thread.child_tid.get();
     sys::call(nr::SET_TID_ADDRESS, word, 0, 0, 0, 0, 0);

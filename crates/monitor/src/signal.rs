@@ -29,7 +29,7 @@ pub use calls::{
 pub use deliver::{deliver, may_come};
 pub use fault::{end_by, force_here};
 pub use frame::{general_of, put_general, sigreturn};
-pub use handler::{on_signal, soon};
+pub use handler::{drop_timer, on_signal, soon};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;

@@ -139,12 +139,26 @@ pub fn stop(thread: &Thread, halt: u32) {
         let mut it = timer.get();
         if it.kind != kind::NONE {
             let mut left = [0; 4];
-            exchange(&it, &[0; 4], Some(&mut left));
+            // One that is over, and of which nobody has read that yet, would forget it.
+            if !is_over(&it) {
+                exchange(&it, &[0; 4], Some(&mut left));
+            }
             it.left = left;
             timer.set(it);
         }
     }
     process.timers_stopped.store(halt, Release);
+}
+
+/// Whether a descriptor's timer has something to tell.
+fn is_over(timer: &Timer) -> bool {
+    const POLLIN: u32 = 1;
+    let mut poll = [timer.id, POLLIN];
+    let wait = |poll: &mut [u32; 2]| {
+        let at = poll.as_mut_ptr() as u64;
+        sys::call(nr::POLL, at, 1, 0, 0, 0, 0)
+    };
+    timer.kind == kind::DESCRIPTOR && wait(&mut poll) == 1
 }
 
 /// Somebody stops them, or sets them again.
