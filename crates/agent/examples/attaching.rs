@@ -59,7 +59,11 @@ fn rounds(count: i32, ms: i32, pids: &[i32]) -> Result<(), agent::Error> {
     for (name, mut times) in [("came in", came), ("left in", left), ("attach took", took)] {
         times.sort_unstable();
         let (middle, last) = (times.len() / 2, times.len().saturating_sub(1));
-        println!("{name}: median {:?}, worst {:?}", times.get(middle), times.get(last));
+        println!(
+            "{name}: median {:?}, worst {:?}",
+            times.get(middle),
+            times.get(last)
+        );
     }
     Ok(())
 }

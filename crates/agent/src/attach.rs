@@ -235,7 +235,9 @@ fn on_its_own<T: Send>(
 fn commands(pids: &[i32]) -> Vec<String> {
     let words = pids.iter().flat_map(|pid| {
         let line = inject::read_proc(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        let words = line
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty());
         let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
         words.collect::<Vec<String>>()
     });

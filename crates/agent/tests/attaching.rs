@@ -214,7 +214,11 @@ fn a_program_of_all_kinds_fifty_times() {
         dice.pause(10_000);
         assert!(!program.has_ended(), "{}", program.output());
         let length = if i % 10 == 0 { 100 } else { 5 };
-        stood.extend(round(program.pid(), &mut dice, Duration::from_millis(length)));
+        stood.extend(round(
+            program.pid(),
+            &mut dice,
+            Duration::from_millis(length),
+        ));
     }
     assert_eq!(stood.len(), ROUNDS as usize);
     // What can be seen of it is as before.
@@ -224,9 +228,16 @@ fn a_program_of_all_kinds_fifty_times() {
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(program.wait(), Some(0), "{}", program.output());
-    assert!(program.output().ends_with("all is well\n"), "{}", program.output());
+    assert!(
+        program.output().ends_with("all is well\n"),
+        "{}",
+        program.output()
+    );
     stood.sort_unstable();
-    eprintln!("it stood still for {:?} (median), {:?}", stood[25], stood[49]);
+    eprintln!(
+        "it stood still for {:?} (median), {:?}",
+        stood[25], stood[49]
+    );
 }
 
 /// Waits are as long as they were asked to be.

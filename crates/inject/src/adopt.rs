@@ -123,7 +123,14 @@ impl Running {
         let count = self.tasks.len() as u64;
         let len = size(count).max(PAGE).next_multiple_of(PAGE);
         let writable = libc::PROT_READ | libc::PROT_WRITE;
-        map(ADOPTION_BASE, len, writable, libc::MAP_ANONYMOUS, u64::MAX, 0)?;
+        map(
+            ADOPTION_BASE,
+            len,
+            writable,
+            libc::MAP_ANONYMOUS,
+            u64::MAX,
+            0,
+        )?;
         let fd = self.hand_over(leader, monitor.arena, prepared.arena_fd, opened)?;
         let image_len = monitor.image.bytes.len() as u64;
         let runnable = libc::PROT_READ | libc::PROT_EXEC;

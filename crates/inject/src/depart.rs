@@ -118,7 +118,9 @@ pub fn depart(
     let entries = &image.entries;
     for ((task, thread), left) in plans.iter().zip(&mut left).skip(1) {
         let ran = running.run(task.tid, entries.depart, [slot(thread), 0], entries.done);
-        left.mask = ran.ok_or_else(|| running.fail("take the monitor out of"))?.rbx;
+        left.mask = ran
+            .ok_or_else(|| running.fail("take the monitor out of"))?
+            .rbx;
     }
     if let (Some((task, thread)), Some(left)) = (plans.first(), left.first_mut()) {
         for patch in &detours.patches {
@@ -126,7 +128,9 @@ pub fn depart(
         }
         for entry in [entries.depart_process, entries.depart] {
             let ran = running.run(task.tid, entry, [slot(thread), 0], entries.done);
-            left.mask = ran.ok_or_else(|| running.fail("take the monitor out of"))?.rbx;
+            left.mask = ran
+                .ok_or_else(|| running.fail("take the monitor out of"))?
+                .rbx;
         }
         running.find_gate(vdso);
         // One that was started with the monitor keeps the functions of its vdso.
@@ -197,7 +201,9 @@ impl Running {
     /// The functions of the vdso that were led to the monitor.
     fn detours(&self, is_adopted: bool) -> Detours {
         let at = std::mem::offset_of!(Adoption, detours) as u64;
-        let page = is_adopted.then(|| self.read(ADOPTION_BASE + at, 8)).flatten();
+        let page = is_adopted
+            .then(|| self.read(ADOPTION_BASE + at, 8))
+            .flatten();
         let page = page.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
         let page = page.and_then(|page| self.read(page, PAGE as usize));
         page.map_or_else(Detours::default, |page| Detours::of_page(&page))

@@ -89,7 +89,8 @@ impl Detours {
 
     /// Where a thread goes on that is where a jump will be.
     pub(crate) fn moved(&self, rip: u64) -> u64 {
-        let inside = |patch: &&Patch| patch.at < rip && rip < patch.at + patch.original.len() as u64;
+        let inside =
+            |patch: &&Patch| patch.at < rip && rip < patch.at + patch.original.len() as u64;
         let patch = self.patches.iter().find(inside);
         patch.map_or(rip, |patch| patch.moved + (rip - patch.at))
     }

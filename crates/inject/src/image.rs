@@ -65,11 +65,7 @@ pub fn kernel_clock_offset() -> Option<u64> {
 /// Functions that tell the time, in the kernel's vdso and in ours: name, offset there,
 /// address here.
 pub fn vdso_functions(image: &Image) -> Vec<(&'static str, u64, u64)> {
-    const NAMES: [&str; 3] = [
-        "__vdso_clock_gettime",
-        "__vdso_gettimeofday",
-        "__vdso_time",
-    ];
+    const NAMES: [&str; 3] = ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time"];
     let at = (image.vdso - protocol::layout::IMAGE_BASE) as usize;
     let ours = image.bytes.get(at..at + image.vdso_len as usize);
     let ours = ours.and_then(|bytes| ElfFile64::<Endianness>::parse(bytes).ok());

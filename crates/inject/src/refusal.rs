@@ -54,7 +54,9 @@ impl Refusal {
             Refusal::Uninterruptible { .. } => "try again when it is through with it; or",
             _ => "instead,",
         };
-        format!("{first} `mw attach --observe` has it traced: what can be halted then is told there")
+        format!(
+            "{first} `mw attach --observe` has it traced: what can be halted then is told there"
+        )
     }
 
     pub(crate) fn failed(pid: i32, name: &str, what: &'static str) -> Refusal {

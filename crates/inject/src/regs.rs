@@ -50,7 +50,8 @@ pub(crate) fn xstate(tid: i32) -> Option<Vec<u8>> {
         iov_len: bytes.len(),
     };
     // SAFETY: the kernel writes no more than the vector says, and how much it was.
-    let answer = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut vector) };
+    let answer =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut vector) };
     bytes.truncate(vector.iov_len);
     (answer == 0).then_some(bytes)
 }
@@ -61,7 +62,8 @@ pub(crate) fn set_xstate(tid: i32, bytes: &[u8]) -> Option<()> {
         iov_len: bytes.len(),
     };
     // SAFETY: the kernel only reads what the vector leads to.
-    let answer = unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, &raw mut vector) };
+    let answer =
+        unsafe { libc::ptrace(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, &raw mut vector) };
     (answer == 0).then_some(())
 }
 
@@ -86,7 +88,10 @@ pub(crate) fn dispatches(tid: i32) -> bool {
     let mut config = [0u64; 4];
     // SAFETY: the kernel writes as many bytes as it is told.
     let answer = unsafe {
-        let (number, size) = (PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, size_of_val(&config));
+        let (number, size) = (
+            PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG,
+            size_of_val(&config),
+        );
         libc::ptrace(number, tid, size, config.as_mut_ptr())
     };
     answer == 0 && config[0] != 0

@@ -82,7 +82,12 @@ impl Running {
         };
         let mut asked = BTreeSet::new();
         running.seize_all(&mut asked)?;
-        let slept: Vec<Option<Slept>> = asked.iter().map(|tid| Slept::of(pid, *tid)).collect();
+        // Only of those that sleep: of one that runs it is not told when it began to.
+        let asleep = |tid: &i32| {
+            let slept = Slept::of(pid, *tid);
+            slept.filter(|_| state_of(pid, *tid) == Some('S'))
+        };
+        let slept: Vec<Option<Slept>> = asked.iter().map(asleep).collect();
         let slept: Vec<(i32, Option<Slept>)> = asked.iter().copied().zip(slept).collect();
         running.begin = Instant::now();
         for tid in &asked {

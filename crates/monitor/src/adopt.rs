@@ -115,6 +115,8 @@ pub extern "C" fn adopted(thread: &'static Thread) -> *mut Regs {
     let place = process::regs_place(thread.this.get());
     // SAFETY: written by `adopt`; nobody else uses it.
     let regs = unsafe { &mut *place };
+    // Others run already, and may have had the site patched that it comes back to.
+    regs.rip = patcher::to_stub(regs.rip);
     signal::deliver(thread, regs, at::CALL_EXIT);
     call::leave(thread, regs);
     place
@@ -166,7 +168,8 @@ pub fn leave_call(thread: &Thread, span: &Span, done: i64) {
 /// The thread stops here. If it is before a call that it was taken out of, and the
 /// monitor is leaving: what the program does not know of that call.
 pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
-    let Some(seat) = crate::halt::seat(thread).filter(|_| control().halt.leaving.load(Acquire) != 0)
+    let Some(seat) =
+        crate::halt::seat(thread).filter(|_| control().halt.leaving.load(Acquire) != 0)
     else {
         return;
     };

@@ -16,7 +16,8 @@ use crate::sys::{self, nr};
 use crate::time::{self, Limit, Sets, Span};
 use crate::words::Slices;
 use crate::{
-    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal, turn, words,
+    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal,
+    turn, words,
 };
 
 use super::plain::plain;
