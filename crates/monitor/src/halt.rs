@@ -268,6 +268,10 @@ fn stay(thread: &Thread, place: u32) {
         if number == 0 || !must_stop(thread) {
             return;
         }
+        if place == stopped_in::CALL && halt.leaving.load(Acquire) != 0 {
+            thread.asked.store(1, Relaxed);
+            return;
+        }
         if let Some(seat) = seat(thread) {
             seat.stopped_in.store(place, Relaxed);
             seat.called_at.store(thread.regs_at.get(), Relaxed);
