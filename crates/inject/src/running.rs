@@ -22,7 +22,7 @@ use crate::{Map, read_maps, read_proc};
 
 /// How long it is waited for a thread that does not stop: in a call that cannot be
 /// interrupted, or for a child that has its memory.
-const STOP: Duration = Duration::from_millis(500);
+const STOP: Duration = Duration::from_secs(2);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_micros(20);
 
