@@ -15,6 +15,9 @@ use crate::regs::{self, Regs};
 use crate::running::{Running, Task};
 use crate::{Image, Map, read_proc};
 
+/// See [`Monitor::lead`].
+pub type Lead<'a> = dyn Fn(&[u8], u64, u64) -> Option<Detours> + Sync + 'a;
+
 /// What comes into a process.
 pub struct Monitor<'a> {
     pub image: &'a Image,
@@ -22,7 +25,7 @@ pub struct Monitor<'a> {
     /// Works out how the functions of the kernel's vdso are led to ours: its bytes,
     /// where they are, and where there is a page of memory for what has to lie beside
     /// them.
-    pub lead: &'a (dyn Fn(&[u8], u64, u64) -> Option<Detours> + Sync),
+    pub lead: &'a Lead<'a>,
 }
 
 /// What of a process can be found out while it runs.

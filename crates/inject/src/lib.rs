@@ -22,7 +22,7 @@ mod regs;
 mod running;
 mod stop;
 
-pub use adopt::{Monitor, Prepared};
+pub use adopt::{Lead, Monitor, Prepared};
 pub use depart::{Departing, depart};
 pub use detours::{CODE_AT, Detours, Patch};
 pub use image::{Entries, Image, kernel_clock_offset, vdso_functions};

@@ -251,7 +251,7 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [
 fn as_before(number: u64, args: &[u64; 6]) -> Option<i64> {
     const CLONE3: u64 = 435;
     let is_let = mode::is_live()
-        && (space().is_adopted.get() != 0 || number == nr::RSEQ)
+        && space().is_adopted.get() != 0
         && !matches!(number, CLONE3 | nr::RESTART_SYSCALL);
     // SAFETY: the program's own call; nothing is written down, and the kernel checks
     // its pointers.

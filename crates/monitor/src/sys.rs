@@ -136,7 +136,6 @@ pub mod nr {
     pub const DUP3: u64 = 292;
     pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
-    pub const RSEQ: u64 = 334;
     pub const SETNS: u64 = 308;
     pub const KEYCTL: u64 = 250;
     pub const PROCESS_VM_WRITEV: u64 = 311;
