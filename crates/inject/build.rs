@@ -39,8 +39,9 @@ fn main() {
     };
     write("monitor.image", &image.bytes);
     let places = format!(
-        "const ENTRY: u64 = {:#x};\nconst VDSO: u64 = {:#x};\nconst VDSO_LEN: u64 = {:#x};\n",
-        image.entry, image.vdso, image.vdso_len
+        "const ENTRY: u64 = {:#x};\nconst VDSO: u64 = {:#x};\nconst VDSO_LEN: u64 = {:#x};\n\
+         const ENTRIES: [u64; 5] = {:#x?};\n",
+        image.entry, image.vdso, image.vdso_len, image.entries
     );
     write("places.rs", places.as_bytes());
     for dir in [
@@ -60,6 +61,8 @@ struct Image {
     entry: u64,
     vdso: u64,
     vdso_len: u64,
+    /// Where threads of a process are sent that runs already.
+    entries: [u64; 5],
 }
 
 fn lay_out(file: &[u8]) -> Image {
@@ -88,9 +91,19 @@ fn lay_out(file: &[u8]) -> Image {
     let vdso = elf
         .symbol_by_name("MW_VDSO")
         .expect("there is a vdso in the monitor");
+    let entries = elf
+        .symbol_by_name("MW_ENTRIES")
+        .expect("there is a table of entries in the monitor");
+    let at = (entries.address() - IMAGE_BASE) as usize;
+    let entries = std::array::from_fn(|i| {
+        let word = bytes.get(at + 8 * i..at + 8 * i + 8);
+        let word = word.and_then(|word| word.try_into().ok());
+        u64::from_le_bytes(word.expect("the table is in the image"))
+    });
     Image {
         bytes,
         entry: elf.entry(),
+        entries,
         vdso: vdso.address(),
         vdso_len: vdso.size(),
     }

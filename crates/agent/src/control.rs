@@ -9,21 +9,21 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::shared::{Control, mode};
-use serde::{Deserialize, Serialize};
 
 use crate::arena::Arena;
-use crate::channels::{self, Channel};
-use crate::halting::{self, Halted, Halter, Stop};
-use crate::peers::{self, Past, Peer};
+use crate::channels;
+use crate::halting::{self, Halter};
+use crate::peers;
 use crate::reaper;
-use crate::timeouts::{self, Change, Timeout};
+use crate::timeouts;
 
-pub use crate::messages::{Inject, Pause, Time, Who};
+pub use crate::messages::{Answer, Inject, Pause, Request, Status, Time, Who};
 
 /// How long a halt waits for those who do not stop, if it is not said.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -33,135 +33,6 @@ const KEEP: Duration = Duration::from_secs(60);
 const PAUSES: usize = 1000;
 /// How often it is looked who there is.
 const PREPARE: Duration = Duration::from_millis(500);
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Request {
-    Status,
-    /// Halts the program. If the connection ends it stays so for `keep_ms`.
-    Halt {
-        #[serde(default)]
-        limit_ms: Option<u64>,
-        #[serde(default)]
-        keep_ms: Option<u64>,
-        /// Also if another debugger holds it.
-        #[serde(default, rename = "override")]
-        overrides: bool,
-    },
-    Resume,
-    /// What the pipes and sockets of the program hold.
-    Channels,
-    /// Somebody runs on when the others are halted.
-    Exempt {
-        #[serde(flatten)]
-        who: Who,
-        on: bool,
-    },
-    /// The program sees the time that it is halted from now on, or not.
-    RealTime {
-        on: bool,
-    },
-    /// Whether a process is one of the program's, and if so, how that is.
-    Peer {
-        pid: u32,
-    },
-    /// The halts that are over, after a number.
-    Halts {
-        #[serde(default)]
-        after: u32,
-    },
-    /// The program's time is the real one again, from when it goes on: its clocks go
-    /// forward by all that was taken out of them.
-    CatchUp,
-    /// This connection is a debugger's: nobody else halts or resumes the program, and
-    /// nobody else traces it. `tracer` is the process that does.
-    Hold {
-        #[serde(default)]
-        keep_ms: Option<u64>,
-        #[serde(default, rename = "override")]
-        overrides: bool,
-        tracer: u32,
-    },
-    /// It is no longer. What is halted goes on.
-    Release,
-    /// A process that the debugger traces has executed a program and stands before
-    /// its first instruction. `thread` is the one that did.
-    Execed {
-        process: u32,
-        thread: u32,
-        registers: Vec<u64>,
-    },
-    /// The program's time and the real one, and what each halt has taken.
-    Time,
-    /// What is waited for with a time limit.
-    Timeouts,
-    /// Changes the limit of a wait, or of all.
-    Timeout {
-        #[serde(default)]
-        tid: Option<u32>,
-        change: Change,
-    },
-}
-
-impl Request {
-    /// It only asks: root may, too.
-    fn only_asks(&self) -> bool {
-        matches!(
-            self,
-            Request::Status | Request::Peer { .. } | Request::Halts { .. }
-        )
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "kebab-case")]
-pub enum Answer {
-    Status(Status),
-    Halted(Halted),
-    Resumed {
-        length_ns: u64,
-    },
-    Channels {
-        channels: Vec<Channel>,
-    },
-    Time(Time),
-    Timeouts {
-        timeouts: Vec<Timeout>,
-    },
-    /// What the monitor is to be put into a new image with.
-    Inject(Inject),
-    /// How many threads it was for.
-    Changed {
-        count: u32,
-    },
-    Peer(Peer),
-    Halts {
-        halts: Vec<Past>,
-    },
-    Done,
-    Refused {
-        why: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
-    /// The command as it was typed.
-    pub command: Vec<String>,
-    /// The agent, and where the memory is that it shares with the program.
-    pub pid: u32,
-    pub arena: PathBuf,
-    pub is_recording: bool,
-    pub is_halted: bool,
-    /// How many halts there have been, and by how much the program's clocks are
-    /// behind.
-    pub halts: u32,
-    pub shift_ns: u64,
-    /// Who debugs it, if somebody does.
-    #[serde(default)]
-    pub debugger: Option<u32>,
-    pub threads: Vec<Stop>,
-}
 
 /// Where agents have their sockets. None: there is no place of this user's own.
 pub fn directory() -> Option<PathBuf> {
@@ -247,6 +118,8 @@ struct Shared {
     halter: Mutex<Mover>,
     /// Who puts the monitor into new images, once there is somebody.
     recorder: std::sync::OnceLock<Arc<crate::service::Shared>>,
+    /// Somebody has asked that the program be left alone.
+    is_over: AtomicBool,
 }
 
 /// Who holds the program.
@@ -305,11 +178,17 @@ impl Server {
                 ..Mover::default()
             }),
             recorder: std::sync::OnceLock::new(),
+            is_over: AtomicBool::new(false),
         });
         let its = Arc::clone(&shared);
         let serve = move || accept(&listener, &its);
         std::thread::Builder::new().spawn(serve).ok()?;
         Some(Server { path, shared })
+    }
+
+    /// Whether somebody has asked that the program be left alone.
+    pub fn is_over(&self) -> bool {
+        self.shared.is_over.load(Acquire)
     }
 
     /// Says who puts the monitor into new images.
@@ -390,7 +269,10 @@ fn welcome(stream: &UnixStream, shared: &Shared, number: u64) -> Option<Asker> {
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     let pid = peer.pid.as_raw_nonzero().get();
     let is_same = peer.uid == rustix::process::geteuid();
-    let is_welcome = is_same || peer.uid.is_root();
+    let is_adopted = Halter::new(shared.arena.control())
+        .pids()
+        .contains(&pid.unsigned_abs());
+    let is_welcome = (is_same || peer.uid.is_root()) && !is_adopted;
     (is_welcome && !reaper::program(shared.reaper).contains(&pid)).then_some(Asker {
         number,
         pid: pid as u32,
@@ -577,6 +459,14 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
             }),
             count => Answer::Changed { count },
         },
+        Request::Detach if shared.reaper != 0 => {
+            refused("the agent started this program, and stays with it")
+        }
+        Request::Detach => {
+            mover.holder = 0;
+            shared.is_over.store(true, Release);
+            Answer::Done
+        }
         Request::RealTime { on } => {
             control.halt.real_time.store(on.into(), Release);
             Answer::Done

@@ -185,7 +185,7 @@ fn describe_image(
     place
         .interprets
         .store(interprets_code(&exe).into(), Relaxed);
-    let kernels = kernel_pages(&maps);
+    let kernels = inject::kernel_pages(&maps);
     place.kernel_start.store(kernels.start, Relaxed);
     place.kernel_end.store(kernels.end, Relaxed);
     place
@@ -215,15 +215,6 @@ fn interprets_code(exe: &Path) -> bool {
     let in_valgrind = exe.parent().and_then(Path::file_name) == Some("valgrind".as_ref());
     let name = exe.file_name().and_then(|name| name.to_str());
     in_valgrind || name.is_some_and(|name| NAMES.contains(&name))
-}
-
-/// The kernel's vdso and what belongs to it, which lie side by side.
-fn kernel_pages(maps: &[Map]) -> std::ops::Range<u64> {
-    let is_kernels = |map: &&Map| map.name.starts_with("[vvar") || map.name == "[vdso]";
-    let mut theirs = maps.iter().filter(is_kernels);
-    let first = theirs.next();
-    let last = theirs.next_back().or(first);
-    first.map_or(0, |map| map.start)..last.map_or(0, |map| map.end)
 }
 
 /// The name given to execve, which the kernel keeps above the stack.

@@ -245,9 +245,15 @@ impl<'a> Halter<'a> {
     pub(crate) fn tell(&mut self, seat: &Seat) {
         let state = seat.state.load(Acquire);
         let is_pulled = seat.has(flag::PULL | flag::LEAVE);
-        let is_told = state == state::RUNS || state == state::CALL && is_pulled;
+        if state == state::RUNS || state == state::CALL && is_pulled {
+            self.tell_to_come(seat);
+        }
+    }
+
+    /// Sends a thread the signal.
+    fn tell_to_come(&mut self, seat: &Seat) {
         let (pid, tid) = (seat.pid.load(Relaxed), seat.tid.load(Acquire));
-        if !is_told || tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
+        if tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
             return;
         }
         // SAFETY: a plain system call, about a thread of a process that was seen
@@ -258,6 +264,63 @@ impl<'a> Halter<'a> {
             // It was killed. If another sits here by now, that one stays.
             let _ = seat.tid.compare_exchange(tid, 0, AcqRel, Relaxed);
         }
+    }
+
+    /// Halts the program such that every thread is at the edge of a call, or computed:
+    /// in none of the monitor's doing. None: somebody did not come in time, and all go
+    /// on as they were.
+    pub fn gather(&mut self, limit: Duration) -> Option<Vec<(u32, inject::Departing)>> {
+        let halt = &self.control.halt;
+        for seat in self.seats() {
+            seat.left_arg.store(0, Relaxed);
+            seat.done.store(0, Relaxed);
+            seat.flags.fetch_and(!flag::EXEMPT, AcqRel);
+            seat.flags.fetch_or(flag::PULL, AcqRel);
+        }
+        // Who is halted in the middle of a call has to look again.
+        if halt.is_on() {
+            self.resume();
+        }
+        halt.leaving.store(1, Release);
+        let number = halt.begin(now());
+        let begin = Instant::now();
+        let mut told = begin.checked_sub(AGAIN).unwrap_or(begin);
+        loop {
+            let arrivals = halt.arrivals.load(Acquire);
+            let has_come = |seat: &Seat| {
+                seat.halt.load(Acquire) == number
+                    && seat.state.load(Acquire) == state::STOPPED
+                    && seat.stopped_in.load(Relaxed) != halt::stopped_in::CALL
+            };
+            let missing: Vec<&Seat> = self.seats().filter(|seat| !has_come(seat)).collect();
+            if missing.is_empty() {
+                return Some(self.seats().map(departing).collect());
+            }
+            if begin.elapsed() >= limit {
+                self.end_gathering();
+                return None;
+            }
+            if told.elapsed() >= AGAIN {
+                self.forget_the_dead();
+                for seat in missing {
+                    self.tell_to_come(seat);
+                }
+                told = Instant::now();
+                continue;
+            }
+            wait_briefly(&halt.arrivals, arrivals);
+        }
+    }
+
+    /// Who is left of those that were gathered goes on.
+    pub fn end_gathering(&mut self) {
+        self.control.halt.leaving.store(0, Release);
+        self.resume();
+    }
+
+    /// A process is none of the program's any more.
+    pub fn forget(&mut self, pid: u32) {
+        self.bury(pid);
     }
 
     /// How a halt went that was asked for then.
@@ -331,6 +394,11 @@ impl<'a> Halter<'a> {
         self.seats().map(pid_of).collect()
     }
 
+    /// How many threads of a process are known.
+    pub fn seated(&self, pid: u32) -> usize {
+        self.seats().filter(|seat| pid_of(seat) == pid).count()
+    }
+
     /// What each thread does now.
     pub fn look(&self) -> Vec<Stop> {
         let halt = &self.control.halt;
@@ -361,6 +429,27 @@ fn is_suspended(seat: &Seat) -> bool {
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     matches!(state, Some('T' | 't'))
+}
+
+/// What a thread that has come is left with.
+fn departing(seat: &Seat) -> (u32, inject::Departing) {
+    let load = |word: &std::sync::atomic::AtomicU64| word.load(Acquire);
+    let mut registers = [0; halt::REGISTERS];
+    for (to, from) in registers.iter_mut().zip(&seat.registers) {
+        *to = load(from);
+    }
+    let departing = inject::Departing {
+        tid: seat.tid.load(Acquire) as i32,
+        slot: seat.slot.load(Relaxed),
+        registers,
+        xstate_at: load(&seat.xstate_at),
+        called_at: load(&seat.called_at),
+        left_arg: seat.left_arg.load(Acquire),
+        left: [load(&seat.left[0]), load(&seat.left[1])],
+        done: load(&seat.done),
+        stopped_ns: seat.stopped_at.get().0,
+    };
+    (pid_of(seat), departing)
 }
 
 fn stop_of(seat: &Seat, number: u32, asked: halt::Instant) -> Stop {

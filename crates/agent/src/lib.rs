@@ -13,6 +13,7 @@
 
 mod arena;
 mod asker;
+mod attach;
 mod capture;
 mod capture_cache;
 pub mod channels;
@@ -31,9 +32,12 @@ mod signals;
 mod sites;
 mod store;
 pub mod timeouts;
+mod vdso;
 mod waits;
 
 pub use arena::Arena;
+pub use attach::{Attachment, Detached, attach};
+pub use inject::Refusal;
 pub use reaper::program_of;
 pub use record::{Ended, OnFull, Options, Start, record, run, run_as, start};
 pub use signals::listen;
@@ -56,6 +60,11 @@ pub enum Error {
     AddressSpace { limit: u64, needed: u64 },
     #[error(transparent)]
     Inject(#[from] inject::Error),
+    /// The monitor cannot come into a process that runs, or not leave it.
+    #[error(transparent)]
+    Refused(#[from] inject::Refusal),
+    #[error("a thread of the program does not come to where the monitor could leave it")]
+    Unmoved,
     #[error(transparent)]
     Write(#[from] recording::WriteError),
     /// The command could not be executed, in the shell's words.
@@ -65,6 +74,17 @@ pub enum Error {
         reason: String,
         status: u8,
     },
+}
+
+impl Error {
+    /// What the user can do about it, where that is not plain.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Refused(refusal) => Some(refusal.hint()),
+            Error::Unmoved => Some("it stays as it is; try again later".to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// What is said when something cannot be done with a file.

@@ -360,10 +360,10 @@ fn shell_status(status: i32) -> i32 {
 
 /// The directory of a recording that may come to nothing: then nothing is left
 /// behind.
-struct Unfinished<'a>(Option<&'a Path>);
+pub(crate) struct Unfinished(Option<PathBuf>);
 
-impl Unfinished<'_> {
-    fn make(dir: &Path) -> Result<Unfinished<'_>, Error> {
+impl Unfinished {
+    pub(crate) fn make(dir: &Path) -> Result<Unfinished, Error> {
         use std::os::unix::fs::DirBuilderExt;
         let fail = failing(dir);
         if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
@@ -373,7 +373,7 @@ impl Unfinished<'_> {
             .mode(0o700)
             .create(dir)
             .map_err(fail("cannot create"))?;
-        let unfinished = Unfinished(Some(dir));
+        let unfinished = Unfinished(Some(dir.to_path_buf()));
         std::fs::create_dir(dir.join(recording::FILES)).map_err(fail("cannot create"))?;
         Ok(unfinished)
     }
@@ -384,20 +384,20 @@ impl Unfinished<'_> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(dir) = self.0 {
+        if let Some(dir) = &self.0 {
             let _ = std::fs::remove_dir_all(dir);
         }
     }
 }
 
-fn no_thread(source: std::io::Error) -> Error {
+pub(crate) fn no_thread(source: std::io::Error) -> Error {
     Error::System("cannot start a thread", source)
 }
 
 /// The kernel can tell us of every system call.
-fn check_dispatch() -> Result<(), Error> {
+pub(crate) fn check_dispatch() -> Result<(), Error> {
     const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     // SAFETY: switches off what is not on.
     let answer = unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
@@ -410,7 +410,7 @@ fn check_dispatch() -> Result<(), Error> {
 
 /// The recorder's threads, the compressor and what waits to be compressed must
 /// have room: to run out of it in the middle would end the recording.
-fn check_address_space() -> Result<(), Error> {
+pub(crate) fn check_address_space() -> Result<(), Error> {
     const MIB: u64 = 1 << 20;
     const NEEDED: u64 = 256;
     match rustix::process::getrlimit(rustix::process::Resource::As).current {
@@ -432,7 +432,7 @@ fn arena_descriptor() -> i32 {
 }
 
 /// How ticks become time: measured while the rest is set up.
-struct Calibration {
+pub(crate) struct Calibration {
     begin: (Instant, u64),
 }
 
@@ -441,7 +441,7 @@ impl Calibration {
     /// as a rule.
     const SHORTEST: Duration = Duration::from_micros(500);
 
-    fn begin() -> Calibration {
+    pub(crate) fn begin() -> Calibration {
         Calibration {
             begin: Calibration::look(),
         }
@@ -457,7 +457,7 @@ impl Calibration {
         best.map_or_else(|| (Instant::now(), ticks().0), |(_, look)| look)
     }
 
-    fn end(self, manifest: &mut Manifest) {
+    pub(crate) fn end(self, manifest: &mut Manifest) {
         let (begin, begin_ticks) = self.begin;
         if let Some(rest) = Calibration::SHORTEST.checked_sub(begin.elapsed()) {
             thread::sleep(rest);
@@ -475,7 +475,7 @@ impl Calibration {
 }
 
 /// How many nanoseconds 2^32 ticks of the time-stamp counter are.
-fn rate_of(clock: &Clock) -> u64 {
+pub(crate) fn rate_of(clock: &Clock) -> u64 {
     let hertz = u128::from(clock.ticks_per_second) << protocol::shared::TICK_SHIFT;
     u64::try_from((1_000_000_000u128 << 32) / hertz.max(1)).unwrap_or(u64::MAX)
 }
@@ -535,8 +535,8 @@ fn disk_full(
 /// that the kernel marks when the thread dies, in whatever way, so that
 /// monitors that wait see that nobody will answer. It must be the thread that
 /// makes the recording from beginning to end.
-struct Alive<'a> {
-    arena: &'a Arena,
+pub(crate) struct Alive {
+    arena: Arc<Arena>,
     /// The list of the C library's, of whose locks this thread uses none.
     before: (*const RobustList, usize),
 }
@@ -548,8 +548,8 @@ struct RobustList {
     pending: *const RobustList,
 }
 
-impl Alive<'_> {
-    fn show(arena: &Arena) -> Alive<'_> {
+impl Alive {
+    pub(crate) fn show(arena: &Arc<Arena>) -> Alive {
         let word = &arena.control().recorder_alive;
         let entry: &'static mut [*const RobustList; 1] = Box::leak(Box::new([std::ptr::null()]));
         let entry_address = entry.as_ptr() as isize;
@@ -576,11 +576,12 @@ impl Alive<'_> {
                 size_of::<RobustList>(),
             );
         }
+        let arena = Arc::clone(arena);
         Alive { arena, before }
     }
 }
 
-impl Drop for Alive<'_> {
+impl Drop for Alive {
     fn drop(&mut self) {
         self.arena.control().recorder_alive.store(0, Release);
         // SAFETY: sets the list that this thread had before.

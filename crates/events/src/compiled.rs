@@ -96,7 +96,7 @@ fn types_of_call(nr: u64) -> u64 {
     }
 }
 
-/// The same, from a table for the numbers that are: it is asked for every pattern in
+/// [`types_of_call`], from a table for the numbers that are: it is asked for every pattern in
 /// every process.
 fn known_types(nr: u64) -> u64 {
     const CALLS: u64 = 512;

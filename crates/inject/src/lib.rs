@@ -5,16 +5,29 @@
 //! the auxiliary vector made to show our vdso, and the process let go at the
 //! monitor's entry. From then on it is not traced.
 //!
+//! Into a process that runs already it comes while all of its threads are stopped
+//! ([`Prepared`]), and it leaves it the same way ([`depart`]).
+//!
 //! ptrace belongs to a thread: everything here about one process is done by
 //! one thread. A process that is [`Attached`] runs; one that is at its
 //! [`ExecStop`] does not; each becomes the other by being consumed.
 
+mod adopt;
+mod depart;
+mod detours;
 mod image;
 mod maps;
+mod refusal;
+mod regs;
+mod running;
 mod stop;
 
-pub use image::{Image, kernel_clock_offset};
-pub use maps::{Map, read_maps, read_proc};
+pub use adopt::{Lead, Monitor, Prepared};
+pub use depart::{Departing, depart};
+pub use detours::{CODE_AT, Detours, Patch};
+pub use image::{Entries, Image, kernel_clock_offset, vdso_functions};
+pub use maps::{Map, kernel_pages, read_maps, read_proc};
+pub use refusal::Refusal;
 pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped, vdso_at};
 
 /// What can go wrong.

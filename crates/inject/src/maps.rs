@@ -65,6 +65,15 @@ fn parse(line: &str) -> Option<Map> {
     })
 }
 
+/// The kernel's vdso and what belongs to it, which lie side by side.
+pub fn kernel_pages(maps: &[Map]) -> std::ops::Range<u64> {
+    let is_kernels = |map: &&Map| map.name.starts_with("[vvar") || map.name == "[vdso]";
+    let mut theirs = maps.iter().filter(is_kernels);
+    let first = theirs.next();
+    let last = theirs.next_back().or(first);
+    first.map_or(0, |map| map.start)..last.map_or(0, |map| map.end)
+}
+
 impl Map {
     /// Where the mapped file can be opened, if it still has its name.
     pub fn path(&self, pid: i32) -> Option<PathBuf> {

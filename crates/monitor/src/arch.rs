@@ -508,6 +508,124 @@ pub extern "C" fn mw_init() {
     )
 }
 
+/// Where the injector sends one thread of a process that runs already: maps the
+/// slots (`rsi` bytes), takes the first one's stack, and says when it is done.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_adopt() {
+    naked_asm!(
+        "mov eax, 9",
+        "movabs rdi, {slots}",
+        "mov edx, 3",
+        "mov r10d, 0x104022", // as in `mw_init`, and MAP_NORESERVE
+        "mov r8, -1",
+        "xor r9d, r9d",
+        "syscall",
+        "cmp rax, rdi",
+        "jne 2f",
+        "movabs rsp, {top}",
+        "call {adopt}",
+        "2:",
+        "jmp mw_say_done",
+        slots = const protocol::layout::SLOTS_BASE,
+        top = const protocol::layout::SLOTS_BASE + protocol::layout::SLOT_SIZE - 0x1000,
+        adopt = sym crate::adopt::adopt,
+    )
+}
+
+/// Where it sends each of its threads then: `rdi` = its slot.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_adopted() {
+    naked_asm!(
+        "cld",
+        "mov rsp, [rdi + {stack}]",
+        "and rsp, -16",
+        "call {adopted}",
+        "mov rsp, rax",
+        "jmp {leave}",
+        stack = const OFF_STACK,
+        adopted = sym crate::adopt::adopted,
+        leave = sym leave_here,
+    )
+}
+
+/// Where it sends each thread that the monitor leaves: `rdi` = its slot. It comes to
+/// `mw_say_done` with its signal mask in rbx.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_depart() {
+    naked_asm!(
+        "cld",
+        "mov rsp, [rdi + {stack}]",
+        "and rsp, -16",
+        "call {depart}",
+        "mov rbx, rax",
+        "jmp mw_say_done",
+        stack = const OFF_STACK,
+        depart = sym crate::adopt::depart,
+    )
+}
+
+/// And one of them, in the end.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_depart_process() {
+    naked_asm!(
+        "cld",
+        "mov rsp, [rdi + {stack}]",
+        "and rsp, -16",
+        "call {depart}",
+        "mov rbx, rax",
+        "jmp mw_say_done",
+        stack = const OFF_STACK,
+        depart = sym crate::adopt::depart_process,
+    )
+}
+
+/// Tells the injector, which traces this thread: a signal that nobody else sees, and
+/// that the thread is here.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub extern "C" fn mw_say_done() {
+    naked_asm!(
+        "mov eax, 39", // getpid
+        "syscall",
+        "mov edi, eax",
+        "mov eax, 186", // gettid
+        "syscall",
+        "mov esi, eax",
+        "mov edx, {signal}",
+        "mov eax, 234", // tgkill
+        "syscall",
+        ".globl mw_done",
+        "mw_done:",
+        "ud2",
+        signal = const protocol::layout::PREEMPT_SIGNAL,
+    )
+}
+
+unsafe extern "C" {
+    safe fn mw_done();
+}
+
+/// In the order that the injector knows: it reads the addresses in the image.
+pub const ENTRIES: [extern "C" fn(); 5] = [
+    mw_adopt,
+    mw_adopted,
+    mw_depart,
+    mw_depart_process,
+    // SAFETY: a place in the text, of which only the address is taken.
+    unsafe { core::mem::transmute::<unsafe extern "C" fn(), extern "C" fn()>(mw_done) },
+];
+
+/// What the vdso's functions enter when the monitor has left: `eax` = call number,
+/// `rcx` = where to go on.
+#[unsafe(naked)]
+pub extern "C" fn mw_departed() {
+    naked_asm!("mov r8, rcx", "syscall", "jmp r8")
+}
+
 /// A raw system call.
 ///
 /// # Safety

@@ -18,7 +18,7 @@ use protocol::table;
 use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::recorder;
-use crate::state::{Thread, thread};
+use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
     counter, filter, halt, int80, interruption_search, live, log, mem, memory, mode, motion,
@@ -202,6 +202,10 @@ pub fn do_not_make(
 
 pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [u64; 6]) {
     let Some(row) = table::syscall(number) else {
+        if let Some(result) = as_before(number, &args) {
+            regs.rax = result as u64;
+            return;
+        }
         log::done(log::call(thread, number, &args, 6, -sys::ENOSYS, 0));
         let mut text = *b"system call number      has no rule: the program got ENOSYS";
         write_decimal(&mut text[19..23], number);
@@ -222,6 +226,7 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [
             Some(result) => result,
             None => return,
         },
+        How::Refuse(_) if let Some(result) = as_before(number, &args) => result,
         How::Refuse(errno) => {
             let result = -i64::from(errno);
             log::done(log::call(thread, number, &args, row.args.len(), result, 0));
@@ -237,6 +242,20 @@ pub fn perform(thread: &Thread, regs: &mut Regs, site: u64, number: u64, args: [
     } else {
         regs.rax = result as u64;
     }
+}
+
+/// A program that ran already may be using what others are refused, and its C library
+/// ends it if a new thread cannot do what the others did (`rseq`): it is let. But
+/// not what would make threads behind the monitor's back.
+#[cold]
+fn as_before(number: u64, args: &[u64; 6]) -> Option<i64> {
+    const CLONE3: u64 = 435;
+    let is_let = mode::is_live()
+        && space().is_adopted.get() != 0
+        && !matches!(number, CLONE3 | nr::RESTART_SYSCALL);
+    // SAFETY: the program's own call; nothing is written down, and the kernel checks
+    // its pointers.
+    is_let.then(|| unsafe { arch::syscall(number, args) })
 }
 
 /// Calls that make or end threads and processes, and those about signals.

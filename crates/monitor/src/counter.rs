@@ -204,6 +204,25 @@ pub fn forget(start: u64, len: u64) {
     }
 }
 
+/// The monitor leaves: the program's own instructions are put back. (Their stubs are
+/// gone.)
+pub fn undo_all() {
+    for s in sites_in(0, u64::MAX, site::REPLACED) {
+        let address = s.address.load(Relaxed);
+        let Some(form) = replaced_at(address) else {
+            continue;
+        };
+        let at = address + form.opcode_at();
+        let (page, end) = (at & !4095, (at + 4 + 4095) & !4095);
+        let protect = |prot| sys::call(nr::MPROTECT, page, end - page, prot, 0, 0, 0);
+        protect(PROT_READ | PROT_WRITE | PROT_EXEC);
+        let original = form.original();
+        mem::copy(at, original.as_ptr() as u64, original.len() as u64);
+        protect(PROT_READ | PROT_EXEC);
+        s.state.store(site::FREE, Relaxed);
+    }
+}
+
 /// Code is at another address now.
 pub fn moved(from: u64, len: u64, to: u64) {
     for state in [site::WAITING, site::REPLACED] {

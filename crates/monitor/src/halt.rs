@@ -15,7 +15,7 @@ use protocol::halt::{Halt, Instant, LOOKS, SEATS, Seat, flag, state, stopped_in}
 use crate::arch::{self, Regs};
 use crate::state::{Thread, control};
 use crate::sys::{self, nr};
-use crate::{live, patcher, recorder, signal, timers};
+use crate::{adopt, live, patcher, recorder, signal, timers};
 
 /// How long a stopped thread waits before it looks whether there is still
 /// somebody who could let it go.
@@ -63,6 +63,7 @@ pub fn sit(thread: &Thread, flags: u32) {
     seat.namespace.store(process.namespace.get(), Relaxed);
     seat.process.store(process.number.get(), Relaxed);
     seat.thread.store(thread.number.get(), Relaxed);
+    seat.slot.store(thread.slot.get(), Relaxed);
     seat.image.store(process.image.get(), Release);
     control.seats_used.fetch_max(place as u32 + 1, AcqRel);
     thread.seat.set(place as u32 + 1);
@@ -129,7 +130,9 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
         regs.rip = patcher::to_stub(patcher::to_program(regs.rip));
         return;
     }
+    adopt::return_from_vdso(regs);
     let rip = patcher::to_program(regs.rip);
+    adopt::leave_before(thread, rip, regs.rax, &regs.args());
     if let Some(seat) = seat(thread) {
         show(seat, &signal::general_of(regs, rip), 0);
     }
@@ -146,6 +149,8 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
 pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
     thread.asked.store(0, Relaxed);
     let rip = general[16];
+    let g = &*general;
+    adopt::leave_before(thread, rip, g[13], &[g[8], g[9], g[12], g[2], g[0], g[1]]);
     if let Some(seat) = seat(thread) {
         show(seat, general, xstate);
     }
@@ -193,6 +198,11 @@ fn came_back(thread: &Thread, seat: &Seat, result: i64) {
         live::wait(thread);
     }
     if !must_stop(thread) {
+        return;
+    }
+    if halt().leaving.load(Relaxed) != 0 {
+        // Who is to leave its call for good stops behind it.
+        thread.asked.store(1, Relaxed);
         return;
     }
     seat.result.store(result, Relaxed);
@@ -275,6 +285,10 @@ fn stay(thread: &Thread, place: u32) {
     loop {
         let number = halt.word.load(Acquire);
         if number == 0 || !must_stop(thread) {
+            return;
+        }
+        if place == stopped_in::CALL && halt.leaving.load(Acquire) != 0 {
+            thread.asked.store(1, Relaxed);
             return;
         }
         if let Some(seat) = seat(thread) {

@@ -13,6 +13,7 @@
 #![no_std]
 #![no_main]
 
+mod adopt;
 mod answers;
 mod arch;
 mod call;
@@ -73,3 +74,9 @@ pub struct Vdso([u8; VDSO_LEN]);
 #[unsafe(no_mangle)]
 #[used]
 pub static MW_VDSO: Vdso = Vdso(*include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so")));
+
+/// Where the injector sends threads of a process that runs already, and where they
+/// say that they are done: it looks for this by name.
+#[unsafe(no_mangle)]
+#[used]
+pub static MW_ENTRIES: [extern "C" fn(); 5] = arch::ENTRIES;

@@ -304,6 +304,17 @@ fn use_room(len: u32) {
     cell.set(pool);
 }
 
+/// A page with code of the injector's, which no thread is in for long: it is none of
+/// the program's.
+pub fn adopt(page: u64) {
+    space().pools[0].set(Pool {
+        start: page,
+        used: 4096,
+        size: 4096,
+    });
+    space().pool_count.set(1);
+}
+
 pub fn in_stub(rip: u64) -> bool {
     let space = space();
     space
@@ -420,6 +431,36 @@ fn is_inside(entry: &Patched, rip: u64) -> bool {
     entry.start < rip && rip < entry.start + u64::from(entry.length) && is_in_place(entry)
 }
 
+/// The program's own bytes are put back.
+fn undo(entry: &Patched) {
+    if is_in_place(entry) {
+        let page = entry.start & !4095;
+        let len = (entry.start + u64::from(entry.length) - page + 4095) & !4095;
+        let protect = |prot| sys::call(sys::nr::MPROTECT, page, len, prot, 0, 0, 0);
+        protect(7);
+        let original = entry.original.as_ptr() as u64;
+        mem::copy(entry.start, original, entry.length.into());
+        protect(sys::PROT_RX);
+    }
+}
+
+/// The monitor leaves: no thread is in a stub, nor will be.
+pub fn undo_all() {
+    for cell in used() {
+        let mut entry = cell.get();
+        if entry.call != 0 {
+            undo(&entry);
+            entry.call = 0;
+            cell.set(entry);
+        }
+    }
+    let count = space().pool_count.replace(0) as usize;
+    for pool in space().pools.iter().take(count).map(Cell::get) {
+        let size = u64::from(pool.size);
+        sys::call(sys::nr::MUNMAP, pool.start, size, 0, 0, 0, 0);
+    }
+}
+
 /// Takes the stubs of replaced instructions away, for good: they are to trap
 /// from now on.
 pub fn undo_replaced() {
@@ -428,15 +469,7 @@ pub fn undo_replaced() {
         if entry.form == 0 || entry.call == 0 {
             continue;
         }
-        if is_in_place(&entry) {
-            let page = entry.start & !4095;
-            let len = (entry.start + u64::from(entry.length) - page + 4095) & !4095;
-            let protect = |prot| sys::call(sys::nr::MPROTECT, page, len, prot, 0, 0, 0);
-            protect(7);
-            let original = entry.original.as_ptr() as u64;
-            mem::copy(entry.start, original, entry.length.into());
-            protect(sys::PROT_RX);
-        }
+        undo(&entry);
         entry.call = 0;
         entry.traps = TRAPS_FIRST;
         cell.set(entry);

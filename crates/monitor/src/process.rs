@@ -22,12 +22,12 @@ pub use clone::{alone, child_begin, clone, enter_namespaces, forked_child_tid};
 pub use exec::exec;
 pub use exit::{clear_word_for_others, exit, exit_group, release_all_robust, vanish};
 
-const ARCH_SET_GS: u64 = 0x1001;
+pub const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_SET_FS: u64 = 0x1002;
 const ARCH_GET_FS: u64 = 0x1003;
 const ARCH_GET_GS: u64 = 0x1004;
 
-const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+pub const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 
 /// From now on every call made outside of the monitor's text comes to us.
 pub fn watch_calls() {
@@ -47,7 +47,7 @@ pub fn watch_calls() {
 }
 
 /// What a thread needs before it can run program code.
-fn settle(thread: &Thread) {
+pub fn settle(thread: &Thread) {
     sys::call(nr::ARCH_PRCTL, ARCH_SET_GS, thread.this.get(), 0, 0, 0, 0);
     signal::set_kernel_stack(thread);
     thread.tid.set(sys::gettid());
@@ -56,7 +56,7 @@ fn settle(thread: &Thread) {
 
 /// It takes its seat, once it is known whose it is; and looks whether the program
 /// is halted.
-fn be_seated(thread: &Thread) {
+pub fn be_seated(thread: &Thread) {
     halt::sit(thread, thread.seat_flags.get());
     if live::is_paused() {
         live::wait(thread);
@@ -199,14 +199,14 @@ pub fn go(thread: &Thread, regs: &Regs) -> ! {
 }
 
 /// Where a thread that begins keeps the registers it begins with.
-fn regs_place(thread: u64) -> *mut Regs {
+pub fn regs_place(thread: u64) -> *mut Regs {
     let top = thread + SLOT_SIZE;
     ((top - core::mem::size_of::<Regs>() as u64 - 64) & !63) as *mut Regs
 }
 
 /// Fills in a thread's record. What was there belonged to a thread that is
 /// gone.
-fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
+pub fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     let address = SLOTS_BASE + u64::from(slot) * SLOT_SIZE;
     thread.this.set(address);
     // Below the place for the first registers, aligned for the vector saves.
@@ -221,6 +221,7 @@ fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.paused.store(0, Relaxed);
     thread.in_lock.store(0, Relaxed);
     thread.set_tid.set(0);
+    thread.again_at.set(0);
     thread.held.set(0);
     thread.has_saved_mask.set(0);
     thread.has_timer.set(0);

@@ -15,10 +15,12 @@ mod fault;
 mod frame;
 mod handler;
 
+use core::sync::atomic::Ordering::AcqRel;
+
 use protocol::layout::{PREEMPT_SIGNAL, SIGSYS};
 
 use crate::arch;
-use crate::state::{Action, AltStack, Thread, thread};
+use crate::state::{Action, AltStack, Thread, thread, thread_in_slot};
 use crate::{mem, sys};
 
 pub use calls::{
@@ -27,7 +29,7 @@ pub use calls::{
 pub use deliver::{deliver, may_come};
 pub use fault::{end_by, force_here};
 pub use frame::{general_of, put_general, sigreturn};
-pub use handler::{on_signal, soon};
+pub use handler::{drop_timer, on_signal, soon};
 
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
@@ -183,6 +185,96 @@ fn tell_kernel(signal: i32, action: &Action) {
         // trap excepted, which cannot be blocked.
         _ => install(signal, keep, kernel_mask(u64::MAX)),
     }
+}
+
+/// Signal handling of a process that has some already: what the program has asked
+/// for is kept, and the kernel is told what it would have been told.
+pub fn adopt() {
+    let process = thread_in_slot(0).process();
+    for signal in 1..=64 {
+        let place = &process.actions[signal as usize];
+        place.set(action_of(signal));
+        tell_kernel(signal, &place.get());
+    }
+    install(SIGSYS, 0, 0);
+    install(PREEMPT_SIGNAL, SA_RESTART, kernel_mask(u64::MAX));
+}
+
+/// What the kernel does on a signal.
+fn action_of(signal: i32) -> Action {
+    let mut action = Action {
+        handler: SIG_DFL,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+    let to = (&raw mut action) as u64;
+    sys::call(sys::nr::RT_SIGACTION, signal as u64, 0, to, 8, 0, 0);
+    action
+}
+
+/// The monitor leaves: the kernel does what the program has asked for.
+pub fn restore_actions(thread: &Thread) {
+    for signal in 1..=64 {
+        if bit(signal) & UNCATCHABLE == 0 {
+            set_action(signal, &thread.process().actions[signal as usize].get());
+        }
+    }
+}
+
+/// The monitor leaves: what waits to reach this thread is sent to it again, by the
+/// kernel this time.
+pub fn send_again(thread: &Thread) {
+    let mut info = [0u64; 16];
+    let pending = thread.pending.swap(0, AcqRel);
+    if pending != 0 {
+        for (word, stored) in info.iter_mut().zip(&thread.info) {
+            *word = stored.get();
+        }
+        queue(thread, pending, &info);
+    }
+    let held = thread.held.replace(0);
+    for signal in (1..=64).filter(|signal| held & bit(*signal) != 0) {
+        let Some(place) = handler::held_place(signal) else {
+            continue;
+        };
+        info = [0; 16];
+        for (word, stored) in info.iter_mut().zip(&thread.held_info[place]) {
+            *word = stored.get();
+        }
+        queue(thread, signal as u32, &info);
+    }
+}
+
+fn queue(thread: &Thread, signal: u32, info: &[u64; 16]) {
+    let (pid, tid) = (thread.process().pid.get(), thread.tid.get());
+    let (number, info) = (sys::nr::RT_TGSIGQUEUEINFO, info.as_ptr() as u64);
+    sys::call(number, pid.into(), tid.into(), signal.into(), info, 0, 0);
+}
+
+/// A signal stack as the kernel tells it, in the form that is kept.
+pub fn as_kept(stack: &AltStack) -> AltStack {
+    match stack.flags & SS_DISABLE {
+        0 => AltStack {
+            flags: stack.flags & SS_AUTODISARM,
+            ..*stack
+        },
+        _ => AltStack {
+            sp: 0,
+            flags: 0,
+            size: 0,
+        },
+    }
+}
+
+/// The monitor leaves: the signal stack is the one that the program has set.
+pub fn set_program_stack(thread: &Thread) {
+    let mut stack = thread.alt.get();
+    if stack.size == 0 {
+        stack.flags = SS_DISABLE;
+    }
+    let from = (&raw const stack) as u64;
+    sys::call(sys::nr::SIGALTSTACK, from, 0, 0, 0, 0, 0);
 }
 
 /// Sets this thread's signal stack, its own in the monitor.

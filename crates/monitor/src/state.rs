@@ -181,6 +181,8 @@ pub struct Space {
     /// process, or not be that of all of them (see `descriptors`).
     pub odd_tables: Cell<u32>,
     pub mode: Cell<Mode>,
+    /// The monitor came into the process when it ran already.
+    pub is_adopted: Cell<u32>,
     /// In replay: the heap's end.
     pub brk: Cell<u64>,
     pub breakpoint: Cell<i32>,
@@ -289,6 +291,12 @@ pub struct Thread {
     pub in_lock: AtomicU32,
     /// Live: where it writes its id when it begins.
     pub set_tid: Cell<u64>,
+    /// Live: the site of a call that it was taken out of when the monitor came, when
+    /// that had begun (the time-stamp counter, in the program's time), and how much of
+    /// it was done.
+    pub again_at: Cell<u64>,
+    pub began: Cell<u64>,
+    pub done: Cell<u64>,
     pub info: [Cell<u64>; 16],
     /// Signals that the kernel cannot hold back for us (it must never block
     /// them), sent while the program has them blocked; and the first words

@@ -96,6 +96,7 @@ pub mod nr {
     pub const READV: u64 = 19;
     pub const SELECT: u64 = 23;
     pub const NANOSLEEP: u64 = 35;
+    pub const GETITIMER: u64 = 36;
     pub const ALARM: u64 = 37;
     pub const SETITIMER: u64 = 38;
     pub const RECVFROM: u64 = 45;
@@ -112,6 +113,7 @@ pub mod nr {
     pub const FUTEX_WAIT: u64 = 455;
     pub const TIMER_CREATE: u64 = 222;
     pub const TIMER_SETTIME: u64 = 223;
+    pub const TIMER_DELETE: u64 = 226;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
     pub const MQ_TIMEDRECEIVE: u64 = 243;
@@ -125,6 +127,7 @@ pub mod nr {
     pub const PSELECT6: u64 = 270;
     pub const UNSHARE: u64 = 272;
     pub const SET_ROBUST_LIST: u64 = 273;
+    pub const GET_ROBUST_LIST: u64 = 274;
     pub const PPOLL: u64 = 271;
     pub const DUP2: u64 = 33;
     pub const VMSPLICE: u64 = 278;

@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use protocol::halt::{Halt, flag, limit, on_limit};
+use protocol::halt::{Halt, LEFT_IN_MEMORY, flag, limit, on_limit};
 
 use crate::arch;
 use crate::state::{Thread, control};
@@ -56,6 +56,8 @@ pub struct Span {
     pub counter: u64,
     shift: u64,
     shift_ticks: u64,
+    /// What it measures has begun before.
+    is_late: bool,
 }
 
 impl Span {
@@ -65,6 +67,7 @@ impl Span {
             counter: arch::counter(),
             shift: shift(),
             shift_ticks: shift_ticks(),
+            is_late: false,
         }
     }
 
@@ -72,6 +75,24 @@ impl Span {
     #[inline(always)]
     pub fn since(&self) -> u64 {
         self.counter.wrapping_sub(self.shift_ticks)
+    }
+
+    /// This span, begun earlier (the time-stamp counter in the program's time; 0: it was
+    /// not).
+    pub fn begun_at(self, counter: u64) -> Span {
+        match counter {
+            0 => self,
+            _ => Span {
+                counter: counter.wrapping_add(self.shift_ticks),
+                is_late: true,
+                ..self
+            },
+        }
+    }
+
+    /// When it began, for that.
+    pub fn began(&self) -> u64 {
+        self.since().max(1)
     }
 
     /// Whether the program was halted since.
@@ -175,8 +196,24 @@ impl Limit {
     /// Before the call is made for the first time.
     #[inline]
     pub fn begin(&mut self, args: &mut [u64; 6]) {
-        if self.form == Form::Absolute && self.span.shift != 0 {
+        let is_other = match self.form {
+            Form::Absolute => self.span.shift != 0,
+            _ => self.span.is_late,
+        };
+        if is_other {
             self.set(args);
+        }
+    }
+
+    /// Of a call that is to be made again without the monitor: which argument it has
+    /// instead of its own. A moment is one of real time then.
+    pub fn told(&self, args: &[u64; 6]) -> Option<(u32, [u64; 2])> {
+        let arg = self.arg as u32 + 1;
+        match self.form {
+            Form::Absolute => None,
+            Form::Milliseconds => Some((arg, [args[self.arg], 0])),
+            _ if args[self.arg] == 0 => None,
+            _ => Some((arg | LEFT_IN_MEMORY, self.made)),
         }
     }
 

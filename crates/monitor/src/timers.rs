@@ -19,9 +19,7 @@ use crate::{arch, mem};
 /// `setitimer`'s.
 mod kind {
     pub const NONE: u32 = 0;
-    pub const POSIX: u32 = 1;
-    pub const DESCRIPTOR: u32 = 2;
-    pub const INTERVAL: u32 = 3;
+    pub use protocol::adoption::timer::{DESCRIPTOR, INTERVAL, POSIX};
 }
 
 pub const TIMERS_MAX: usize = 64;
@@ -79,6 +77,20 @@ pub fn set(thread: &Thread, number: u64, args: &[u64; 6]) -> Option<i64> {
     Some(unsafe { arch::syscall(number, &made) })
 }
 
+/// A process that runs already has these, by kind and id, and perhaps an interval
+/// timer. Whether it has any.
+pub fn adopt(thread: &Thread, timers: &[[u32; 2]]) -> bool {
+    for [kind, id] in timers {
+        remember(thread, *kind, *id);
+    }
+    let mut left = [0u64; 4];
+    let to = left.as_mut_ptr() as u64;
+    if sys::call(nr::GETITIMER, 0, to, 0, 0, 0, 0) == 0 && left != [0; 4] {
+        remember(thread, kind::INTERVAL, 0);
+    }
+    has_any(thread.process())
+}
+
 /// A process has this timer.
 fn remember(thread: &Thread, kind: u32, id: u32) {
     let timers = &thread.process().timers;
@@ -127,12 +139,26 @@ pub fn stop(thread: &Thread, halt: u32) {
         let mut it = timer.get();
         if it.kind != kind::NONE {
             let mut left = [0; 4];
-            exchange(&it, &[0; 4], Some(&mut left));
+            // One that is over, and of which nobody has read that yet, would forget it.
+            if !is_over(&it) {
+                exchange(&it, &[0; 4], Some(&mut left));
+            }
             it.left = left;
             timer.set(it);
         }
     }
     process.timers_stopped.store(halt, Release);
+}
+
+/// Whether a descriptor's timer has something to tell.
+fn is_over(timer: &Timer) -> bool {
+    const POLLIN: u32 = 1;
+    let mut poll = [timer.id, POLLIN];
+    let wait = |poll: &mut [u32; 2]| {
+        let at = poll.as_mut_ptr() as u64;
+        sys::call(nr::POLL, at, 1, 0, 0, 0, 0)
+    };
+    timer.kind == kind::DESCRIPTOR && wait(&mut poll) == 1
 }
 
 /// Somebody stops them, or sets them again.
@@ -180,6 +206,14 @@ pub fn go_on_late(thread: &Thread) {
     match thread.process().timers_stopped.load(Acquire) {
         0 | BUSY => {}
         halt => go_on(thread, halt),
+    }
+}
+
+/// The monitor leaves: timers that a halt has stopped are set again.
+pub fn go_on_for_good(thread: &Thread) {
+    let halt = thread.process().timers_stopped.load(Acquire);
+    if halt != 0 {
+        go_on(thread, halt);
     }
 }
 

@@ -39,9 +39,11 @@
 )]
 
 pub mod decode;
+mod detour;
 mod jumps;
 mod plan;
 mod stub;
 
+pub use detour::{Detour, detour, jump_to};
 pub use plan::{Code, ORIGINAL_MAX, Plan, Refusal, TRAP_MAX, plan, plan_trap};
 pub use stub::{JUMP_LEN, Jump, STUB_MAX, Stub, jump_bytes, write_stub, write_trap_stub};

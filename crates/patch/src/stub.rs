@@ -146,18 +146,18 @@ fn write(
     })
 }
 
-struct Writer<'a> {
-    out: &'a mut [u8],
-    len: usize,
-    base: u64,
+pub(crate) struct Writer<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) len: usize,
+    pub(crate) base: u64,
 }
 
 impl Writer<'_> {
-    fn here(&self) -> u64 {
+    pub(crate) fn here(&self) -> u64 {
         self.base.wrapping_add(self.len as u64)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Option<()> {
         let end = self.len.checked_add(bytes.len())?;
         let room = self.out.get_mut(self.len..end)?;
         for (to, from) in room.iter_mut().zip(bytes) {
@@ -168,7 +168,7 @@ impl Writer<'_> {
     }
 
     /// Writes instructions that were at address `from`.
-    fn moved(&mut self, mut bytes: &[u8], from: u64) -> Option<()> {
+    pub(crate) fn moved(&mut self, mut bytes: &[u8], from: u64) -> Option<()> {
         // Lengths do not change, so all move by the same distance.
         let distance = from.wrapping_sub(self.here()).cast_signed();
         while !bytes.is_empty() {
@@ -222,7 +222,7 @@ pub fn jump_bytes(plan: &Plan, stub_addr: u64) -> Option<Jump> {
 }
 
 /// `jmp to`, at address `at`.
-fn jump(at: u64, to: u64) -> Option<[u8; JUMP_LEN]> {
+pub(crate) fn jump(at: u64, to: u64) -> Option<[u8; JUMP_LEN]> {
     let next = at.wrapping_add(JUMP_LEN as u64);
     let disp = i32::try_from(to.wrapping_sub(next).cast_signed()).ok()?;
     let [a, b, c, d] = disp.to_le_bytes();

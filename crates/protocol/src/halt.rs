@@ -40,6 +40,9 @@ pub struct Halt {
     pub arrivals: AtomicU32,
     /// Who moves the program now: one at a time (the thread's id, a lock).
     pub mover: AtomicU32,
+    /// Not 0: the monitor is about to leave the program. Who is halted stops at the
+    /// edge of a call, and not in the middle of one.
+    pub leaving: AtomicU32,
     pub log: Log,
 }
 
@@ -231,6 +234,15 @@ pub struct Seat {
     /// and by how much it is made longer.
     pub on_limit: AtomicU32,
     pub extended: AtomicI64,
+    /// The monitor is leaving, and the thread is to make the call again that it was
+    /// taken out of: with another argument for its time limit (one more than which it
+    /// is, 0 = none), which is the first of `left`, or leads to both
+    /// ([`LEFT_IN_MEMORY`]); and how much of it is done already.
+    pub left_arg: AtomicU32,
+    pub left: [AtomicU64; 2],
+    pub done: AtomicU64,
+    /// The place of its record in its process's memory.
+    pub slot: AtomicU32,
 }
 
 /// What a time limit is.
@@ -243,6 +255,8 @@ pub mod limit {
     pub const REALTIME: u32 = 0;
     pub const MONOTONIC: u32 = 1;
 }
+/// In [`Seat::left_arg`]: the argument is the address of the words.
+pub const LEFT_IN_MEMORY: u32 = 0x100;
 
 /// What is to become of a time limit.
 pub mod on_limit {
@@ -292,6 +306,8 @@ impl Seat {
             self.set_registers.store(0, Relaxed);
             self.on_limit.store(on_limit::KEEP, Relaxed);
             self.extended.store(0, Relaxed);
+            self.left_arg.store(0, Relaxed);
+            self.done.store(0, Relaxed);
         }
         is_taken
     }
@@ -381,6 +397,12 @@ impl Halt {
         stopped.fold(self.asked_at.get(), |last, stop| {
             (last.0.max(stop.0), last.1.max(stop.1))
         })
+    }
+
+    /// Nanoseconds in ticks of the counter.
+    pub fn ticks_of(&self, ns: u64) -> u64 {
+        let rate = u128::from(self.rate.load(Relaxed)).max(1);
+        u64::try_from((u128::from(ns) << 32) / rate).unwrap_or(u64::MAX)
     }
 
     /// Ticks of the counter in nanoseconds.

@@ -6,7 +6,8 @@
 //! ([`layout`]), the memory they share ([`shared`]), the encoding of the log
 //! ([`record`]), the system calls ([`syscall`], [`table`]), the instructions
 //! that are replaced ([`instruction`]), the names of captured files
-//! ([`captured`]), the language of conditions ([`condition`]), and the
+//! ([`captured`]), what is told of a process that the monitor comes into while it
+//! runs ([`adoption`]), the language of conditions ([`condition`]), and the
 //! numbers that name processes, threads and events ([`id`]).
 //!
 //! [`FORMAT_VERSION`] is raised whenever an old reader would misread a new
@@ -14,6 +15,7 @@
 //! `shared`, or of the meaning of a table row that decides what is captured.
 #![cfg_attr(not(test), no_std)]
 
+pub mod adoption;
 pub mod captured;
 pub mod condition;
 pub mod halt;

@@ -46,7 +46,7 @@ impl Cancel {
         }
     }
 
-    /// The same request, which may take so long from now at most.
+    /// This request, which may take so long from now at most.
     pub fn within(&self, time: Duration) -> Cancel {
         Cancel {
             flag: Arc::clone(&self.flag),

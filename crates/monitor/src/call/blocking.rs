@@ -16,7 +16,8 @@ use crate::sys::{self, nr};
 use crate::time::{self, Limit, Sets, Span};
 use crate::words::Slices;
 use crate::{
-    deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal, turn, words,
+    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal,
+    turn, words,
 };
 
 use super::plain::plain;
@@ -41,12 +42,26 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
-    let result = wait_in_kernel(thread, number, args, made, slices.as_ref());
+    let (began, done) = before(thread);
+    made[1] += done;
+    made[2] -= done;
+    let begun = (Span::begin().begun_at(began), done as i64);
+    let result = wait_in_kernel(thread, number, args, made, slices.as_ref(), begun);
     if space().children.get() != 0 {
         let _lock = live::lock(thread);
         words::after_wait(&mut Blobs::new());
     }
     after_signal(thread, number, args, &mask, result)
+}
+
+/// When the call began that the thread makes (0: now), and how much of it was done: it
+/// was taken out of it when the monitor came, or was about to leave.
+fn before(thread: &Thread) -> (u64, u64) {
+    if thread.again_at.get() == 0 || thread.again_at.get() != thread.call_site.get() {
+        return (0, 0);
+    }
+    thread.again_at.set(0);
+    (thread.began.get(), thread.done.get())
 }
 
 #[inline(never)]
@@ -97,7 +112,8 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if turns && !redirected.is_direct() {
         turn::give(thread);
     }
-    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref());
+    let begun = (Span::begin(), 0);
+    let mut result = wait_in_kernel(thread, number, args, made, slices.as_ref(), begun);
     if turns {
         turn::take(thread);
     }
@@ -121,22 +137,22 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
 }
 
 /// Makes a call that may wait, `made` in place of `args`: again, if it came back
-/// for nothing, or because its time is over while that of the program is not.
+/// for nothing, or because its time is over while that of the program is not. It has
+/// begun then, and has written so much before.
 fn wait_in_kernel(
     thread: &Thread,
     number: u64,
     args: &[u64; 6],
     mut made: [u64; 6],
     slices: Option<&Slices>,
+    (span, mut written): (Span, i64),
 ) -> i64 {
-    let span = Span::begin();
     let mut limit = Limit::of(number, args, span);
     let sets = limit.as_ref().and_then(|_| Sets::of(number, &made));
     let first = made;
     if let Some(limit) = &mut limit {
         limit.begin(&mut made);
     }
-    let mut written = 0;
     let mut result;
     loop {
         let length = match &limit {
@@ -160,6 +176,10 @@ fn wait_in_kernel(
         let is_for_nothing = result == -sys::EINTR && thread.pending.load(Acquire) == 0;
         if let Some(limit) = &mut limit {
             if limit.goes_on(thread, &mut made, &mut result, is_for_nothing) {
+                if adopt::is_leaving(thread) {
+                    adopt::leave_call(thread, &span, 0);
+                    return -sys::ERESTARTSYS;
+                }
                 if let Some(sets) = &sets {
                     sets.restore(&made);
                 }
@@ -172,10 +192,18 @@ fn wait_in_kernel(
             written += result;
             made[1] += result as u64;
             made[2] -= result as u64;
+            if adopt::is_leaving(thread) {
+                adopt::leave_call(thread, &span, written);
+                return -sys::ERESTARTSYS;
+            }
             continue;
         }
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
+        }
+        if adopt::is_leaving(thread) {
+            adopt::leave_call(thread, &span, written);
+            return -sys::ERESTARTSYS;
         }
     }
     if written != 0 {
@@ -286,6 +314,10 @@ pub fn waiting(
         halt::back(thread, result);
         if result != -sys::EINTR || thread.pending.load(Acquire) != 0 {
             break;
+        }
+        // The descriptor of a `close` is gone, whatever came of it.
+        if adopt::is_leaving(thread) && number != nr::CLOSE {
+            return -sys::ERESTARTSYS;
         }
     }
     turn::take(thread);

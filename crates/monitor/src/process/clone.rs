@@ -13,7 +13,9 @@ use crate::arch::{self, Regs};
 use crate::capture::Blobs;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, descriptors, halt, live, log, mem, mode, replay, signal, timers, turn, words};
+use crate::{
+    call, descriptors, halt, live, log, mem, mode, patcher, replay, signal, timers, turn, words,
+};
 
 use super::{ARCH_GET_FS, be_seated, begin_log, prepare, regs_place, settle, watch_calls};
 
@@ -509,6 +511,10 @@ pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
     let place = regs_place(thread.this.get());
     // SAFETY: written by the thread that made this one; nobody else uses it.
     let regs = unsafe { &mut *place };
+    if mode::is_live() {
+        // Its maker's site may have been patched since.
+        regs.rip = patcher::to_stub(regs.rip);
+    }
     signal::deliver(thread, regs, at::CALL_EXIT);
     call::leave(thread, regs);
     place

@@ -34,6 +34,10 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
         replay::leave_thread(thread);
     }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
+    if mode::is_live() {
+        // Timers are the process's, and a program lives long.
+        signal::drop_timer(thread);
+    }
     sys::call(
         nr::SET_TID_ADDRESS,
         thread.tid_word.as_ptr() as u64,

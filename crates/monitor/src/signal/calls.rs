@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Acquire;
 
 use crate::arch;
 use crate::state::{Action, AltStack, Thread};
-use crate::{call, halt, mem, sys};
+use crate::{adopt, call, halt, mem, sys};
 
 use super::{
     SA_RESTART, SIG_IGN, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK, UNCATCHABLE, bit, kernel_mask,
@@ -159,6 +159,13 @@ pub fn suspend(thread: &Thread, mask: Option<u64>) -> i64 {
             )
         };
         halt::back(thread, result);
+        if adopt::is_leaving(thread) {
+            if mask.is_some() {
+                thread.mask.set(thread.saved_mask.get());
+                thread.has_saved_mask.set(0);
+            }
+            return -sys::ERESTARTSYS;
+        }
     }
     -sys::EINTR
 }

@@ -8,7 +8,7 @@ use protocol::record::at;
 use crate::arch::{self, Regs};
 use crate::place::{self, FLAGS, RAX, RIP, RSP};
 use crate::state::{Action, AltStack, Thread, space};
-use crate::{mem, mode, patcher, replay, sys};
+use crate::{adopt, mem, mode, patcher, replay, sys};
 
 use super::fault::{die_of, force, force_segv_here, segv_info};
 use super::frame::{build, general_of, mask_to_save, place_xstate};
@@ -137,6 +137,7 @@ fn deliver_all(thread: &Thread, regs: &mut Regs, place: u64) {
         if action.handler == SIG_DFL {
             die_of(thread, signal);
         }
+        adopt::return_from_vdso(regs);
         handle(thread, regs, signal, &action, &info);
     }
 }

@@ -191,6 +191,14 @@ fn arm(thread: &Thread, delay: u64) {
     sys::call(sys::nr::TIMER_SETTIME, id, 0, when.as_ptr() as u64, 0, 0, 0);
 }
 
+/// The thread's timer is needed no more.
+pub fn drop_timer(thread: &Thread) {
+    if thread.has_timer.replace(0) != 0 {
+        let id = u64::from(thread.timer.get());
+        sys::call(sys::nr::TIMER_DELETE, id, 0, 0, 0, 0, 0);
+    }
+}
+
 /// A signal waits and the thread is on its way into the program: not for long.
 pub fn soon(thread: &Thread) {
     arm(thread, 1_000_000);

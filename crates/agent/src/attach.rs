@@ -1,0 +1,247 @@
+//! Programs that run already, started by anyone: they become live programs of this
+//! agent's, and are left as they were.
+//!
+//! The monitor comes into each process while all of its threads stand still for a few
+//! milliseconds (`inject`). From then on they are like those that the agent started
+//! itself (see [`crate::run`]): they can be halted, their children come under the agent
+//! too, and nobody traces them.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use inject::{Image, Monitor, Prepared, Refusal};
+use protocol::shared::mode;
+use recording::{Manifest, Writer};
+
+use crate::arena::{self, Arena};
+use crate::capture::Captures;
+use crate::capture_cache::CaptureCache;
+use crate::halting::Halter;
+use crate::record::{self, Alive, Calibration, Unfinished};
+use crate::service::{self, Shared};
+use crate::{Error, control, vdso};
+
+/// How long it is waited for threads that do not come to where the monitor can leave
+/// them: in a call that cannot be interrupted, or for a child that has their memory.
+const LEAVE: Duration = Duration::from_secs(5);
+/// How long it is waited for threads to say that they have the monitor. (One that has
+/// been killed meanwhile will not.)
+const SEATED: Duration = Duration::from_secs(5);
+/// How often it is looked whether anybody is left.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often it is tried to find all threads at rest: one may just have been made.
+const TRIES: u32 = 20;
+
+/// Processes that have the monitor. Dropped without [`Attachment::detach`], they keep
+/// it: they run on, with the time that they have.
+pub struct Attachment {
+    shared: Arc<Shared>,
+    serving: Option<JoinHandle<()>>,
+    server: Option<control::Server>,
+    /// How long each process stood still when the monitor came.
+    stood: Vec<(i32, Duration)>,
+    _alive: Alive,
+    _files: Unfinished,
+}
+
+/// How the monitor left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detached {
+    /// How long each process stood still for it.
+    pub stood: Vec<(i32, Duration)>,
+    /// By how much the program's clocks were behind: they are not any more.
+    pub shift: Duration,
+}
+
+/// Attaches to processes. This thread must be there as long as the attachment is: its
+/// end is taken for the agent's.
+pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
+    record::check_dispatch()?;
+    record::check_address_space()?;
+    let prepared = pids.iter().map(|pid| Prepared::new(*pid));
+    let prepared = prepared.collect::<Result<Vec<Prepared>, Refusal>>()?;
+    let calibration = Calibration::begin();
+    let dir = control::directory().unwrap_or_else(std::env::temp_dir);
+    let dir = dir.join(std::process::id().to_string());
+    let _ = std::fs::remove_dir_all(&dir);
+    let files = Unfinished::make(&dir)?;
+    let image = Image::embedded();
+    let arena = Arena::create(&dir.join(recording::ARENA), image.bytes.len() as u64)?;
+    let arena = Arc::new(arena);
+    arena.control().mode.store(mode::LIVE, Release);
+    arena.write_image(image.bytes)?;
+    let mut manifest = Manifest::here(commands(pids));
+    calibration.end(&mut manifest);
+    let rate = record::rate_of(&manifest.clock);
+    arena.control().halt.rate.store(rate, Release);
+    let writer = Arc::new(Writer::create(&dir, &manifest)?);
+    let shared = Arc::new(Shared {
+        expected: Vec::new(),
+        captures: Captures::of_live(&dir, CaptureCache::new(None)),
+        image,
+        clock_offset: inject::kernel_clock_offset(),
+        over: AtomicBool::new(false),
+        is_busy: AtomicBool::new(false),
+        on_full: Box::new(|_| {}),
+        tracing: std::sync::OnceLock::new(),
+        adopting: std::sync::Mutex::default(),
+        arena: Arc::clone(&arena),
+        writer,
+    });
+    let alive = Alive::show(&arena);
+    let its = Arc::clone(&shared);
+    let serving = thread::Builder::new().spawn(move || service::run(&its));
+    let mut attachment = Attachment {
+        serving: Some(serving.map_err(record::no_thread)?),
+        shared,
+        server: None,
+        stood: Vec::new(),
+        _alive: alive,
+        _files: files,
+    };
+    for prepared in prepared {
+        if let Err(refusal) = attachment.adopt(prepared) {
+            // Those that have it already are left again.
+            attachment.leave()?;
+            return Err(refusal.into());
+        }
+    }
+    attachment.server = control::Server::start(&arena, &manifest.command, 0);
+    Ok(attachment)
+}
+
+impl Attachment {
+    fn adopt(&mut self, prepared: Prepared) -> Result<(), Refusal> {
+        let (shared, pid) = (&self.shared, prepared.pid());
+        let lead = |code: &[u8], base: u64, page: u64| vdso::lead(&shared.image, code, base, page);
+        let monitor = Monitor {
+            image: &shared.image,
+            arena: shared.arena.file().as_fd(),
+            lead: &lead,
+        };
+        let (stood, threads) = on_its_own(|| prepared.adopt(&monitor), pid)?;
+        tracing::info!(target: "live", pid, ?stood, threads, "the monitor is in");
+        // Each thread makes itself known as the first thing it does.
+        let begin = Instant::now();
+        while self.halter().seated(pid as u32) < threads && begin.elapsed() < SEATED {
+            if !std::path::Path::new(&format!("/proc/{pid}/task")).exists() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        self.stood.push((pid, stood));
+        Ok(())
+    }
+
+    /// How long each process stood still when the monitor came.
+    pub fn stood(&self) -> &[(i32, Duration)] {
+        &self.stood
+    }
+
+    /// Halts what was attached to, and so on.
+    pub fn halter(&self) -> Halter<'_> {
+        Halter::new(self.shared.arena.control())
+    }
+
+    /// Waits until no process is left, or somebody has asked that they be left alone.
+    pub fn wait(mut self) -> Result<Detached, Error> {
+        loop {
+            let mut halter = self.halter();
+            halter.prepare();
+            let is_wanted = self.server.as_ref().is_some_and(control::Server::is_over);
+            if is_wanted || halter.pids().is_empty() {
+                break;
+            }
+            drop(halter);
+            thread::sleep(LOOK);
+        }
+        self.leave()
+    }
+
+    /// The monitor leaves all processes, those too that came of them.
+    pub fn detach(mut self) -> Result<Detached, Error> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<Detached, Error> {
+        let control = self.shared.arena.control();
+        let mut detached = Detached::default();
+        let begin = Instant::now();
+        let mut tries = 0;
+        loop {
+            let mut halter = Halter::new(control);
+            halter.prepare();
+            if halter.pids().is_empty() {
+                break;
+            }
+            let left = LEAVE.saturating_sub(begin.elapsed());
+            let gathered = halter.gather(left).ok_or(Error::Unmoved)?;
+            let pids = gathered.iter().map(|(pid, _)| *pid as i32);
+            let pids: std::collections::BTreeSet<i32> = pids.collect();
+            let mut refused = None;
+            for pid in pids {
+                let its = gathered.iter().filter(|(of, _)| *of as i32 == pid);
+                let its: Vec<inject::Departing> = its.map(|(_, thread)| thread.clone()).collect();
+                let (image, arena) = (&self.shared.image, self.shared.arena.file().as_fd());
+                match on_its_own(|| inject::depart(pid, image, arena, &its), pid) {
+                    Ok(stood) => {
+                        detached.stood.push((pid, stood));
+                        halter.forget(pid as u32);
+                    }
+                    Err(refusal) => refused = Some(refusal),
+                }
+            }
+            halter.end_gathering();
+            tries += 1;
+            match refused {
+                Some(refusal) if tries >= TRIES => return Err(refusal.into()),
+                Some(_) => thread::sleep(Duration::from_millis(1)),
+                None => {}
+            }
+        }
+        detached.shift = Duration::from_nanos(control.halt.shift.load(Acquire));
+        Ok(detached)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.server = None;
+        self.shared.over.store(true, Release);
+        let control = self.shared.arena.control();
+        control.doorbell.fetch_add(1, AcqRel);
+        arena::wake(&control.doorbell, i32::MAX);
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.join();
+        }
+    }
+}
+
+/// Does what traces a process on a thread of its own: when that has ended, whatever it
+/// traced is let go.
+fn on_its_own<T: Send>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send,
+    pid: i32,
+) -> Result<T, Refusal> {
+    thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(_) => Err(Refusal::NoProcess(pid)),
+    })
+}
+
+/// The commands that processes were started with, one behind the other.
+fn commands(pids: &[i32]) -> Vec<String> {
+    let words = pids.iter().flat_map(|pid| {
+        let line = inject::read_proc(&format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = line
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty());
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
+        words.collect::<Vec<String>>()
+    });
+    words.collect()
+}

@@ -1,0 +1,408 @@
+//! A process that runs: all of its threads are stopped at once, by ptrace, looked at,
+//! and made to do things in their own name.
+//!
+//! What was stopped and is dropped runs on as it was. ptrace belongs to a thread: all
+//! of this is done by one, which ends afterwards, so that whatever it could not let go
+//! of is let go of by the kernel.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use protocol::layout::{MONITOR_BASE, MONITOR_END, PREEMPT_SIGNAL};
+
+use crate::refusal::{Refusal, name_of};
+use crate::regs::{self, Regs};
+use crate::{Map, read_maps, read_proc};
+
+/// How long it is waited for a thread that does not stop: in a call that cannot be
+/// interrupted, or for a child that has its memory.
+const STOP: Duration = Duration::from_secs(2);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// A thread that is stopped.
+#[derive(Clone)]
+pub(crate) struct Task {
+    pub(crate) tid: i32,
+    pub(crate) regs: Regs,
+    /// Its signal mask.
+    pub(crate) mask: u64,
+    /// How long it had waited when it was stopped (ns), if that can be known.
+    pub(crate) waited: Option<u64>,
+    /// When that was (the time-stamp counter).
+    pub(crate) stopped_at: u64,
+}
+
+/// When a thread last ran (ns, of a clock of the kernel's), and how often it had gone
+/// to sleep by then.
+#[derive(Clone, Copy)]
+struct Slept {
+    at: u64,
+    times: u64,
+}
+
+/// A process whose threads are all stopped.
+pub struct Running {
+    pub(crate) pid: i32,
+    pub(crate) name: String,
+    pub(crate) tasks: Vec<Task>,
+    memory: File,
+    /// A `syscall` instruction in it.
+    gate: u64,
+    begin: Instant,
+    /// It has been let go.
+    released: bool,
+}
+
+impl Running {
+    /// Stops a process. Nothing of it has changed then, and nothing is changed if it
+    /// is refused.
+    pub fn stop(pid: i32) -> Result<Running, Refusal> {
+        let name = name_of(pid).ok_or(Refusal::NoProcess(pid))?;
+        let fail = |what: &'static str| Refusal::failed(pid, &name, what);
+        let path = format!("/proc/{pid}/mem");
+        let mut running = Running {
+            pid,
+            name: name.clone(),
+            tasks: Vec::new(),
+            memory: OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .map_err(|error| Refusal::of_error(pid, &name, &error))?,
+            gate: 0,
+            begin: Instant::now(),
+            released: false,
+        };
+        let mut asked = BTreeSet::new();
+        running.seize_all(&mut asked)?;
+        // Only of those that sleep: of one that runs it is not told when it began to.
+        let asleep = |tid: &i32| {
+            let slept = Slept::of(pid, *tid);
+            slept.filter(|_| state_of(pid, *tid) == Some('S'))
+        };
+        let slept: Vec<Option<Slept>> = asked.iter().map(asleep).collect();
+        let slept: Vec<(i32, Option<Slept>)> = asked.iter().copied().zip(slept).collect();
+        running.begin = Instant::now();
+        for tid in &asked {
+            interrupt(*tid);
+        }
+        let mut stopped = BTreeSet::new();
+        // Threads are born until those who make them have stopped.
+        loop {
+            while let Some(tid) = asked.pop_first() {
+                if !stopped.contains(&tid) && running.await_stop(tid, &mut asked)? {
+                    stopped.insert(tid);
+                }
+            }
+            running.seize_all(&mut asked)?;
+            asked.retain(|tid| !stopped.contains(tid));
+            for tid in &asked {
+                interrupt(*tid);
+            }
+            if asked.is_empty() {
+                break;
+            }
+        }
+        // SAFETY: it reads a counter of the processor's.
+        let stopped_at = unsafe { core::arch::x86_64::_rdtsc() };
+        // The process's own first.
+        let mut tids: Vec<i32> = stopped.into_iter().collect();
+        tids.sort_by_key(|tid| (*tid != pid, *tid));
+        for tid in tids {
+            let regs = regs::get(tid).ok_or_else(|| fail("read the registers of"))?;
+            let mask = regs::mask(tid).ok_or_else(|| fail("read the signal mask of"))?;
+            let slept = slept.iter().find(|(of, _)| *of == tid);
+            let slept = slept.and_then(|(_, slept)| *slept);
+            running.tasks.push(Task {
+                tid,
+                regs,
+                mask,
+                waited: slept.and_then(|slept| slept.until_now(pid, tid)),
+                stopped_at,
+            });
+        }
+        if running.tasks.is_empty() {
+            return Err(Refusal::NoProcess(pid));
+        }
+        Ok(running)
+    }
+
+    /// Attaches to all threads that are not traced yet; none is stopped by that.
+    fn seize_all(&self, asked: &mut BTreeSet<i32>) -> Result<(), Refusal> {
+        for tid in threads_of(self.pid) {
+            let flags = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACESYSGOOD;
+            match ptrace::seize(Pid::from_raw(tid), flags) {
+                Ok(()) => {
+                    asked.insert(tid);
+                }
+                // Those that it has made since are ours from their beginning.
+                Err(nix::Error::EPERM) if is_ours(self.pid, tid) => {
+                    asked.insert(tid);
+                }
+                Err(nix::Error::ESRCH) => {}
+                Err(_) if state_of(self.pid, tid).is_none_or(|state| "ZX".contains(state)) => {}
+                Err(_) => return Err(Refusal::not_allowed(self.pid, &self.name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a thread has stopped. False: it is gone.
+    fn await_stop(&self, tid: i32, born: &mut BTreeSet<i32>) -> Result<bool, Refusal> {
+        let end = Instant::now() + STOP;
+        loop {
+            match look(tid) {
+                Ok(WaitStatus::PtraceEvent(_, Signal::SIGTRAP, libc::PTRACE_EVENT_STOP)) => {
+                    return Ok(true);
+                }
+                Ok(WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_STOP)) => {
+                    return Err(Refusal::Suspended {
+                        pid: self.pid,
+                        name: self.name.clone(),
+                    });
+                }
+                Ok(WaitStatus::PtraceEvent(id, _, libc::PTRACE_EVENT_CLONE)) => {
+                    if let Ok(new) = ptrace::getevent(id) {
+                        born.insert(new as i32);
+                    }
+                    let _ = ptrace::cont(id, None);
+                }
+                // A signal on its way to the program gets there first.
+                Ok(WaitStatus::Stopped(id, signal)) => {
+                    let _ = ptrace::cont(id, signal);
+                }
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(false),
+                Err(nix::Error::ECHILD) => return Ok(false),
+                _ if Instant::now() >= end => {
+                    return Err(Refusal::Uninterruptible {
+                        pid: self.pid,
+                        name: self.name.clone(),
+                    });
+                }
+                _ => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    pub(crate) fn maps(&self) -> Result<Vec<Map>, Refusal> {
+        read_maps(self.pid).map_err(|_| Refusal::failed(self.pid, &self.name, "look at"))
+    }
+
+    pub(crate) fn fail(&self, what: &'static str) -> Refusal {
+        Refusal::failed(self.pid, &self.name, what)
+    }
+
+    pub(crate) fn read(&self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
+    }
+
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Option<()> {
+        self.memory.write_all_at(bytes, address).ok()
+    }
+
+    /// Says where there is a `syscall` instruction: in code of the kernel's own.
+    pub(crate) fn find_gate(&mut self, vdso: &Map) -> Option<()> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let code = self.read(vdso.start, (vdso.end - vdso.start) as usize)?;
+        let at = code.windows(2).position(|bytes| bytes == SYSCALL)?;
+        self.gate = vdso.start + at as u64;
+        Some(())
+    }
+
+    /// A `syscall` instruction of the monitor's, for those whose calls elsewhere are told
+    /// to it.
+    pub(crate) fn use_gate(&mut self, gate: u64) {
+        self.gate = gate;
+    }
+
+    /// Makes one system call in the name of a thread that is stopped. None: it did not
+    /// come to it.
+    pub(crate) fn call(&self, tid: i32, nr: i64, args: [u64; 6]) -> Option<i64> {
+        let mut regs = regs::get(tid)?;
+        regs.rip = self.gate;
+        regs.rax = nr as u64;
+        regs.orig_rax = u64::MAX;
+        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
+        regs::set(tid, &regs)?;
+        // Into it, and out of it.
+        for _ in 0..2 {
+            ptrace::syscall(Pid::from_raw(tid), None).ok()?;
+            let is_there = |status| matches!(status, WaitStatus::PtraceSyscall(_));
+            self.await_status(tid, Resume::Syscall, is_there)?;
+        }
+        Some(regs::get(tid)?.rax as i64)
+    }
+
+    /// Makes a call that must not fail.
+    pub(crate) fn must(&self, tid: i32, nr: i64, args: [u64; 6]) -> Result<u64, Refusal> {
+        match self.call(tid, nr, args) {
+            Some(result) if !(-4095..0).contains(&result) => Ok(result as u64),
+            Some(errno) => Err(Refusal::Call {
+                pid: self.pid,
+                name: self.name.clone(),
+                errno: -errno as i32,
+            }),
+            None => Err(self.fail("make a call in")),
+        }
+    }
+
+    /// Lets a thread run the monitor's code at `entry`, with this argument, until it
+    /// says that it is done; the registers that it has then.
+    pub(crate) fn run(&self, tid: i32, entry: u64, args: [u64; 2], done: u64) -> Option<Regs> {
+        let mut regs = regs::get(tid)?;
+        regs.rip = entry;
+        regs.orig_rax = u64::MAX;
+        regs.eflags = 0x202;
+        [regs.rdi, regs.rsi] = args;
+        regs::set(tid, &regs)?;
+        regs::set_mask(tid, !(1 << (PREEMPT_SIGNAL - 1)))?;
+        ptrace::cont(Pid::from_raw(tid), None).ok()?;
+        let is_done = |status| {
+            matches!(status, WaitStatus::Stopped(_, signal) if signal as i32 == PREEMPT_SIGNAL)
+                && regs::get(tid).is_some_and(|regs| regs.rip == done)
+        };
+        self.await_status(tid, Resume::Run, is_done)?;
+        regs::set_mask(tid, u64::MAX)?;
+        regs::get(tid)
+    }
+
+    /// Waits for a stop of a certain kind. Signals that are not for the program (all
+    /// of its own are blocked) are dropped.
+    fn await_status(
+        &self,
+        tid: i32,
+        how: Resume,
+        is_it: impl Fn(WaitStatus) -> bool,
+    ) -> Option<()> {
+        let id = Pid::from_raw(tid);
+        loop {
+            // It is not waited in vain: nothing that is done there waits for anybody.
+            match wait(tid, WaitPidFlag::empty()) {
+                Ok(WaitStatus::StillAlive) => {}
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => return None,
+                Ok(status) if is_it(status) => return Some(()),
+                Ok(_) => match how {
+                    Resume::Syscall => ptrace::syscall(id, None).ok()?,
+                    Resume::Run => ptrace::cont(id, None).ok()?,
+                },
+            }
+        }
+    }
+
+    /// Whether the place that the monitor needs is free.
+    pub(crate) fn is_free(maps: &[Map]) -> bool {
+        maps.iter()
+            .all(|map| map.end <= MONITOR_BASE || map.start >= MONITOR_END)
+    }
+
+    /// Lets all threads go, each with its registers and its mask.
+    pub fn release(mut self) -> Duration {
+        self.let_go();
+        self.begin.elapsed()
+    }
+
+    fn let_go(&mut self) {
+        if std::mem::replace(&mut self.released, true) {
+            return;
+        }
+        for task in &self.tasks {
+            regs::set(task.tid, &task.regs);
+            regs::set_mask(task.tid, task.mask);
+        }
+        for task in &self.tasks {
+            let _ = ptrace::detach(Pid::from_raw(task.tid), None);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// How a thread is let go on.
+#[derive(Clone, Copy)]
+enum Resume {
+    Syscall,
+    Run,
+}
+
+impl Slept {
+    /// How long ago that was (ns): if the thread has not run between the look and the
+    /// stop, which is a sleep itself.
+    fn until_now(self, pid: i32, tid: i32) -> Option<u64> {
+        let now = Slept::of(pid, tid)?;
+        (now.times == self.times + 1).then(|| now.at.saturating_sub(self.at))
+    }
+
+    fn of(pid: i32, tid: i32) -> Option<Slept> {
+        let text = read_proc(&format!("/proc/{pid}/task/{tid}/sched")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let value = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.rsplit_once(':')?.1.trim())
+        };
+        let (ms, rest) = value("se.exec_start")?.split_once('.')?;
+        Some(Slept {
+            at: ms.parse::<u64>().ok()? * 1_000_000 + rest.parse::<u64>().ok()?,
+            times: value("nr_voluntary_switches")?.parse().ok()?,
+        })
+    }
+}
+
+/// What has become of a thread that is traced, if anything.
+fn look(tid: i32) -> nix::Result<WaitStatus> {
+    wait(tid, WaitPidFlag::WNOHANG)
+}
+
+fn wait(tid: i32, how: WaitPidFlag) -> nix::Result<WaitStatus> {
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | how;
+    match waitpid(Pid::from_raw(tid), Some(flags)) {
+        Err(nix::Error::EINTR) => Ok(WaitStatus::StillAlive),
+        other => other,
+    }
+}
+
+fn interrupt(tid: i32) {
+    let _ = ptrace::interrupt(Pid::from_raw(tid));
+}
+
+/// The threads of a process.
+pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect()
+}
+
+/// The state of a thread, by the kernel's letter.
+fn state_of(pid: i32, tid: i32) -> Option<char> {
+    let stat = read_proc(&format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a thread is traced by this very thread.
+fn is_ours(pid: i32, tid: i32) -> bool {
+    let status = read_proc(&format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .and_then(|tracer| tracer.trim().parse::<i32>().ok());
+    // The kernel names the tracing thread.
+    tracer == Some(nix::unistd::gettid().as_raw())
+}
