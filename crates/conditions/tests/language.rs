@@ -407,3 +407,10 @@ fn who_is_not_there_is_named() {
     let verdict = story.verdict("state s = server-0: nothing == 1\nnever x: s");
     assert_eq!(verdict.outcome, Outcome::Unknown);
 }
+
+#[test]
+fn a_word_that_begins_the_next_line_may_be_mistyped() {
+    let error = wrong("let a = send\nnevr f: a\n");
+    assert_eq!((error.line, error.column), (2, 1), "{error}");
+    assert_eq!(error.near.as_deref(), Some("never"), "{error}");
+}
