@@ -351,7 +351,8 @@ fn values_of_messages_are_states() {
         "{names} never stale: value(leader_n) < value(follower_n)"
     ));
     assert_eq!(verdict.outcome, Outcome::Violated);
-    assert_eq!(story.places(&verdict), "leader-0:0 follower-0:1");
+    // The follower has seen the leader send.
+    assert_eq!(story.places(&verdict), "leader-0:1 follower-0:1");
     assert_eq!(
         verdict.witnesses[0].values,
         [
