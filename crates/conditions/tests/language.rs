@@ -351,7 +351,8 @@ fn values_of_messages_are_states() {
         "{names} never stale: value(leader_n) < value(follower_n)"
     ));
     assert_eq!(verdict.outcome, Outcome::Violated);
-    assert_eq!(story.places(&verdict), "leader-0:0 follower-0:1");
+    // The follower has seen the leader send.
+    assert_eq!(story.places(&verdict), "leader-0:1 follower-0:1");
     assert_eq!(
         verdict.witnesses[0].values,
         [
@@ -406,4 +407,11 @@ fn who_is_not_there_is_named() {
     );
     let verdict = story.verdict("state s = server-0: nothing == 1\nnever x: s");
     assert_eq!(verdict.outcome, Outcome::Unknown);
+}
+
+#[test]
+fn a_word_that_begins_the_next_line_may_be_mistyped() {
+    let error = wrong("let a = send\nnevr f: a\n");
+    assert_eq!((error.line, error.column), (2, 1), "{error}");
+    assert_eq!(error.near.as_deref(), Some("never"), "{error}");
 }

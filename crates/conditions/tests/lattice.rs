@@ -220,6 +220,10 @@ fn compare(seed: u64, toy: &Toy, tracks: &[Track], formula: &Formula, counts: &m
                 "seed {seed}: nowhere, but {state:?}: {formula:?}"
             );
             assert!(toy.is_consistent(&state.cut), "seed {seed}");
+            // Nobody has seen more of a process than it has done where it is said to be.
+            for (process, at) in &state.places {
+                assert!(at.bound >= state.cut[*process], "seed {seed}: {state:?}");
+            }
             // What it says of the processes makes it true.
             let value = |track: usize| {
                 let own = state

@@ -313,6 +313,7 @@ fn what_has_no_measure_is_unknown_and_says_why() {
             "too far apart",
         ),
         ("never r: value(p-0: x) < 3", "a number and a text"),
+        ("never r: value(p-1: x) < \"a\"", "a number and a text"),
         ("state s = p-0: x\nnever r: s", "neither true nor false"),
         ("never r: count(p-0: x) > 0", "neither true nor false"),
     ] {

@@ -150,8 +150,11 @@ int main(int count, char **words)
     }
     close(ends[0]);
     close(ends[1]);
-    int servers[2] = {start(here + "server"), start(here + "server")};
+    // One after the other: who is there first is called first.
+    int servers[2];
+    servers[0] = start(here + "server");
     exchange(servers[0], "give");
+    servers[1] = start(here + "server");
     exchange(servers[1], "take");
     int workers[2] = {start(here + "worker"), start(here + "worker")};
     exchange(workers[0], "granted");

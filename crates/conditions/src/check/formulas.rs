@@ -20,6 +20,9 @@ use crate::values::{Compared, Measure, Value, mapped};
 /// Ways in which messages that several received a part of can have arrived.
 const WAYS_MAX: usize = 256;
 
+/// Numbers and texts have no order among them.
+const UNORDERED: &str = "a number and a text are neither before nor behind each other";
+
 /// Whose a track is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
@@ -208,6 +211,15 @@ impl<'i> Builder<'i> {
         if let Some(why) = measure.trouble() {
             self.trouble = Some(why);
         }
+        if matches!(
+            measure,
+            Measure::Ranked {
+                only_texts: true,
+                ..
+            }
+        ) {
+            self.trouble = Some(UNORDERED);
+        }
         let own = (self.measures.len(), Rc::new(measure));
         self.measures.insert(std::ptr::from_ref(left), own.clone());
         own
@@ -227,7 +239,7 @@ impl<'i> Builder<'i> {
             });
         }
         if !known {
-            return self.unknown("a number and a text are neither before nor behind each other");
+            return self.unknown(UNORDERED);
         }
         // Each value is that of one process: of any that there is.
         let mut ways = vec![(sum.terms, Vec::<usize>::new())];

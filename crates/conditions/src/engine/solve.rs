@@ -71,6 +71,16 @@ pub struct Solver<'h, H: ?Sized> {
     pub floor: Option<&'h [At]>,
 }
 
+/// Where processes are that have come to these places, and as far as others have seen
+/// them come: what was looked for is still so there, or it would be another state.
+fn reached(places: impl Iterator<Item = (usize, At)>, cut: &[u32]) -> Vec<(usize, At)> {
+    let raised = places.map(|(process, at)| {
+        let seen = cut.get(process).copied().unwrap_or(0);
+        (process, at.max(At::bound(seen)))
+    });
+    raised.collect()
+}
+
 /// One conjunction, sorted out.
 struct Conjunction<'f> {
     local: Vec<(usize, Vec<Span>)>,
@@ -239,7 +249,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 Some(found) => {
                     let places = sorted.local.iter().map(|(process, _)| *process);
                     Answer::Yes(State {
-                        places: places.zip(found.places).collect(),
+                        places: reached(places.zip(found.places), &found.cut),
                         cut: found.cut,
                         unique: true,
                     })
@@ -283,9 +293,10 @@ impl<H: History + ?Sized> Solver<'_, H> {
         for (process, at) in &places {
             bounds[*process] = bounds[*process].max(at.bound);
         }
+        let cut = closure_from(self.history, &known, bounds);
         State {
-            cut: closure_from(self.history, &known, bounds),
-            places,
+            places: reached(places.into_iter(), &cut),
+            cut,
             unique: false,
         }
     }
@@ -438,7 +449,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
             let places = sorted.local.iter().map(|(process, _)| *process);
             all.push(State {
                 unique: all.is_empty(),
-                places: places.zip(found.places).collect(),
+                places: reached(places.zip(found.places), &found.cut),
                 cut: found.cut,
             });
         }

@@ -247,7 +247,13 @@ impl<'t> Parser<'t> {
         let expr = self.expr()?;
         match self.is_over() {
             true => Ok(Item::Let(name, expr)),
-            false => Err(self.scan.error("`and`, `or`, `->` or the end of the line")),
+            false => {
+                // The next line may begin with a word that was mistyped.
+                let word = self.scan.peek_word().map(|(word, _)| word);
+                let near = word.and_then(|word| events::nearest(&word, ITEMS));
+                let error = self.scan.error("`and`, `or`, `->` or the end of the line");
+                Err(error.near(near))
+            }
         }
     }
 
