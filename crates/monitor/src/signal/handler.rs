@@ -13,7 +13,8 @@ use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, control, domain, space, thread};
 use crate::{
-    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, timers, turn,
+    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, timers,
+    turn,
 };
 
 use super::deliver::enter;
