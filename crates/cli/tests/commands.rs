@@ -197,7 +197,7 @@ fn no_question_changes_the_recording_or_needs_a_replay() {
         held
     };
     let before = held();
-    assert!(before.len() > 2);
+    assert!(before.len() >= 2);
     for args in [
         &["ps"][..],
         &["info"],

@@ -151,6 +151,7 @@ fn messages() -> BTreeMap<String, String> {
     sources.push(root.join("crates/recording/src/listing.rs"));
     sources.push(root.join("crates/hosts/src/error.rs"));
     sources.push(root.join("crates/inject/src/lib.rs"));
+    sources.push(root.join("crates/inject/src/refusal.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));
     sources.push(root.join("crates/causality/src/history/mod.rs"));
     sources.push(root.join("crates/events/src/lib.rs"));

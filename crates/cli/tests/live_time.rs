@@ -88,6 +88,7 @@ fn is_unharmed(running: Running<'_>, pid: i32) {
 }
 
 #[test]
+#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn a_recorded_service_is_debugged_and_replays() {
     let scratch = Scratch::new("live-recorded");
     let (running, pid) = recorded(&scratch);

@@ -270,7 +270,7 @@ impl Cmd {
             command.arg("--alone");
         }
         let mut server = command
-            .arg("--")
+            .arg("--recording")
             .arg(set.dir())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -65,7 +65,7 @@ impl Drop for Service {
 /// `mw WORDS --batch -e COMMAND ... -- REST`: what it prints, and its exit status.
 pub fn mw<S: AsRef<OsStr>>(word: &str, rest: &[S], commands: &[&str]) -> (String, i32) {
     let mut command = Command::new(MW);
-    command.arg(word).arg("--batch");
+    command.args(word.split(' ')).arg("--batch");
     for line in commands {
         command.args(["-e", line]);
     }
