@@ -38,6 +38,13 @@ pub(crate) fn pair(
                 left.truncate(place + 1);
             }
         }
+        if !single && let Some(places) = whole(&left, writes, read) {
+            for place in places {
+                let (w, units) = left.remove(place);
+                emit(w, r, units);
+            }
+            continue;
+        }
         let mut place = left.len();
         while wanted > 0 && place > 0 {
             place -= 1;
@@ -65,6 +72,58 @@ pub(crate) fn pair(
             }
         }
     }
+}
+
+/// Which of the writes that are left a read of the whole took: all that were over
+/// before it began, and of those that were made at the same time some that make up
+/// the rest, the earliest first. Their places, from the end. None: nothing fits (others
+/// write, too), or there are too many.
+fn whole(left: &[(usize, u64)], writes: &[Op], read: &Op) -> Option<Vec<usize>> {
+    const OPEN_MAX: usize = 64;
+    const STEPS: usize = 100_000;
+    let mut taken = Vec::new();
+    let mut open = Vec::new();
+    let mut wanted = read.amount;
+    for (place, (w, units)) in left.iter().enumerate().rev() {
+        let write = writes.get(*w)?;
+        if write.lo > read.hi {
+            break;
+        }
+        if write.hi < read.lo {
+            wanted = wanted.checked_sub(*units)?;
+            taken.push(place);
+        } else {
+            open.push((place, *units));
+        }
+    }
+    let mut steps = STEPS;
+    if open.len() > OPEN_MAX || !makes_up(&open, wanted, &mut taken, &mut steps) {
+        return None;
+    }
+    taken.sort_unstable_by_key(|place| std::cmp::Reverse(*place));
+    Some(taken)
+}
+
+/// Adds places to `taken` whose units make up what is wanted, if there are any.
+fn makes_up(open: &[(usize, u64)], wanted: u64, taken: &mut Vec<usize>, steps: &mut usize) -> bool {
+    let Some(rest) = steps.checked_sub(1) else {
+        return false;
+    };
+    *steps = rest;
+    if wanted == 0 {
+        return true;
+    }
+    let Some(((place, units), others)) = open.split_first() else {
+        return false;
+    };
+    if let Some(less) = wanted.checked_sub(*units) {
+        taken.push(*place);
+        if makes_up(others, less, taken, steps) {
+            return true;
+        }
+        taken.pop();
+    }
+    makes_up(others, wanted, taken, steps)
 }
 
 #[cfg(test)]
@@ -108,6 +167,24 @@ mod tests {
         let mut found = Vec::new();
         pair(&writes, &reads, &[1], true, |w, r, n| found.push((w, r, n)));
         assert_eq!(found, [(0, 0, 1), (1, 1, 1), (2, 2, 2)]);
+    }
+
+    /// A small one that fits by itself is not taken where only others make up the sum.
+    #[test]
+    fn a_sum_is_made_up_exactly() {
+        let writes = [op(1, 9, 1), op(2, 9, 4), op(3, 9, 2)];
+        let reads = [op(4, 5, 6), op(6, 10, 1)];
+        assert_eq!(
+            pairs(&writes, &reads, false),
+            [(1, 0, 4), (2, 0, 2), (0, 1, 1)]
+        );
+        // What was over before is in it, whatever else would fit.
+        let writes = [op(1, 2, 2), op(3, 9, 4), op(3, 9, 2)];
+        let reads = [op(4, 5, 4), op(6, 10, 4)];
+        assert_eq!(
+            pairs(&writes, &reads, false),
+            [(0, 0, 2), (2, 0, 2), (1, 1, 4)]
+        );
     }
 
     #[test]
