@@ -108,6 +108,7 @@ pub mod nr {
     pub const CLOCK_NANOSLEEP: u64 = 230;
     pub const MQ_TIMEDSEND: u64 = 242;
     pub const TIMERFD_SETTIME: u64 = 286;
+    pub const TIMERFD_GETTIME: u64 = 287;
     pub const RECVMMSG: u64 = 299;
     pub const FUTEX_WAITV: u64 = 449;
     pub const FUTEX_WAIT: u64 = 455;

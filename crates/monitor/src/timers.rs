@@ -138,12 +138,18 @@ pub fn stop(thread: &Thread, halt: u32) {
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE {
-            let mut left = [0; 4];
+            it.left = [0; 4];
             // One that is over, and of which nobody has read that yet, would forget it.
-            if !is_over(&it) {
+            let is_over = is_over(&it);
+            if !is_over || is_periodic(&it) {
+                let mut left = [0; 4];
                 exchange(&it, &[0; 4], Some(&mut left));
+                it.left = match is_over {
+                    // It tells again as soon as it is set.
+                    true => [left[0], left[1], 0, 1],
+                    false => left,
+                };
             }
-            it.left = left;
             timer.set(it);
         }
     }
@@ -159,6 +165,13 @@ fn is_over(timer: &Timer) -> bool {
         sys::call(nr::POLL, at, 1, 0, 0, 0, 0)
     };
     timer.kind == kind::DESCRIPTOR && wait(&mut poll) == 1
+}
+
+/// Whether a descriptor's timer goes on and on.
+fn is_periodic(timer: &Timer) -> bool {
+    let mut set = [0u64; 4];
+    let (id, to) = (u64::from(timer.id), set.as_mut_ptr() as u64);
+    sys::call(nr::TIMERFD_GETTIME, id, to, 0, 0, 0, 0) == 0 && set[..2] != [0; 2]
 }
 
 /// Somebody stops them, or sets them again.
