@@ -116,9 +116,15 @@ fn a_copy_that_was_cut_short_is_sent_again(hosts: &Hosts, scratch: &Scratch) {
         .collect();
     let copy = copies.pop().unwrap();
     assert!(copies.is_empty(), "{copies:?}");
+    let whole = std::fs::read(&copy).unwrap();
     for length in [0, 100_000] {
-        let file = std::fs::OpenOptions::new().write(true).open(&copy);
-        file.unwrap().set_len(length).unwrap();
+        // Put in its place, not written over: the agent that was asked last may still be
+        // on its way out, and what runs cannot be written to.
+        let cut = bin.join("cut");
+        std::fs::write(&cut, &whole[..length]).unwrap();
+        let mode = std::fs::metadata(&copy).unwrap().permissions();
+        std::fs::set_permissions(&cut, mode).unwrap();
+        std::fs::rename(&cut, &copy).unwrap();
         let dir = scratch.fresh("again");
         let output = record(hosts, &dir, &[("a", "true")]);
         assert!(output.status.success(), "{}", said(&output));
