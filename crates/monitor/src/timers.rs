@@ -133,9 +133,7 @@ impl Call {
             _ => {}
         }
         if self.set.is_some() {
-            let mut left = [0; 4];
-            exchange(timer, &[0; 4], Some(&mut left));
-            timer.left = left;
+            stop_one(timer);
             timer.add(since);
         }
         answer
@@ -235,22 +233,43 @@ pub fn stop(thread: &Thread, halt: u32) {
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE {
-            it.left = [0; 4];
-            // One that is over, and of which nobody has read that yet, would forget it.
-            let is_over = is_over(&it);
-            if !is_over || is_periodic(&it) {
-                let mut left = [0; 4];
-                exchange(&it, &[0; 4], Some(&mut left));
-                it.left = match is_over {
-                    // It tells again as soon as it is set.
-                    true => [left[0], left[1], 0, 1],
-                    false => left,
-                };
-            }
+            stop_one(&mut it);
             timer.set(it);
         }
     }
     process.timers_stopped.store(halt, Release);
+}
+
+/// Stops a timer, and takes note of what is left of it. A descriptor's forgets what it
+/// has to tell when it is stopped: if that is once, it is over and is left alone; else,
+/// and if it comes to its end just now, it tells again as soon as it is set.
+fn stop_one(timer: &mut Timer) {
+    timer.left = [0; 4];
+    let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
+        return;
+    };
+    let has_to_tell = is_over(timer);
+    let mut left = [0; 4];
+    exchange(timer, &[0; 4], Some(&mut left));
+    let is_descriptor = timer.kind == kind::DESCRIPTOR;
+    // It is less each time, unless it has begun anew, or is over.
+    let has_come = left[2..] == [0; 2] || left[2..] > before[2..];
+    timer.left = match is_descriptor && (has_to_tell || has_come) {
+        true => [before[0], before[1], 0, 1],
+        false => left,
+    };
+}
+
+/// The interval of a timer, and what is left of it.
+fn value_of(timer: &Timer) -> Option<[u64; 4]> {
+    let mut value = [0u64; 4];
+    let (id, to) = (u64::from(timer.id), value.as_mut_ptr() as u64);
+    let answer = match timer.kind {
+        kind::POSIX => sys::call(nr::TIMER_GETTIME, id, to, 0, 0, 0, 0),
+        kind::DESCRIPTOR => sys::call(nr::TIMERFD_GETTIME, id, to, 0, 0, 0, 0),
+        _ => sys::call(nr::GETITIMER, id, to, 0, 0, 0, 0),
+    };
+    (answer == 0).then_some(value)
 }
 
 /// Whether a descriptor's timer has something to tell.
@@ -262,13 +281,6 @@ fn is_over(timer: &Timer) -> bool {
         sys::call(nr::POLL, at, 1, 0, 0, 0, 0)
     };
     timer.kind == kind::DESCRIPTOR && wait(&mut poll) == 1
-}
-
-/// Whether a descriptor's timer goes on and on.
-fn is_periodic(timer: &Timer) -> bool {
-    let mut set = [0u64; 4];
-    let (id, to) = (u64::from(timer.id), set.as_mut_ptr() as u64);
-    sys::call(nr::TIMERFD_GETTIME, id, to, 0, 0, 0, 0) == 0 && set[..2] != [0; 2]
 }
 
 /// Somebody stops them, or sets them again.
