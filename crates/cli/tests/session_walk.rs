@@ -21,13 +21,13 @@ use std::sync::Arc;
 use causality::History;
 use harness::{Recorded, Scratch, programs};
 use naive::{FUNCTIONS, Kind, Naive, Walked};
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 use recording::Recording;
 use replay::Replayer;
 use session::{
     Direction, Follow, FrameRef, Group, How, Move, Program, Reason, ThreadRef, What, Who,
 };
-use target::{Cancel, Position};
+use target::{Cancel, ONE_INSTRUCTION, Position};
 
 fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
@@ -173,7 +173,7 @@ fn walk_at_random(seed: &mut u64, walk: u32, naive: &mut Naive, program: &Arc<Pr
             thread: None,
             how: match way {
                 Way::Continue => How::Continue,
-                Way::Instruction => How::Instructions(0..0),
+                Way::Instruction => How::Instructions(ONE_INSTRUCTION),
                 Way::Line { into } => How::Line { into },
             },
             direction: if back {
@@ -284,7 +284,7 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
             && let Some(at) = &at
             && matches!(at.reason, Reason::Breakpoint { .. })
         {
-            let step = motion(How::Instructions(0..0), Some(at.thread));
+            let step = motion(How::Instructions(ONE_INSTRUCTION), Some(at.thread));
             group.go(&step, &never).unwrap();
         }
         let stopped = group.go(&motion(How::Continue, None), &never).unwrap();
@@ -404,7 +404,7 @@ enum Act {
 struct Stop {
     name: String,
     event: u64,
-    pc: u64,
+    pc: Addr,
     line: Option<u32>,
 }
 
@@ -468,7 +468,7 @@ fn acts_of(
             }
             Act::Run { back } => (How::Continue, back),
             Act::Line { into, back } => (How::Line { into }, back),
-            Act::Instruction { back } => (How::Instructions(0..0), back),
+            Act::Instruction { back } => (How::Instructions(ONE_INSTRUCTION), back),
             Act::Uncall => (How::Finish { level: 0 }, true),
         };
         if let Some(thread) = at_breakpoint.take().filter(|_| as_gdb)
@@ -479,7 +479,7 @@ fn acts_of(
                 who: Who::All,
                 process,
                 thread: Some(thread),
-                how: How::Instructions(0..0),
+                how: How::Instructions(ONE_INSTRUCTION),
                 direction: Direction::Forwards,
                 follow,
             };
@@ -518,7 +518,7 @@ fn acts_of(
         let stop = Stop {
             name: member.unwrap().name,
             event: stopped.at.event().0,
-            pc: frames.first().map_or(0, |frame| frame.pc),
+            pc: frames.first().map_or(Addr::NULL, |frame| frame.pc),
             line: frames
                 .first()
                 .and_then(|frame| Some(frame.line.as_ref()?.line)),
@@ -584,14 +584,14 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
         if let Some(stop) = stop {
             commands.extend(["echo STOP", "when"].map(str::to_string));
             // Who has ended has none.
-            commands.extend((stop.pc != 0).then(|| "print $pc".to_string()));
+            commands.extend((!stop.pc.is_null()).then(|| "print $pc".to_string()));
         }
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let (text, status) = harness::prompt::debug(&recorded, &commands);
     assert_eq!(status, 0, "{text}");
     // What `when` says, and the address.
-    let shown: Vec<(String, u64, u64)> = text
+    let shown: Vec<(String, u64, Addr)> = text
         .split("STOP\n")
         .skip(1)
         .map(|rest| {
@@ -599,15 +599,15 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
             let (name, place) = lines.next().unwrap().split_once(", main-0, ").unwrap();
             let event = place.rsplit(':').next().unwrap().parse().unwrap();
             let pc = lines.find_map(|line| line.strip_prefix('$')?.split_once("0x"));
-            let pc = pc.map_or(0, |(_, rest)| {
+            let pc = pc.map_or(Addr::NULL, |(_, rest)| {
                 let digits = rest.split(' ').next().unwrap();
-                u64::from_str_radix(digits, 16).unwrap()
+                Addr(u64::from_str_radix(digits, 16).unwrap())
             });
             (name.to_string(), event, pc)
         })
         .collect();
     let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
-    let expected: Vec<(String, u64, u64)> = stops
+    let expected: Vec<(String, u64, Addr)> = stops
         .map(|stop| (stop.name.clone(), stop.event, stop.pc))
         .collect();
     assert_eq!(shown, expected, "{done:#?}\n{text}");
@@ -707,15 +707,15 @@ fn gdb_does(recorded: &Recorded, gdb: &str, done: &[(Act, Option<Stop>)]) {
         }
     }
     let text = printed(&mut command);
-    let shown: Vec<(u64, u64)> = text
+    let shown: Vec<(u64, Addr)> = text
         .lines()
         .filter_map(|line| {
             let (inferior, pc) = line.strip_prefix("STOP ")?.split_once(' ')?;
-            Some((inferior.parse().ok()?, pc.parse().ok()?))
+            Some((inferior.parse().ok()?, Addr(pc.parse().ok()?)))
         })
         .collect();
     let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
-    let expected: Vec<(u64, u64)> = stops
+    let expected: Vec<(u64, Addr)> = stops
         .map(|stop| (u64::from(stop.name == "walks-1") + 1, stop.pc))
         .collect();
     assert_eq!(shown, expected, "{done:#?}\n{text}");

@@ -229,7 +229,7 @@ impl Builder<'_> {
             }
             NodeKind::Global(die, module) => self.variable(*die, *module, None),
             NodeKind::Symbol(address, ty) => {
-                self.push(Step::Constant(*address));
+                self.push(Step::Constant(address.0));
                 Some(Operand::At(ty.clone()))
             }
             NodeKind::Register(name) => self.register(name, node),
