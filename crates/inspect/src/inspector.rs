@@ -61,7 +61,7 @@ pub struct SourceLine {
 }
 
 /// Debug information around an address.
-pub(crate) struct CodePlace {
+pub(crate) struct CodeContext {
     pub loaded: Loaded,
     pub info: &'static DebugInfo,
     pub unit: &'static Unit,
@@ -191,7 +191,7 @@ impl<'p> Inspector<'p> {
             .or_else(|| self.modules().first().copied())
     }
 
-    pub(crate) fn code_at(&self, address: Addr) -> Option<CodePlace> {
+    pub(crate) fn code_at(&self, address: Addr) -> Option<CodeContext> {
         let loaded = self.module_at(address)?;
         let info = loaded.module.info()?;
         let at = loaded.to_link(address);
@@ -203,7 +203,7 @@ impl<'p> Inspector<'p> {
             Some(found) => found,
             None => (*units.first()?, None),
         };
-        Some(CodePlace {
+        Some(CodeContext {
             loaded,
             info,
             unit,
@@ -219,7 +219,7 @@ impl<'p> Inspector<'p> {
         self.source_line(&place, &span)
     }
 
-    fn source_line(&self, place: &CodePlace, span: &LineSpan) -> Option<SourceLine> {
+    fn source_line(&self, place: &CodeContext, span: &LineSpan) -> Option<SourceLine> {
         let table = place.unit.lines(place.info);
         Some(SourceLine {
             file: table.files.get(span.file)?.clone(),

@@ -8,7 +8,7 @@ use protocol::id::Addr;
 use crate::dwarf::die::Die;
 use crate::error::{Error, Result};
 use crate::target::{Process, read_exact};
-use crate::types::{Count, Kind, Member, MemberPlace, Ty, Variant, VariantPart};
+use crate::types::{Count, Kind, Member, MemberLocation, Ty, Variant, VariantPart};
 
 /// Where a value's bytes are.
 #[derive(Debug, Clone)]
@@ -197,8 +197,8 @@ impl Value {
     pub fn member(&self, process: &dyn Process, member: &Member) -> Result<Self> {
         let ty = member.ty.get();
         let offset = match member.place {
-            MemberPlace::Offset(offset) => offset,
-            MemberPlace::Expression(expression) => {
+            MemberLocation::Offset(offset) => offset,
+            MemberLocation::Expression(expression) => {
                 let object = self.address().ok_or(Error::OptimizedOut)?;
                 let machine = crate::location::Machine {
                     process,

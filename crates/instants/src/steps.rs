@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use conditions::engine::track::Edge;
+use conditions::engine::trace::Edge;
 use conditions::history::At;
 use protocol::id::{Addr, EventNo};
 use session::truth::Moment;

@@ -257,7 +257,7 @@ impl Printer<'_> {
         let class = class.get();
         let member = class.aggregate().and_then(|a| {
             a.members.into_iter().find(|m| {
-                matches!(m.place, crate::types::MemberPlace::Offset(o) if i128::from(o) == word)
+                matches!(m.place, crate::types::MemberLocation::Offset(o) if i128::from(o) == word)
                     && m.fixed.is_none()
                     && !m.base
             })
