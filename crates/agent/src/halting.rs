@@ -213,11 +213,17 @@ impl<'a> Halter<'a> {
 
     /// Who has not stopped, of those that are to, so long after it was asked for.
     pub fn missing(&self, age: Duration) -> Vec<&'a Seat> {
+        self.missing_but(age, |seat| age >= IS_SUSPENDED && is_suspended(seat))
+    }
+
+    /// The same, for one who knows by himself who cannot come because somebody has
+    /// stopped it: to the kernel, whoever he traces is stopped again and again.
+    pub fn missing_but(&self, age: Duration, cannot: impl Fn(&Seat) -> bool) -> Vec<&'a Seat> {
         let is_halted = |seat: &&Seat| {
             seat.has(flag::EXEMPT)
                 || seat.is_still()
                 || is_stuck_sending(seat, age)
-                || age >= IS_SUSPENDED && is_suspended(seat)
+                || cannot(seat)
         };
         self.seats().filter(|seat| !is_halted(seat)).collect()
     }
