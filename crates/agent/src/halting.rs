@@ -280,6 +280,7 @@ impl<'a> Halter<'a> {
         for seat in self.seats() {
             seat.left_arg.store(0, Relaxed);
             seat.done.store(0, Relaxed);
+            seat.elapsed.store(0, Relaxed);
             seat.flags.fetch_and(!flag::EXEMPT, AcqRel);
             seat.flags.fetch_or(flag::PULL, AcqRel);
         }
@@ -303,6 +304,12 @@ impl<'a> Halter<'a> {
                 return Some(self.seats().map(departing).collect());
             }
             if begin.elapsed() >= limit {
+                for seat in &missing {
+                    let (pid, tid) = (pid_of(seat), seat.tid.load(Relaxed));
+                    let f = |n: &str| String::from_utf8_lossy(&inject::read_proc(&format!("/proc/{pid}/task/{tid}/{n}")).unwrap_or_default()).into_owned();
+                    eprintln!("MISSING {pid} {tid} state {} in {} flags {} call {} slot {}\n{}\n{}\n{}", seat.state.load(Relaxed), seat.stopped_in.load(Relaxed), seat.flags.load(Relaxed), seat.call.load(Relaxed), seat.slot.load(Relaxed), f("stat"), f("syscall"), f("status"));
+                    for t in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() { eprintln!("{:?} {}", t.path(), String::from_utf8_lossy(&inject::read_proc(&format!("{}/syscall", t.path().display())).unwrap_or_default())); }
+                }
                 self.end_gathering();
                 return None;
             }
@@ -453,6 +460,7 @@ fn departing(seat: &Seat) -> (u32, inject::Departing) {
         left_arg: seat.left_arg.load(Acquire),
         left: [load(&seat.left[0]), load(&seat.left[1])],
         done: load(&seat.done),
+        elapsed: load(&seat.elapsed),
         stopped_ns: seat.stopped_at.get().0,
     };
     (pid_of(seat), departing)

@@ -19,8 +19,11 @@ mod image;
 mod maps;
 mod refusal;
 mod regs;
+mod residue;
 mod running;
+mod slept;
 mod stop;
+mod trace;
 
 pub use adopt::{Lead, Monitor, Prepared};
 pub use depart::{Departing, depart};

@@ -241,6 +241,8 @@ pub struct Seat {
     pub left_arg: AtomicU32,
     pub left: [AtomicU64; 2],
     pub done: AtomicU64,
+    /// How long that call has taken (ns), if it has a time limit.
+    pub elapsed: AtomicU64,
     /// The place of its record in its process's memory.
     pub slot: AtomicU32,
 }
@@ -308,6 +310,7 @@ impl Seat {
             self.extended.store(0, Relaxed);
             self.left_arg.store(0, Relaxed);
             self.done.store(0, Relaxed);
+            self.elapsed.store(0, Relaxed);
         }
         is_taken
     }
