@@ -304,18 +304,14 @@ impl<'a> Halter<'a> {
                 return Some(self.seats().map(departing).collect());
             }
             if begin.elapsed() >= limit {
-                for seat in &missing {
-                    let (pid, tid) = (pid_of(seat), seat.tid.load(Relaxed));
-                    let f = |n: &str| String::from_utf8_lossy(&inject::read_proc(&format!("/proc/{pid}/task/{tid}/{n}")).unwrap_or_default()).into_owned();
-                    eprintln!("MISSING {pid} {tid} state {} in {} flags {} call {} slot {}\n{}\n{}\n{}", seat.state.load(Relaxed), seat.stopped_in.load(Relaxed), seat.flags.load(Relaxed), seat.call.load(Relaxed), seat.slot.load(Relaxed), f("stat"), f("syscall"), f("status"));
-                    for t in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() { eprintln!("{:?} {}", t.path(), String::from_utf8_lossy(&inject::read_proc(&format!("{}/syscall", t.path().display())).unwrap_or_default())); }
-                }
                 self.end_gathering();
                 return None;
             }
             if told.elapsed() >= AGAIN {
                 self.forget_the_dead();
                 for seat in missing {
+                    // One that has sat down since, too.
+                    seat.flags.fetch_or(flag::PULL, AcqRel);
                     self.tell_to_come(seat);
                 }
                 told = Instant::now();
