@@ -88,7 +88,6 @@ fn is_unharmed(running: Running<'_>, pid: i32) {
 }
 
 #[test]
-#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn a_recorded_service_is_debugged_and_replays() {
     let scratch = Scratch::new("live-recorded");
     let (running, pid) = recorded(&scratch);
@@ -270,7 +269,6 @@ fn limits_are_changed() {
 
 /// Recorded and debugged at once: what was recorded replays, stops and all.
 #[test]
-#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn what_is_recorded_under_the_debugger_replays() {
     let scratch = Scratch::new("live-run-record");
     let dir = scratch.fresh("recording");
