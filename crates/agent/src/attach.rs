@@ -111,6 +111,10 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
         }
     }
     attachment.server = control::Server::start(&arena, &manifest.command, 0);
+    if let Some(server) = &attachment.server {
+        let _ = attachment.shared.tracing.set(server.tracing());
+        server.serves_for(&attachment.shared);
+    }
     Ok(attachment)
 }
 
@@ -145,6 +149,14 @@ impl Attachment {
     /// Halts what was attached to, and so on.
     pub fn halter(&self) -> Halter<'_> {
         Halter::new(self.shared.arena.control())
+    }
+
+    /// Waits for a debugger, and until that has gone, or no process is left.
+    pub fn serve(self) -> Result<Detached, Error> {
+        if let Some(server) = &self.server {
+            server.await_debugger();
+        }
+        self.wait()
     }
 
     /// Waits until no process is left, or somebody has asked that they be left alone.

@@ -171,7 +171,7 @@ pub extern "C" fn depart_process(thread: &Thread) -> u64 {
 /// back to before it.
 #[inline]
 pub fn is_leaving(thread: &Thread) -> bool {
-    control().halt.leaving.load(Acquire) != 0 && thread.pending.load(Acquire) == 0
+    crate::halt::leaves_call(thread) && thread.pending.load(Acquire) == 0
 }
 
 /// A thread was taken out of a call that it is to make again, whether the monitor has

@@ -171,6 +171,9 @@ pub mod flag {
     /// A debugger leads it by single instructions while the others stand: it leaves
     /// the halt, and the program's time stands all the same.
     pub const LED: u32 = 8;
+    /// It is to leave the call that it is in and stand before it: a debugger has
+    /// something else for it to do first.
+    pub const OUT: u32 = 16;
 }
 
 /// What a thread is stopped in.

@@ -251,6 +251,46 @@ impl Warden {
         status
     }
 
+    /// Takes a thread out of the call that it is in, while the program stays halted: it
+    /// stands before it then, or behind it if it has come to its end.
+    pub fn pull_out(&mut self, tid: i32) -> Result<(), Error> {
+        let deadline = Instant::now() + PARKING;
+        let Some(governor) = &self.governor else {
+            return Err(Error::NoAgent);
+        };
+        governor.call_out(tid, true);
+        if let Some(stopped) = self.tasks.get(&tid).and_then(Task::stopped) {
+            stopped.leave_call();
+        }
+        let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.resume(Resume::On);
+        }
+        let mut is_out = false;
+        while !is_out && Instant::now() < deadline {
+            match self.next(Some(Instant::now() + LOOK)) {
+                News::Of(of, status) => self.note_aside(of, status),
+                News::Asked(request) => self.note_request(&request),
+                News::Alone | News::Nothing => {}
+                News::Lost => return Err(Error::AgentGone),
+            }
+            // Those that it may wait for in the monitor go on as well, and so does it if
+            // it was stopped on its way.
+            self.press_all();
+            is_out = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+        }
+        let others = self.tasks.keys().copied();
+        let others: Vec<i32> = others.filter(|other| !self.is_to_run(*other)).collect();
+        self.quiesce(&others);
+        if let Some(governor) = &self.governor {
+            governor.call_out(tid, false);
+        }
+        match is_out {
+            true => Ok(()),
+            false => Err(Error::InCall(tid)),
+        }
+    }
+
     /// Whether a thread runs while the program is halted.
     fn is_to_run(&self, tid: i32) -> bool {
         self.governor.as_ref().is_some_and(|g| g.is_exempt(tid))
