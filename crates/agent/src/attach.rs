@@ -131,10 +131,9 @@ impl Attachment {
         tracing::info!(target: "live", pid, ?stood, threads, "the monitor is in");
         // Each thread makes itself known as the first thing it does.
         let begin = Instant::now();
-        while self.halter().seated(pid as u32) < threads && begin.elapsed() < SEATED {
-            if !std::path::Path::new(&format!("/proc/{pid}/task")).exists() {
-                break;
-            }
+        let halter = self.halter();
+        let is_seated = |tid: &i32| halter.seat_of(*tid as u32).is_some();
+        while !inject::threads_of(pid).iter().all(is_seated) && begin.elapsed() < SEATED {
             thread::sleep(Duration::from_micros(200));
         }
         self.stood.push((pid, stood));

@@ -220,10 +220,7 @@ impl<'a> Halter<'a> {
     /// stopped it: to the kernel, whoever he traces is stopped again and again.
     pub fn missing_but(&self, age: Duration, cannot: impl Fn(&Seat) -> bool) -> Vec<&'a Seat> {
         let is_halted = |seat: &&Seat| {
-            seat.has(flag::EXEMPT)
-                || seat.is_still()
-                || is_stuck_sending(seat, age)
-                || cannot(seat)
+            seat.has(flag::EXEMPT) || seat.is_still() || is_stuck_sending(seat, age) || cannot(seat)
         };
         self.seats().filter(|seat| !is_halted(seat)).collect()
     }
@@ -401,11 +398,6 @@ impl<'a> Halter<'a> {
     /// The processes of the program.
     pub fn pids(&self) -> std::collections::BTreeSet<u32> {
         self.seats().map(pid_of).collect()
-    }
-
-    /// How many threads of a process are known.
-    pub fn seated(&self, pid: u32) -> usize {
-        self.seats().filter(|seat| pid_of(seat) == pid).count()
     }
 
     /// What each thread does now.

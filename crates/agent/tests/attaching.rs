@@ -179,7 +179,10 @@ fn is_unchanged(names: &[&str]) {
         let mut program = Program::start(&mut Command::new(built(name)));
         let count = attach_at_random(&mut program, &mut dice);
         let status = program.wait();
-        assert!(status.success(), "{name}, attached to {count} times: {status}");
+        assert!(
+            status.success(),
+            "{name}, attached to {count} times: {status}"
+        );
         assert_eq!(program.output(), expected(name), "{name}");
         eprintln!("{name}: attached to {count} times");
     }
@@ -240,7 +243,7 @@ fn a_program_of_all_kinds_fifty_times() {
 #[test]
 fn time_limits_do_not_notice() {
     let mut dice = Dice(seed::seed("time limits", 11));
-    let mut program = Program::start(Command::new(built("time_limits")).arg("4"));
+    let mut program = Program::start(Command::new(built("time_limits")).args(["4", "alone"]));
     let count = attach_at_random(&mut program, &mut dice);
     let status = program.wait();
     assert!(status.success(), "attached to {count} times: {status}");

@@ -389,7 +389,11 @@ fn list() -> Result<ExitCode, Failure> {
         };
         let seated = status.threads.iter().map(|thread| thread.pid as i32);
         let mut pids = agent::program_of(status.pid as i32);
-        let how = if pids.is_empty() { "under mw attach" } else { how };
+        let how = if pids.is_empty() {
+            "under mw attach"
+        } else {
+            how
+        };
         pids.extend(seated);
         (pids, how)
     });

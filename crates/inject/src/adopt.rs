@@ -1,5 +1,6 @@
 //! The monitor comes into a process that runs.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ pub struct Monitor<'a> {
 /// What of a process can be found out while it runs.
 pub struct Prepared {
     pid: i32,
-    timers: Vec<[u32; 2]>,
+    /// Its descriptors: whether each is a timer.
+    descriptors: BTreeMap<u32, bool>,
     arena_fd: i32,
 }
 
@@ -46,7 +48,7 @@ impl Prepared {
         })?;
         Ok(Prepared {
             pid,
-            timers: timers_of(pid),
+            descriptors: descriptors_of(pid, &BTreeMap::new()),
             arena_fd,
         })
     }
@@ -175,9 +177,12 @@ impl Running {
             result::NONE,
             beside,
         ];
-        words.push(prepared.timers.len() as u64);
-        let timers = prepared.timers.iter().copied();
-        let timers = timers.chain(std::iter::repeat([0; 2])).take(TIMERS);
+        let timers = timers_of(prepared);
+        words.push(timers.len() as u64);
+        let timers = timers
+            .into_iter()
+            .chain(std::iter::repeat([0; 2]))
+            .take(TIMERS);
         words.extend(timers.map(|[kind, id]| u64::from(kind) | u64::from(id) << 32));
         debug_assert_eq!(words.len() * 8, size_of::<Adoption>());
         let rooms = self.residues(maps);
@@ -346,22 +351,34 @@ fn beside_vdso(maps: &[Map]) -> Option<(&Map, u64)> {
     Some((vdso, at))
 }
 
-/// The timers of a process, by kind and id.
-fn timers_of(pid: i32) -> Vec<[u32; 2]> {
+/// The timers of a process that is stopped, by kind and id.
+fn timers_of(prepared: &Prepared) -> Vec<[u32; 2]> {
+    let pid = prepared.pid;
     let text = read_proc(&format!("/proc/{pid}/timers")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let ids = text.lines().filter_map(|line| line.strip_prefix("ID:"));
     let ids = ids.filter_map(|id| id.trim().parse().ok());
     let posix = ids.map(|id| [timer::POSIX, id]);
+    let now = descriptors_of(pid, &prepared.descriptors);
+    let timers = now.iter().filter(|(_, is_timer)| **is_timer);
+    let timers = timers.map(|(fd, _)| [timer::DESCRIPTOR, *fd]);
+    posix.chain(timers).take(TIMERS).collect()
+}
+
+/// The descriptors of a process, and whether each is a timer. Those that are known are
+/// not looked at again.
+fn descriptors_of(pid: i32, known: &BTreeMap<u32, bool>) -> BTreeMap<u32, bool> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = entries.into_iter().flatten().flatten();
     let descriptors = entries.filter_map(|entry| {
-        let link = std::fs::read_link(entry.path()).ok()?;
-        let is_timer = link.as_os_str() == "anon_inode:[timerfd]";
-        let fd = entry.file_name().to_str()?.parse().ok()?;
-        is_timer.then_some([timer::DESCRIPTOR, fd])
+        let fd: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let looked = || {
+            let link = std::fs::read_link(entry.path()).ok()?;
+            Some(link.as_os_str() == "anon_inode:[timerfd]")
+        };
+        Some((fd, known.get(&fd).copied().or_else(looked)?))
     });
-    posix.chain(descriptors).take(TIMERS).collect()
+    descriptors.collect()
 }
 
 /// The highest descriptor up to the arena's usual one that is free and allowed.

@@ -126,9 +126,10 @@ pub fn depart(
         .zip(&left)
         .map(|((_, thread), left)| thread.left_at(&left.regs, &maps))
         .collect();
-    let needs = plans.iter().zip(&told).any(|((_, thread), told)| {
-        thread.done != 0 || thread.left_arg != 0 && told.is_none()
-    });
+    let needs = plans
+        .iter()
+        .zip(&told)
+        .any(|((_, thread), told)| thread.done != 0 || thread.left_arg != 0 && told.is_none());
     let room = match needs {
         true => Some(running.make_room(&plans)?),
         false => None,
@@ -168,7 +169,11 @@ pub fn depart(
     if room != 0 {
         running.write(room, &residue::MARK);
     }
-    let each = plans.iter().zip(&mut left).zip(told).zip(residue::places(room));
+    let each = plans
+        .iter()
+        .zip(&mut left)
+        .zip(told)
+        .zip(residue::places(room));
     for ((((_, thread), left), told), place) in each {
         let mut thread = thread.after(now_ns());
         if let Some(at) = told {

@@ -59,12 +59,7 @@ pub(crate) struct Residue {
 
 impl Residue {
     /// If a thread needs it: it will go on there, with these registers.
-    pub(crate) fn of(
-        thread: &Departing,
-        place: u64,
-        regs: &mut Regs,
-        now: u64,
-    ) -> Option<Residue> {
+    pub(crate) fn of(thread: &Departing, place: u64, regs: &mut Regs, now: u64) -> Option<Residue> {
         if thread.left_arg == 0 && thread.done == 0 {
             return None;
         }
@@ -140,7 +135,16 @@ impl Residue {
             .chunks_exact(8)
             .map(|eight| eight.try_into().map_or(0, u64::from_le_bytes))
             .collect();
-        let [after, done, elapsed, released, count, rest @ .., first, second] = words.as_slice()
+        let [
+            after,
+            done,
+            elapsed,
+            released,
+            count,
+            rest @ ..,
+            first,
+            second,
+        ] = words.as_slice()
         else {
             return None;
         };

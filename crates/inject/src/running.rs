@@ -163,12 +163,10 @@ impl Running {
                     {
                         born.insert(new as i32);
                     }
-                    trace::resume(tid, Resume::Run, 0);
+                    go_on(tid, 0);
                 }
                 // A signal on its way to the program gets there first.
-                Became::Signal(signal) => {
-                    trace::resume(tid, Resume::Run, signal);
-                }
+                Became::Signal(signal) => go_on(tid, signal),
                 Became::Gone => return Ok(false),
                 // The first thread of a process is not told of while others are left.
                 Became::Nothing if has_ended(self.pid, tid) => return Ok(false),
@@ -352,12 +350,19 @@ fn is_never_restarted(number: u64) -> bool {
     )
 }
 
+/// Has a thread go on that has stopped for something else. It is told to stop again: to
+/// the kernel, one stop is as good as another.
+fn go_on(tid: i32, signal: i32) {
+    trace::resume(tid, Resume::Run, signal);
+    interrupt(tid);
+}
+
 fn interrupt(tid: i32) {
     let _ = ptrace::interrupt(Pid::from_raw(tid));
 }
 
 /// The threads of a process.
-pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
+pub fn threads_of(pid: i32) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };

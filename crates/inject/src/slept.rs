@@ -127,7 +127,8 @@ mod tests {
                 only.set(processor).unwrap();
                 sched_setaffinity(Pid::from_raw(0), &only).unwrap();
                 std::thread::yield_now();
-                say.send((nix::unistd::gettid().as_raw(), now_ns())).unwrap();
+                say.send((nix::unistd::gettid().as_raw(), now_ns()))
+                    .unwrap();
                 // (Not until the end: its joiner wakes it.)
                 std::thread::park_timeout(Duration::from_secs(60));
             });

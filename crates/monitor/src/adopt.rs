@@ -182,6 +182,13 @@ pub fn leave_call(thread: &Thread, span: &Span, done: i64) {
     thread.done.set(done.max(0) as u64);
 }
 
+/// The same of a call that begins with what is left of it.
+pub fn leave_anew(thread: &Thread) {
+    thread.again_at.set(thread.call_site.get());
+    thread.began.set(0);
+    thread.done.set(0);
+}
+
 /// The thread stops here. If it is before a call that it was taken out of, and the
 /// monitor is leaving: what the program does not know of that call.
 pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {

@@ -248,7 +248,7 @@ fn stop_one(timer: &mut Timer) {
     let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
         return;
     };
-    let has_to_tell = is_over(timer);
+    let has_to_tell = take_ticks(timer).unwrap_or_else(|| is_over(timer));
     let mut left = [0; 4];
     exchange(timer, &[0; 4], Some(&mut left));
     let forgets = match timer.kind {
@@ -292,6 +292,26 @@ fn value_of(timer: &Timer) -> Option<[u64; 4]> {
         _ => sys::call(nr::GETITIMER, id, to, 0, 0, 0, 0),
     };
     (answer == 0).then_some(value)
+}
+
+/// Takes what a descriptor's timer has to tell: whether there was anything. Somebody who
+/// has not stopped yet may read it in the same moment, and one of the two gets it. None: the
+/// kernel cannot do that without waiting.
+fn take_ticks(timer: &Timer) -> Option<bool> {
+    const PREADV2: u64 = 327;
+    const NOWAIT: u64 = 8;
+    const HERE: u64 = u64::MAX;
+    if timer.kind != kind::DESCRIPTOR {
+        return Some(false);
+    }
+    let mut count = 0u64;
+    let vector = [(&raw mut count) as u64, 8];
+    let at = vector.as_ptr() as u64;
+    match sys::call(PREADV2, timer.id.into(), at, 1, HERE, 0, NOWAIT) {
+        8 => Some(true),
+        error if error == -sys::EAGAIN => Some(false),
+        _ => None,
+    }
 }
 
 /// Whether a descriptor's timer has something to tell.

@@ -274,10 +274,15 @@ impl Warden {
                 News::Alone | News::Nothing => {}
                 News::Lost => return Err(Error::AgentGone),
             }
-            // Those that it may wait for in the monitor go on as well, and so does it if
-            // it was stopped on its way.
+            // Those that it may wait for in the monitor go on as well.
             self.press_all();
             is_out = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+            if let Some(task) = self.tasks.get_mut(&tid).filter(|_| !is_out)
+                && task.stopped().is_some()
+            {
+                // It was stopped on its way.
+                task.resume(Resume::On);
+            }
         }
         let others = self.tasks.keys().copied();
         let others: Vec<i32> = others.filter(|other| !self.is_to_run(*other)).collect();
