@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use harness::alive::{Service, mw, program};
 use harness::prompt::has_in_order;
 use harness::{MW, Scratch, is_root, programs, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The service is joined, commands are executed, it is left: what was printed. It is
 /// unharmed then.
@@ -566,4 +566,62 @@ fn the_debugger_is_killed_at_any_moment() {
     }
     let said = service.end();
     assert!(said.contains("unharmed"), "{said}");
+}
+
+/// The agent of a program that was joined is killed, or the warden, or both, at any
+/// moment: the program runs on. `MW_ROUNDS` says how often.
+#[test]
+fn what_was_joined_runs_on_when_its_agent_is_killed() {
+    let scratch = Scratch::new("live-agent-killed");
+    let rounds = std::env::var("MW_ROUNDS").map_or(6, |text| text.parse().unwrap());
+    let mut state = seed::seed("when the agent is killed", 0xa6e7);
+    let mut below = |limit: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % limit
+    };
+    for round in 0..rounds {
+        let service = Service::start(&scratch, &[]);
+        let pid = service.pid.to_string();
+        let mut debugger = Command::new(MW)
+            .args(["attach", &pid, "-e", "continue"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let descendants = || {
+            let all = live::candidates();
+            let pids = live::descendants(debugger.id() as i32, &all);
+            let is_one = |word: &str| {
+                let its = all.iter().filter(|c| pids.contains(&c.pid));
+                let mut its = its.filter(|c| c.command.contains(word));
+                its.next().map(|c| c.pid)
+            };
+            (is_one(" warden "), is_one(" govern-running "))
+        };
+        let (warden, agent) = wait_for("the agent", || match descendants() {
+            (Some(warden), Some(agent)) => Some((warden, agent)),
+            _ => None,
+        });
+        std::thread::sleep(std::time::Duration::from_micros(below(300_000)));
+        let victims = match round % 3 {
+            0 => vec![agent],
+            1 => vec![warden],
+            _ => vec![warden, agent],
+        };
+        for victim in victims {
+            let _ = kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL);
+        }
+        wait_for("it to be let go", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            let status = status.unwrap_or_else(|_| panic!("round {round}: it is gone"));
+            status.contains("TracerPid:\t0").then_some(())
+        });
+        let said = service.end();
+        assert!(said.contains("unharmed"), "round {round}: {said}");
+        debugger.kill().unwrap();
+        debugger.wait().unwrap();
+    }
 }
