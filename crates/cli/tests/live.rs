@@ -472,7 +472,7 @@ fn processes_that_cannot_be_joined_say_why() {
     let first = Service::start(&scratch, &[]);
     let second = Service::start(&scratch, &[]);
     let mut holder = Command::new(MW)
-        .args(["attach", &first.pid.to_string()])
+        .args(["attach", "--observe", &first.pid.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

@@ -111,13 +111,19 @@ impl Call {
     }
 
     /// Makes it of a timer that is stopped, of which `timer` says how much is left.
-    fn make_of_stopped(&self, number: u64, args: &[u64; 6], timer: &mut Timer, since: i64) -> i64 {
+    fn make_of_stopped(
+        &self,
+        number: u64,
+        args: &[u64; 6],
+        timer: &mut Timer,
+        since: &Span,
+    ) -> i64 {
         let mut answer = self.make(number, args);
         if answer < 0 {
             return answer;
         }
         let mut was = *timer;
-        was.add(-since);
+        was.add(-since.signed());
         let was_running = was.left[2..] != [0; 2];
         match self.told_at {
             Some(0) => {}
@@ -133,8 +139,7 @@ impl Call {
             _ => {}
         }
         if self.set.is_some() {
-            stop_one(timer);
-            timer.add(since);
+            stop_one(timer, since);
         }
         answer
     }
@@ -162,8 +167,8 @@ pub fn call(thread: &Thread, number: u64, args: &[u64; 6]) -> i64 {
     let answer = match process.timers.iter().find(of_it).filter(|_| state != 0) {
         Some(place) => {
             let mut timer = place.get();
-            let since = process.timers_span.get().signed();
-            let answer = call.make_of_stopped(number, args, &mut timer, since);
+            let since = process.timers_span.get();
+            let answer = call.make_of_stopped(number, args, &mut timer, &since);
             place.set(timer);
             answer
         }
@@ -233,17 +238,18 @@ pub fn stop(thread: &Thread, halt: u32) {
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE {
-            stop_one(&mut it);
+            stop_one(&mut it, &process.timers_span.get());
             timer.set(it);
         }
     }
     process.timers_stopped.store(halt, Release);
 }
 
-/// Stops a timer, and takes note of what is left of it. One may forget what it has to tell
-/// when it is stopped: if that is once, it is over and is left alone; else,
+/// Stops a timer, and takes note of what was left of it when this span began: rather a
+/// little more than less, because no timer may be early. One may forget what it
+/// has to tell when it is stopped: if that is once, it is over and is left alone; else,
 /// and if it comes to its end just now, it tells again as soon as it is set.
-fn stop_one(timer: &mut Timer) {
+fn stop_one(timer: &mut Timer, since: &Span) {
     timer.left = [0; 4];
     let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
         return;
@@ -262,6 +268,7 @@ fn stop_one(timer: &mut Timer) {
         true => [before[0], before[1], 0, 1],
         false => left,
     };
+    timer.add(since.signed());
 }
 
 /// Whether the kernel takes the signal of a timer back that is set anew before the signal
@@ -361,11 +368,10 @@ pub fn go_on(thread: &Thread, halt: u32) {
     if !take(process, halt) {
         return;
     }
-    let passed = process.timers_span.get().signed();
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE && it.left[2..] != [0; 2] {
-            it.add(-passed);
+            it.add(-process.timers_span.get().signed());
             exchange(&it, &it.left, None);
         }
     }
