@@ -216,8 +216,8 @@ impl<'a> Halter<'a> {
         self.missing_but(age, |seat| age >= IS_SUSPENDED && is_suspended(seat))
     }
 
-    /// The same, for one who knows by himself who cannot come because somebody has
-    /// stopped it: to the kernel, whoever he traces is stopped again and again.
+    /// Who has not stopped, for one who knows by himself who cannot come because somebody
+    /// has stopped it: to the kernel, whoever he traces is stopped again and again.
     pub fn missing_but(&self, age: Duration, cannot: impl Fn(&Seat) -> bool) -> Vec<&'a Seat> {
         let is_halted = |seat: &&Seat| {
             seat.has(flag::EXEMPT) || seat.is_still() || is_stuck_sending(seat, age) || cannot(seat)

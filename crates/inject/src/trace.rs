@@ -34,7 +34,7 @@ pub(crate) fn look(tid: i32) -> Became {
     wait_for(tid, WaitPidFlag::WNOHANG)
 }
 
-/// The same, once something has.
+/// Waits until something has become of a thread of this tracer's.
 pub(crate) fn wait(tid: i32) -> Became {
     wait_for(tid, WaitPidFlag::empty())
 }

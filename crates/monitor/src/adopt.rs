@@ -182,7 +182,8 @@ pub fn leave_call(thread: &Thread, span: &Span, done: i64) {
     thread.done.set(done.max(0) as u64);
 }
 
-/// The same of a call that begins with what is left of it.
+/// A thread was taken out of a call that it is to make again, and that begins with what
+/// is left of its time.
 pub fn leave_anew(thread: &Thread) {
     thread.again_at.set(thread.call_site.get());
     thread.began.set(0);

@@ -307,8 +307,9 @@ fn stay(thread: &Thread, place: u32) {
         sys::futex_wake(&halt.arrivals, 1);
         timers::stop(thread, number);
         wait_for_end(thread, place, number);
+        // Who leaves its call in the middle of the halt is no sign that this is over.
         let is_out = place == stopped_in::CALL && leaves_call(thread);
-        if !is_led(thread) && !is_out {
+        if !is_led(thread) && !(is_out && halt.word.load(Acquire) == number) {
             timers::go_on(thread, number);
         }
         if let Some(seat) = seat(thread) {
