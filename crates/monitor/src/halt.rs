@@ -309,7 +309,8 @@ fn stay(thread: &Thread, place: u32) {
         wait_for_end(thread, place, number);
         // Who leaves its call in the middle of the halt is no sign that this is over.
         let is_out = place == stopped_in::CALL && leaves_call(thread);
-        if !is_led(thread) && !(is_out && halt.word.load(Acquire) == number) {
+        let is_over = halt.word.load(Acquire) != number;
+        if (is_over || !is_out) && !is_led(thread) {
             timers::go_on(thread, number);
         }
         if let Some(seat) = seat(thread) {

@@ -357,10 +357,10 @@ impl Warden {
                 task.pulled = Some(Box::new((seen, actual)));
             }
         }
-        let pulled = self.tasks.get_mut(&tid).and_then(|task| {
-            let is_back = |pulled: &Box<([u64; 27], [u64; 27])>| pulled.0 == *general;
-            task.pulled.take_if(|pulled| is_back(pulled))
-        });
+        let pulled = self
+            .tasks
+            .get_mut(&tid)
+            .and_then(|task| task.pulled.take_if(|pulled| pulled.0 == *general));
         let general = pulled.map_or(*general, |pulled| pulled.1);
         self.set_inside(tid, &general, xmm)
     }
