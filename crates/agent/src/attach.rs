@@ -111,6 +111,10 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
         }
     }
     attachment.server = control::Server::start(&arena, &manifest.command, 0);
+    if let Some(server) = &attachment.server {
+        let _ = attachment.shared.tracing.set(server.tracing());
+        server.serves_for(&attachment.shared);
+    }
     Ok(attachment)
 }
 
@@ -127,10 +131,9 @@ impl Attachment {
         tracing::info!(target: "live", pid, ?stood, threads, "the monitor is in");
         // Each thread makes itself known as the first thing it does.
         let begin = Instant::now();
-        while self.halter().seated(pid as u32) < threads && begin.elapsed() < SEATED {
-            if !std::path::Path::new(&format!("/proc/{pid}/task")).exists() {
-                break;
-            }
+        let halter = self.halter();
+        let is_seated = |tid: &i32| halter.seat_of(*tid as u32).is_some();
+        while !inject::threads_of(pid).iter().all(is_seated) && begin.elapsed() < SEATED {
             thread::sleep(Duration::from_micros(200));
         }
         self.stood.push((pid, stood));
@@ -145,6 +148,14 @@ impl Attachment {
     /// Halts what was attached to, and so on.
     pub fn halter(&self) -> Halter<'_> {
         Halter::new(self.shared.arena.control())
+    }
+
+    /// Waits for a debugger, and until that has gone, or no process is left.
+    pub fn serve(self) -> Result<Detached, Error> {
+        if let Some(server) = &self.server {
+            server.await_debugger();
+        }
+        self.wait()
     }
 
     /// Waits until no process is left, or somebody has asked that they be left alone.

@@ -122,6 +122,16 @@ struct Shared {
     is_over: AtomicBool,
 }
 
+impl Shared {
+    /// Nobody debugs the program any more: one that ran before the agent came is left
+    /// alone.
+    fn leave(&self) {
+        if self.reaper == 0 {
+            self.is_over.store(true, Release);
+        }
+    }
+}
+
 /// Who holds the program.
 #[derive(Default)]
 struct Mover {
@@ -206,6 +216,7 @@ impl Server {
             if mover.holder == 0 {
                 let control = shared.arena.control();
                 mover.resume(control, &mut Halter::new(control));
+                shared.leave();
             }
         };
         let _ = std::thread::Builder::new().spawn(wait);
@@ -360,6 +371,7 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
     if mover.kept == number {
         mover.kept = 0;
         mover.resume(control, halter);
+        shared.leave();
     }
 }
 
@@ -436,6 +448,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
             mover.tracer = 0;
             mover.connection = None;
             mover.resume(control, halter);
+            shared.leave();
             Answer::Done
         }
         Request::Resume => {

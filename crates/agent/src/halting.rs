@@ -213,11 +213,14 @@ impl<'a> Halter<'a> {
 
     /// Who has not stopped, of those that are to, so long after it was asked for.
     pub fn missing(&self, age: Duration) -> Vec<&'a Seat> {
+        self.missing_but(age, |seat| age >= IS_SUSPENDED && is_suspended(seat))
+    }
+
+    /// Who has not stopped, for one who knows by himself who cannot come because somebody
+    /// has stopped it: to the kernel, whoever he traces is stopped again and again.
+    pub fn missing_but(&self, age: Duration, cannot: impl Fn(&Seat) -> bool) -> Vec<&'a Seat> {
         let is_halted = |seat: &&Seat| {
-            seat.has(flag::EXEMPT)
-                || seat.is_still()
-                || is_stuck_sending(seat, age)
-                || age >= IS_SUSPENDED && is_suspended(seat)
+            seat.has(flag::EXEMPT) || seat.is_still() || is_stuck_sending(seat, age) || cannot(seat)
         };
         self.seats().filter(|seat| !is_halted(seat)).collect()
     }
@@ -274,6 +277,7 @@ impl<'a> Halter<'a> {
         for seat in self.seats() {
             seat.left_arg.store(0, Relaxed);
             seat.done.store(0, Relaxed);
+            seat.elapsed.store(0, Relaxed);
             seat.flags.fetch_and(!flag::EXEMPT, AcqRel);
             seat.flags.fetch_or(flag::PULL, AcqRel);
         }
@@ -303,6 +307,8 @@ impl<'a> Halter<'a> {
             if told.elapsed() >= AGAIN {
                 self.forget_the_dead();
                 for seat in missing {
+                    // One that has sat down since, too.
+                    seat.flags.fetch_or(flag::PULL, AcqRel);
                     self.tell_to_come(seat);
                 }
                 told = Instant::now();
@@ -394,11 +400,6 @@ impl<'a> Halter<'a> {
         self.seats().map(pid_of).collect()
     }
 
-    /// How many threads of a process are known.
-    pub fn seated(&self, pid: u32) -> usize {
-        self.seats().filter(|seat| pid_of(seat) == pid).count()
-    }
-
     /// What each thread does now.
     pub fn look(&self) -> Vec<Stop> {
         let halt = &self.control.halt;
@@ -447,6 +448,7 @@ fn departing(seat: &Seat) -> (u32, inject::Departing) {
         left_arg: seat.left_arg.load(Acquire),
         left: [load(&seat.left[0]), load(&seat.left[1])],
         done: load(&seat.done),
+        elapsed: load(&seat.elapsed),
         stopped_ns: seat.stopped_at.get().0,
     };
     (pid_of(seat), departing)

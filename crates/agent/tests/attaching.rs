@@ -53,11 +53,12 @@ impl Program {
         self.child.try_wait().unwrap().is_some()
     }
 
-    fn wait(&mut self) -> Option<i32> {
+    /// How it ended.
+    fn wait(&mut self) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
+                return status;
             }
             assert!(start.elapsed() < LIMIT, "it does not end");
             std::thread::sleep(Duration::from_millis(2));
@@ -177,20 +178,22 @@ fn is_unchanged(names: &[&str]) {
     for name in names {
         let mut program = Program::start(&mut Command::new(built(name)));
         let count = attach_at_random(&mut program, &mut dice);
-        assert_eq!(program.wait(), Some(0), "{name}, attached to {count} times");
+        let status = program.wait();
+        assert!(
+            status.success(),
+            "{name}, attached to {count} times: {status}"
+        );
         assert_eq!(program.output(), expected(name), "{name}");
         eprintln!("{name}: attached to {count} times");
     }
 }
 
 #[test]
-#[ignore = "not reliable yet: on a loaded machine a thread may not stop in time"]
 fn threads_do_not_notice() {
     is_unchanged(&["threads_mutex", "threads_many", "atomics", "spinlock"]);
 }
 
 #[test]
-#[ignore = "one of several dozen attachments shows: a call that waits with a time limit comes back early"]
 fn channels_do_not_notice() {
     is_unchanged(&["pipes", "sockets_inet", "epoll_poll_select", "tcp_pingpong"]);
 }
@@ -198,7 +201,6 @@ fn channels_do_not_notice() {
 /// Threads that are made and end, forks, signals, locks, waits with time limits: for as
 /// long as it is told to.
 #[test]
-#[ignore = "not reliable yet: once in some dozens of rounds the monitor is not out when it should be"]
 fn a_program_of_all_kinds_fifty_times() {
     const ROUNDS: u32 = 50;
     let mut dice = Dice(seed::seed("fifty times", 3));
@@ -223,7 +225,8 @@ fn a_program_of_all_kinds_fifty_times() {
     // It is told to come to its end.
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(program.wait(), Some(0), "{}", program.output());
+    let status = program.wait();
+    assert!(status.success(), "{status}: {}", program.output());
     assert!(
         program.output().ends_with("all is well\n"),
         "{}",
@@ -238,12 +241,12 @@ fn a_program_of_all_kinds_fifty_times() {
 
 /// Waits are as long as they were asked to be.
 #[test]
-#[ignore = "fails: clocks or limits are off after the monitor has left; not understood yet"]
 fn time_limits_do_not_notice() {
     let mut dice = Dice(seed::seed("time limits", 11));
-    let mut program = Program::start(Command::new(built("time_limits")).arg("4"));
+    let mut program = Program::start(Command::new(built("time_limits")).args(["4", "alone"]));
     let count = attach_at_random(&mut program, &mut dice);
-    assert_eq!(program.wait(), Some(0), "attached to {count} times");
+    let status = program.wait();
+    assert!(status.success(), "attached to {count} times: {status}");
     assert_eq!(program.output(), expected("time_limits"));
 }
 

@@ -14,8 +14,8 @@ use crate::{debug, record, select};
 
 /// Debug processes that run. Without any named, list those that could be.
 ///
-/// All of them stand still while the prompt waits, and run when it is told to have
-/// them run. On leaving they run on as if nobody had looked.
+/// All of them stand still while the prompt waits, and their time does; they run when it
+/// is told to have them run. On leaving they run on as if nobody had looked.
 ///
 /// Exit status 0; 2 if a command failed or a process cannot be joined.
 #[derive(clap::Args)]
@@ -27,6 +27,11 @@ pub struct Attach {
     /// A process and all that it has made
     #[arg(long, value_name = "PID")]
     tree: Vec<i32>,
+
+    /// By ptrace alone: nothing of the debugger is in the program, and its time goes on
+    /// while it stands
+    #[arg(long)]
+    observe: bool,
 
     #[command(flatten)]
     holding: Holding,
@@ -84,10 +89,11 @@ struct Holding {
 }
 
 impl Holding {
-    fn how(&self) -> live::How {
+    fn how(&self, governed: bool) -> live::How {
         live::How {
             keep: Some(std::time::Duration::from_secs(self.keep)),
             overrides: self.takes_over,
+            governed,
         }
     }
 }
@@ -131,6 +137,15 @@ pub struct Govern {
     record: Option<PathBuf>,
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
+}
+
+/// Brings the monitor into processes that run, and takes it out when nobody debugs them
+/// any more; the warden starts it.
+#[derive(clap::Args)]
+pub struct GovernRunning {
+    gate: i32,
+    #[arg(required = true)]
+    processes: Vec<i32>,
 }
 
 /// The hidden command that begins a program.
@@ -184,9 +199,9 @@ impl Attach {
         }
         let mut pids = named(&self.processes, &live::candidates())?;
         let program = program()?;
-        let how = self.holding.how();
+        let how = self.holding.how(!self.observe);
         if self.tree.is_empty() {
-            program.attach(&pids, &how)?;
+            tell(program.attach(&pids, &how)?);
         }
         // Who is made while the others are being joined is joined too.
         for root in &self.tree {
@@ -197,11 +212,34 @@ impl Attach {
                 if new.is_empty() {
                     break;
                 }
-                program.attach(&new, &how)?;
+                tell(program.attach(&new, &how)?);
                 pids.extend(new);
             }
         }
         self.script.debug(program, None, false, None)
+    }
+}
+
+/// Says what is not as it could be.
+fn tell(why: Option<String>) {
+    if let Some(why) = why {
+        eprintln!("mw: {why}: it is traced, and its time goes on while it stands");
+    }
+}
+
+impl GovernRunning {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        live::close_gate_on_exec(self.gate);
+        let attachment = match agent::attach(&self.processes) {
+            Ok(attachment) => attachment,
+            Err(error) => {
+                live::refuse(self.gate, &error.to_string());
+                // Who started it says why.
+                return Ok(ExitCode::from(127));
+            }
+        };
+        attachment.serve().map_err(record::explain)?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -225,7 +263,7 @@ impl Run {
             }
             words.push("--".into());
             words.extend(self.program.iter().cloned());
-            program.start_governed(&words, &self.holding.how())?;
+            program.start_governed(&words, &self.holding.how(true))?;
         }
         let first = self.go.then_some("continue");
         let done = self.script.debug(program, first, true, dir.clone());
@@ -349,7 +387,15 @@ fn list() -> Result<ExitCode, Failure> {
             true => "under mw record",
             false => "under mw run",
         };
-        (agent::program_of(status.pid as i32), how)
+        let seated = status.threads.iter().map(|thread| thread.pid as i32);
+        let mut pids = agent::program_of(status.pid as i32);
+        let how = if pids.is_empty() {
+            "under mw attach"
+        } else {
+            how
+        };
+        pids.extend(seated);
+        (pids, how)
     });
     let agents: Vec<(Vec<i32>, &str)> = agents.collect();
     for c in live::candidates() {

@@ -93,6 +93,8 @@ enum Command {
     BeginAlive(attach::Begin),
     #[command(hide = true)]
     GovernAlive(attach::Govern),
+    #[command(hide = true)]
+    GovernRunning(attach::GovernRunning),
     Completions(completions::Completions),
     Man(completions::Man),
 }
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         Command::Warden(cmd) => cmd.run(),
         Command::BeginAlive(cmd) => cmd.run(),
         Command::GovernAlive(cmd) => cmd.run(),
+        Command::GovernRunning(cmd) => cmd.run(),
         Command::Gdb(cmd) => cmd.run(),
         Command::ServeGdb(cmd) => cmd.run(),
         Command::List(cmd) => cmd.run(),

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use harness::alive::{Service, mw, program};
 use harness::prompt::has_in_order;
 use harness::{MW, Scratch, is_root, programs, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The service is joined, commands are executed, it is left: what was printed. It is
 /// unharmed then.
@@ -54,7 +54,7 @@ fn a_service_is_looked_at_and_left() {
             "waiter (",
             "{id = 1, balance = ",
             "SIGTERM",
-            "handled",
+            "on_term",
             "runs on.",
         ],
     );
@@ -264,8 +264,9 @@ fn variables_are_set_and_functions_called() {
 fn a_call_that_fails_is_undone() {
     let scratch = Scratch::new("live-call");
     let service = Service::start(&scratch, &[]);
+    // (Under an agent such a call ends the program: docs/live.md.)
     let (text, status) = mw(
-        "attach",
+        "attach --observe",
         &[service.pid.to_string()],
         &["print harmed", "tbreak handle", "continue", "call abort()"],
     );
@@ -375,17 +376,19 @@ fn nobody_is_missed_in_a_storm_of_processes() {
         THREADS.to_string(),
     ];
     let commands = ["trace in_thread", "trace in_library", "continue"];
-    // Under an agent a thread that is led past a breakpoint may wait for one that stands
-    // in the monitor: docs/live.md.
-    let (text, status) = mw("run --observe", &words, &commands);
-    assert_eq!(status, 0, "{text}");
-    assert!(text.contains(&format!("0 of {PROCESSES} failed")), "{text}");
-    let passed = |function: &str| {
-        let shown = text.lines().filter(|line| line.contains(function));
-        shown.filter(|line| line.contains("number=")).count()
-    };
-    assert_eq!(passed("in_thread ("), PROCESSES * THREADS, "{text}");
-    assert_eq!(passed("in_library ("), PROCESSES, "{text}");
+    // Under an agent a thread that is led past a breakpoint may have to wait for one that
+    // was stopped in the monitor.
+    for how in ["run", "run --observe"] {
+        let (text, status) = mw(how, &words, &commands);
+        assert_eq!(status, 0, "{how}: {text}");
+        assert!(text.contains(&format!("0 of {PROCESSES} failed")), "{text}");
+        let passed = |function: &str| {
+            let shown = text.lines().filter(|line| line.contains(function));
+            shown.filter(|line| line.contains("number=")).count()
+        };
+        assert_eq!(passed("in_thread ("), PROCESSES * THREADS, "{how}: {text}");
+        assert_eq!(passed("in_library ("), PROCESSES, "{how}: {text}");
+    }
 }
 
 /// A debug file that is of another build is told, and not believed.
@@ -469,7 +472,7 @@ fn processes_that_cannot_be_joined_say_why() {
     let first = Service::start(&scratch, &[]);
     let second = Service::start(&scratch, &[]);
     let mut holder = Command::new(MW)
-        .args(["attach", &first.pid.to_string()])
+        .args(["attach", "--observe", &first.pid.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -564,4 +567,68 @@ fn the_debugger_is_killed_at_any_moment() {
     }
     let said = service.end();
     assert!(said.contains("unharmed"), "{said}");
+}
+
+/// The agent of a program that was joined is killed, or the warden, or both, at any
+/// moment: the program runs on. `MW_ROUNDS` says how often.
+#[test]
+fn what_was_joined_runs_on_when_its_agent_is_killed() {
+    let scratch = Scratch::new("live-agent-killed");
+    let rounds = std::env::var("MW_ROUNDS").map_or(6, |text| text.parse().unwrap());
+    let mut state = seed::seed("when the agent is killed", 0xa6e7);
+    let mut below = |limit: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % limit
+    };
+    for round in 0..rounds {
+        let service = Service::start(&scratch, &[]);
+        let pid = service.pid.to_string();
+        let mut debugger = Command::new(MW)
+            .args(["attach", &pid, "-e", "continue"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let descendants = || {
+            let all = live::candidates();
+            let pids = live::descendants(debugger.id() as i32, &all);
+            let is_one = |word: &str| {
+                let its = all.iter().filter(|c| pids.contains(&c.pid));
+                let mut its = its.filter(|c| c.command.contains(word));
+                its.next().map(|c| c.pid)
+            };
+            (is_one(" warden "), is_one(" govern-running "))
+        };
+        let (warden, agent) = wait_for("the agent", || match descendants() {
+            (Some(warden), Some(agent)) => Some((warden, agent)),
+            _ => None,
+        });
+        // Not in the middle of injection itself: docs/live.md.
+        wait_for("the monitor to be in", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let tracer = format!("TracerPid:\t{warden}\n");
+            status.contains(&tracer).then_some(())
+        });
+        std::thread::sleep(std::time::Duration::from_micros(below(300_000)));
+        let victims = match round % 3 {
+            0 => vec![agent],
+            1 => vec![warden],
+            _ => vec![warden, agent],
+        };
+        for victim in victims {
+            let _ = kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL);
+        }
+        wait_for("it to be let go", || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+            let status = status.unwrap_or_else(|_| panic!("round {round}: it is gone"));
+            status.contains("TracerPid:\t0").then_some(())
+        });
+        let said = service.end();
+        assert!(said.contains("unharmed"), "round {round}: {said}");
+        debugger.kill().unwrap();
+        debugger.wait().unwrap();
+    }
 }

@@ -164,3 +164,140 @@ fn node() {
     let command = words(&[&tool, "-e", &script]);
     is_unseen(&command, port, get);
 }
+
+/// One that is written in Go, and has a limit on everything that it waits for.
+#[test]
+fn etcd() {
+    let tool = tool!("etcd");
+    let scratch = Scratch::new("live-etcd");
+    let port = free_port();
+    let client = format!("http://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{}", free_port());
+    let cluster = format!("default={peer}");
+    let command = words(&[
+        &tool,
+        "--data-dir",
+        scratch.path().to_str().unwrap(),
+        "--listen-client-urls",
+        &client,
+        "--advertise-client-urls",
+        &client,
+        "--listen-peer-urls",
+        &peer,
+        "--initial-advertise-peer-urls",
+        &peer,
+        "--initial-cluster",
+        &cluster,
+    ]);
+    is_unseen(&command, port, |port, kept| {
+        let client = kept.get_or_insert_with(|| {
+            // The port is open before the server is ready to serve.
+            wait_for("etcd to be healthy", || {
+                let (_, body) = Client::connect(port).http("GET /health", "");
+                body.contains("\"true\"").then_some(())
+            });
+            Client::connect(port)
+        });
+        let put = r#"{"key":"a2V5","value":"dmFsdWU="}"#;
+        let (status, _) = client.http("POST /v3/kv/put", put);
+        assert_eq!(status, "HTTP/1.1 200 OK");
+    });
+}
+
+/// Processes that share memory, one for each connection.
+#[test]
+fn postgresql() {
+    tool!("pg_lsclusters");
+    let setpriv = tool!("setpriv");
+    let scratch = Scratch::for_everyone("live-postgresql");
+    let (dir, port) = (scratch.path().join("data"), free_port());
+    std::fs::create_dir(&dir).unwrap();
+    harness::servers::give_away(&dir);
+    let dir = dir.to_str().unwrap();
+    let program = harness::servers::postgres_program;
+    let as_other = |name: &str, rest: &[&str]| {
+        let mut command = harness::servers::not_as_root(&setpriv);
+        command.push(program(name));
+        command.extend(words(rest));
+        command
+    };
+    let initdb = as_other(
+        "initdb",
+        &[
+            "-D",
+            dir,
+            "-A",
+            "trust",
+            "-U",
+            "mw",
+            "--no-sync",
+            "--locale",
+            "C",
+        ],
+    );
+    let made = Command::new(&initdb[0])
+        .args(&initdb[1..])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let number = port.to_string();
+    let options = ["-D", dir, "-p", &number, "-k", dir, "-h", "127.0.0.1"];
+    let command = as_other("postgres", &options);
+    is_unseen(&command, port, |port, kept| {
+        let client = kept.get_or_insert_with(|| log_in(port));
+        client.send(b"Q\0\0\0\x0dselect 1\0");
+        assert_eq!(answers(client), "TDCZ");
+    });
+}
+
+/// A connection to PostgreSQL, once it takes any.
+fn log_in(port: u16) -> Client {
+    wait_for("PostgreSQL to be ready", || {
+        let mut client = Client::connect(port);
+        let words = b"\0\x03\0\0user\0mw\0database\0postgres\0\0";
+        let length = u32::try_from(words.len() + 4).unwrap();
+        client.send(&[&length.to_be_bytes(), &words[..]].concat());
+        answers(&mut client).ends_with('Z').then_some(client)
+    })
+}
+
+/// The kinds of PostgreSQL's messages, up to one that it waits after, or that says what is
+/// wrong.
+fn answers(client: &mut Client) -> String {
+    let mut kinds = String::new();
+    while !kinds.ends_with(['Z', 'E']) {
+        let head = client.read(5);
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
+        client.read(length - 4);
+        kinds.push(char::from(head[0]));
+    }
+    kinds
+}
+
+/// Dozens of threads, and code that is made while it runs.
+#[test]
+fn java() {
+    let tool = tool!("java");
+    tool!("javac");
+    let scratch = Scratch::new("live-java");
+    let port = free_port();
+    let source = scratch.path().join("Hello.java");
+    let text = r#"
+        import com.sun.net.httpserver.HttpServer;
+        import java.net.InetSocketAddress;
+        public class Hello {
+            public static void main(String[] words) throws Exception {
+                var at = new InetSocketAddress("127.0.0.1", Integer.parseInt(words[0]));
+                var server = HttpServer.create(at, 0);
+                server.createContext("/", asked -> {
+                    asked.sendResponseHeaders(200, 5);
+                    asked.getResponseBody().write("hello".getBytes());
+                    asked.close();
+                });
+                server.start();
+            }
+        }"#;
+    std::fs::write(&source, text).unwrap();
+    let command = words(&[&tool, source.to_str().unwrap(), &port.to_string()]);
+    is_unseen(&command, port, get);
+}

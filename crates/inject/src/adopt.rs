@@ -1,5 +1,6 @@
 //! The monitor comes into a process that runs.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use protocol::shared::IMAGE_OFFSET;
 use crate::detours::{Detours, PAGE};
 use crate::refusal::{self, Refusal};
 use crate::regs::{self, Regs};
-use crate::running::{Running, Task};
+use crate::running::{Running, Task, is_broken_off};
 use crate::{Image, Map, read_proc};
 
 /// See [`Monitor::lead`].
@@ -31,7 +32,8 @@ pub struct Monitor<'a> {
 /// What of a process can be found out while it runs.
 pub struct Prepared {
     pid: i32,
-    timers: Vec<[u32; 2]>,
+    /// Its descriptors: whether each is a timer.
+    descriptors: BTreeMap<u32, bool>,
     arena_fd: i32,
 }
 
@@ -46,7 +48,7 @@ impl Prepared {
         })?;
         Ok(Prepared {
             pid,
-            timers: timers_of(pid),
+            descriptors: descriptors_of(pid, &BTreeMap::new()),
             arena_fd,
         })
     }
@@ -175,13 +177,17 @@ impl Running {
             result::NONE,
             beside,
         ];
-        words.push(prepared.timers.len() as u64);
-        let timers = prepared.timers.iter().copied();
-        let timers = timers.chain(std::iter::repeat([0; 2])).take(TIMERS);
+        let timers = timers_of(prepared);
+        words.push(timers.len() as u64);
+        let timers = timers
+            .into_iter()
+            .chain(std::iter::repeat([0; 2]))
+            .take(TIMERS);
         words.extend(timers.map(|[kind, id]| u64::from(kind) | u64::from(id) << 32));
         debug_assert_eq!(words.len() * 8, size_of::<Adoption>());
+        let rooms = self.residues(maps);
         for task in &self.tasks {
-            words.extend(self.describe(task, detours).ok_or_else(failed)?);
+            words.extend(self.describe(task, detours, &rooms).ok_or_else(failed)?);
         }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.write(ADOPTION_BASE, &bytes).ok_or_else(failed)?;
@@ -209,6 +215,10 @@ impl Running {
         // They are the kernel's own pages: nobody else sees what is written to them.
         for patch in &detours.patches {
             self.write(patch.at, &patch.new);
+        }
+        for room in &rooms {
+            let len = room.end - room.start;
+            self.call(leader, libc::SYS_munmap, [room.start, len, 0, 0, 0, 0]);
         }
         for (slot, task) in (0..).zip(&mut self.tasks) {
             task.regs.rip = entries.adopted;
@@ -267,14 +277,21 @@ impl Running {
     }
 
     /// What the monitor is told of a thread.
-    fn describe(&self, task: &Task, detours: &Detours) -> Option<Vec<u64>> {
+    fn describe(&self, task: &Task, detours: &Detours, rooms: &[Map]) -> Option<Vec<u64>> {
+        let mut task = task.clone();
+        // It may be in what is left of a call that it was in when the monitor left before.
+        let residue = self.residue_at(rooms, task.regs.rip);
+        let left = residue.and_then(|residue| residue.leave(&mut task.regs, task.stopped_ns));
         let (mut regs, is_call) = where_it_goes_on(&task.regs);
-        let waited = match is_call && waits_anew(regs.rax) {
-            true => task.waited.unwrap_or(0),
-            false => 0,
+        let (waited, done) = match left {
+            Some(known) => known,
+            None if is_call && waits_anew(regs.rax) => (task.waited.unwrap_or(0), 0),
+            None => (0, 0),
         };
         regs.rip = detours.moved(regs.rip);
+        let is_call = is_call && can_end(&task.regs);
         let mut words = vec![task.tid as u64, task.mask, waited, task.stopped_at];
+        words.extend([is_call.into(), done]);
         words.extend(regs::xmm(task.tid)?.into_iter().flatten());
         words.push(0);
         words.extend([
@@ -290,11 +307,8 @@ impl Running {
 /// Where a thread goes on that was stopped: one that was taken out of a call makes it
 /// again, by the monitor this time. Whether it does.
 fn where_it_goes_on(regs: &Regs) -> (Regs, bool) {
+    let is_call = is_broken_off(regs);
     let mut regs = *regs;
-    // What the kernel would begin again by itself, one way or the other.
-    let is_broken_off = matches!(-(regs.rax as i64), 512..=514 | 516)
-        || -(regs.rax as i64) == i64::from(libc::EINTR) && is_never_restarted(regs.orig_rax);
-    let is_call = (regs.orig_rax as i64) >= 0 && is_broken_off;
     if is_call {
         regs.rax = regs.orig_rax;
         regs.rip -= 2;
@@ -302,32 +316,11 @@ fn where_it_goes_on(regs: &Regs) -> (Regs, bool) {
     (regs, is_call)
 }
 
-/// Calls that end with EINTR whenever a thread is stopped in them, and that have had
-/// no effect then. (Those on sockets: if the socket has a time limit.)
-fn is_never_restarted(number: u64) -> bool {
-    matches!(
-        i64::try_from(number).unwrap_or(-1),
-        libc::SYS_epoll_wait
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2
-            | libc::SYS_semop
-            | libc::SYS_semtimedop
-            | libc::SYS_rt_sigtimedwait
-            | libc::SYS_io_getevents
-            | libc::SYS_io_uring_enter
-            | libc::SYS_read
-            | libc::SYS_readv
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg
-            | libc::SYS_recvmmsg
-            | libc::SYS_accept
-            | libc::SYS_accept4
-            | libc::SYS_write
-            | libc::SYS_writev
-            | libc::SYS_sendto
-            | libc::SYS_sendmsg
-            | libc::SYS_connect
-    )
+/// Whether a signal can end a call that a thread was taken out of: some are always begun
+/// again.
+fn can_end(regs: &Regs) -> bool {
+    const ERESTARTNOINTR: i64 = 513;
+    -(regs.rax as i64) != ERESTARTNOINTR
 }
 
 /// Whether a call that is made again would wait for all of its time again: some have
@@ -358,22 +351,34 @@ fn beside_vdso(maps: &[Map]) -> Option<(&Map, u64)> {
     Some((vdso, at))
 }
 
-/// The timers of a process, by kind and id.
-fn timers_of(pid: i32) -> Vec<[u32; 2]> {
+/// The timers of a process that is stopped, by kind and id.
+fn timers_of(prepared: &Prepared) -> Vec<[u32; 2]> {
+    let pid = prepared.pid;
     let text = read_proc(&format!("/proc/{pid}/timers")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let ids = text.lines().filter_map(|line| line.strip_prefix("ID:"));
     let ids = ids.filter_map(|id| id.trim().parse().ok());
     let posix = ids.map(|id| [timer::POSIX, id]);
+    let now = descriptors_of(pid, &prepared.descriptors);
+    let timers = now.iter().filter(|(_, is_timer)| **is_timer);
+    let timers = timers.map(|(fd, _)| [timer::DESCRIPTOR, *fd]);
+    posix.chain(timers).take(TIMERS).collect()
+}
+
+/// The descriptors of a process, and whether each is a timer. Those that are known are
+/// not looked at again.
+fn descriptors_of(pid: i32, known: &BTreeMap<u32, bool>) -> BTreeMap<u32, bool> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = entries.into_iter().flatten().flatten();
     let descriptors = entries.filter_map(|entry| {
-        let link = std::fs::read_link(entry.path()).ok()?;
-        let is_timer = link.as_os_str() == "anon_inode:[timerfd]";
-        let fd = entry.file_name().to_str()?.parse().ok()?;
-        is_timer.then_some([timer::DESCRIPTOR, fd])
+        let fd: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let looked = || {
+            let link = std::fs::read_link(entry.path()).ok()?;
+            Some(link.as_os_str() == "anon_inode:[timerfd]")
+        };
+        Some((fd, known.get(&fd).copied().or_else(looked)?))
     });
-    posix.chain(descriptors).take(TIMERS).collect()
+    descriptors.collect()
 }
 
 /// The highest descriptor up to the arena's usual one that is free and allowed.

@@ -8,11 +8,13 @@ use protocol::adoption::{ADOPTION_BASE, Adoption};
 use protocol::halt::{Called, LEFT_IN_MEMORY, REGISTERS};
 use protocol::layout::{MONITOR_BASE, MONITOR_END, SLOT_SIZE, SLOTS_BASE};
 
-use crate::Image;
 use crate::detours::{Detours, PAGE};
 use crate::refusal::Refusal;
 use crate::regs::{self, Regs};
+use crate::residue::{self, Residue};
 use crate::running::{Running, Task};
+use crate::slept::now_ns;
+use crate::{Image, Map};
 
 /// A thread that is halted, as its seat tells (`protocol::halt::Seat`).
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub struct Departing {
     pub left_arg: u32,
     pub left: [u64; 2],
     pub done: u64,
+    /// How long the call had taken then, if it is one with a time limit.
+    pub elapsed: u64,
     /// When it stopped, which is when that was so (CLOCK_MONOTONIC, ns).
     pub stopped_ns: u64,
 }
@@ -48,29 +52,37 @@ impl Departing {
         };
         Departing {
             left,
+            elapsed: self.elapsed + passed,
             ..self.clone()
         }
     }
 
     /// How many nanoseconds the second word of what is left counts.
     fn unit(&self) -> u64 {
-        const RAX: usize = 13;
-        let number = self.registers.get(RAX).copied().unwrap_or(0);
-        match number as i64 == libc::SYS_select {
+        match self.number() == libc::SYS_select {
             true => 1000,
             false => 1,
         }
     }
-}
 
-fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes to the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    /// The call that it is before.
+    fn number(&self) -> i64 {
+        const RAX: usize = 13;
+        self.registers.get(RAX).copied().unwrap_or(0) as i64
+    }
+
+    /// Where what is left of its time belongs, if the kernel would write it there itself
+    /// when somebody stops the thread.
+    fn left_at(&self, regs: &Regs, maps: &[Map]) -> Option<u64> {
+        const WRITABLE: u32 = 2;
+        let says = [libc::SYS_select, libc::SYS_pselect6, libc::SYS_ppoll];
+        let arg = (self.left_arg & !LEFT_IN_MEMORY).checked_sub(1)?;
+        let at = residue::argument(&mut regs.clone(), arg).copied()?;
+        let is_writable =
+            |map: &Map| map.start <= at && at + 16 <= map.end && map.prot & WRITABLE != 0;
+        let is_it = self.left_arg & LEFT_IN_MEMORY != 0 && says.contains(&self.number());
+        (is_it && maps.iter().any(is_writable)).then_some(at)
+    }
 }
 
 /// What a thread is left with.
@@ -109,7 +121,19 @@ pub fn depart(
         let state = running.state_of(task, thread);
         left.push(state.ok_or_else(|| running.fail("read the memory of"))?);
     }
-    let room = running.make_room(&plans)?;
+    let told: Vec<Option<u64>> = plans
+        .iter()
+        .zip(&left)
+        .map(|((_, thread), left)| thread.left_at(&left.regs, &maps))
+        .collect();
+    let needs = plans
+        .iter()
+        .zip(&told)
+        .any(|((_, thread), told)| thread.done != 0 || thread.left_arg != 0 && told.is_none());
+    let room = match needs {
+        true => Some(running.make_room(&plans)?),
+        false => None,
+    };
     let fd = descriptor_of(pid, arena);
     let is_adopted = maps.iter().any(|map| map.start == ADOPTION_BASE);
     let detours = running.detours(is_adopted);
@@ -141,12 +165,24 @@ pub fn depart(
             running.call(task.tid, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
         }
     }
-    if let Some(room) = room {
-        let places = (room..).step_by(RESIDUE as usize);
-        for (((_, thread), left), place) in plans.iter().zip(&mut left).zip(places) {
-            let thread = &thread.after(now_ns());
-            let code = residue(thread, place, &mut left.regs);
-            running.write(place, &code);
+    let room = room.unwrap_or(0);
+    if room != 0 {
+        running.write(room, &residue::MARK);
+    }
+    let each = plans
+        .iter()
+        .zip(&mut left)
+        .zip(told)
+        .zip(residue::places(room));
+    for ((((_, thread), left), told), place) in each {
+        let mut thread = thread.after(now_ns());
+        if let Some(at) = told {
+            let words = thread.left.iter().flat_map(|word| word.to_le_bytes());
+            running.write(at, &words.collect::<Vec<u8>>());
+            thread.left_arg = 0;
+        }
+        if let Some(residue) = Residue::of(&thread, place, &mut left.regs, now_ns()) {
+            running.write(place, &residue.bytes());
         }
     }
     for (task, left) in running.tasks.iter_mut().zip(left) {
@@ -210,87 +246,14 @@ impl Running {
     }
 
     /// Memory for those that make a call again which is not as the program has it.
-    fn make_room(&self, plans: &[(Task, &Departing)]) -> Result<Option<u64>, Refusal> {
-        let needs = |(_, thread): &(Task, &Departing)| thread.left_arg != 0 || thread.done != 0;
-        let Some((leader, _)) = plans.first().filter(|_| plans.iter().any(needs)) else {
-            return Ok(None);
-        };
-        let len = (plans.len() as u64 * RESIDUE).next_multiple_of(PAGE);
+    fn make_room(&self, plans: &[(Task, &Departing)]) -> Result<u64, Refusal> {
+        let leader = plans.first().map_or(self.pid, |(leader, _)| leader.tid);
+        let len = residue::size(plans.len());
         let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-        let args = [0, len, prot, flags, u64::MAX, 0];
-        self.must(leader.tid, libc::SYS_mmap, args).map(Some)
+        let args = [0, len.next_multiple_of(PAGE), prot, flags, u64::MAX, 0];
+        self.must(leader, libc::SYS_mmap, args)
     }
-}
-
-/// How much code one thread needs there.
-const RESIDUE: u64 = 128;
-
-/// The code in which a thread makes a call again with less time, or with the rest of
-/// what it was to write; and the registers it comes there with. The program finds
-/// behind the call what it would have found.
-fn residue(thread: &Departing, place: u64, regs: &mut Regs) -> Vec<u8> {
-    const WORDS_AT: u64 = RESIDUE - 16;
-    if thread.left_arg == 0 && thread.done == 0 {
-        return Vec::new();
-    }
-    let mut code = vec![0x0f, 0x05]; // syscall
-    let after = regs.rip + 2;
-    let mut keep = Vec::new();
-    if thread.done != 0 {
-        let done = (thread.done.min(i32::MAX as u64) as u32).to_le_bytes();
-        code.extend([0x48, 0x85, 0xc0, 0x79, 0x09]); // test rax, rax; jns over
-        code.extend([0x48, 0xc7, 0xc0]); // mov rax, done
-        code.extend(done);
-        code.extend([0xeb, 0x06]); // jmp behind
-        code.extend([0x48, 0x05]); // over: add rax, done
-        code.extend(done);
-        keep.extend([(1, regs.rsi), (2, regs.rdx)]);
-        regs.rsi += thread.done;
-        regs.rdx -= thread.done;
-    }
-    if let Some(arg) = (thread.left_arg & !LEFT_IN_MEMORY).checked_sub(1) {
-        let value = match thread.left_arg & LEFT_IN_MEMORY {
-            0 => thread.left[0],
-            _ => place + WORDS_AT,
-        };
-        if let Some(register) = argument(regs, arg) {
-            keep.push((arg, *register));
-            *register = value;
-        }
-    }
-    // movabs, by argument.
-    const LOADS: [[u8; 2]; 6] = [
-        [0x48, 0xbf],
-        [0x48, 0xbe],
-        [0x48, 0xba],
-        [0x49, 0xba],
-        [0x49, 0xb8],
-        [0x49, 0xb9],
-    ];
-    for (arg, value) in keep {
-        code.extend(LOADS.get(arg as usize).into_iter().flatten());
-        code.extend(value.to_le_bytes());
-    }
-    code.extend([0xff, 0x25, 0, 0, 0, 0]); // jmp [rip]
-    code.extend(after.to_le_bytes());
-    code.resize(WORDS_AT as usize, 0xcc);
-    code.extend(thread.left.iter().flat_map(|word| word.to_le_bytes()));
-    regs.rip = place;
-    code
-}
-
-/// The register of an argument.
-fn argument(regs: &mut Regs, arg: u32) -> Option<&mut u64> {
-    Some(match arg {
-        0 => &mut regs.rdi,
-        1 => &mut regs.rsi,
-        2 => &mut regs.rdx,
-        3 => &mut regs.r10,
-        4 => &mut regs.r8,
-        5 => &mut regs.r9,
-        _ => return None,
-    })
 }
 
 /// The descriptor of a process that leads to the arena.

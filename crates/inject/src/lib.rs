@@ -19,8 +19,11 @@ mod image;
 mod maps;
 mod refusal;
 mod regs;
+mod residue;
 mod running;
+mod slept;
 mod stop;
+mod trace;
 
 pub use adopt::{Lead, Monitor, Prepared};
 pub use depart::{Departing, depart};
@@ -28,6 +31,7 @@ pub use detours::{CODE_AT, Detours, Patch};
 pub use image::{Entries, Image, kernel_clock_offset, vdso_functions};
 pub use maps::{Map, kernel_pages, read_maps, read_proc};
 pub use refusal::Refusal;
+pub use running::threads_of;
 pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped, vdso_at};
 
 /// What can go wrong.

@@ -5,19 +5,19 @@
 //! of this is done by one, which ends afterwards, so that whatever it could not let go
 //! of is let go of by the kernel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use protocol::layout::{MONITOR_BASE, MONITOR_END, PREEMPT_SIGNAL};
 
 use crate::refusal::{Refusal, name_of};
 use crate::regs::{self, Regs};
+use crate::slept::{Clocks, Slept, now_ns};
+use crate::trace::{self, Became, Resume};
 use crate::{Map, read_maps, read_proc};
 
 /// How long it is waited for a thread that does not stop: in a call that cannot be
@@ -35,16 +35,9 @@ pub(crate) struct Task {
     pub(crate) mask: u64,
     /// How long it had waited when it was stopped (ns), if that can be known.
     pub(crate) waited: Option<u64>,
-    /// When that was (the time-stamp counter).
+    /// When that was (the time-stamp counter; CLOCK_MONOTONIC in ns).
     pub(crate) stopped_at: u64,
-}
-
-/// When a thread last ran (ns, of a clock of the kernel's), and how often it had gone
-/// to sleep by then.
-#[derive(Clone, Copy)]
-struct Slept {
-    at: u64,
-    times: u64,
+    pub(crate) stopped_ns: u64,
 }
 
 /// A process whose threads are all stopped.
@@ -82,13 +75,10 @@ impl Running {
         };
         let mut asked = BTreeSet::new();
         running.seize_all(&mut asked)?;
-        // Only of those that sleep: of one that runs it is not told when it began to.
-        let asleep = |tid: &i32| {
-            let slept = Slept::of(pid, *tid);
-            slept.filter(|_| state_of(pid, *tid) == Some('S'))
-        };
-        let slept: Vec<Option<Slept>> = asked.iter().map(asleep).collect();
-        let slept: Vec<(i32, Option<Slept>)> = asked.iter().copied().zip(slept).collect();
+        let asleep = asked.iter();
+        let asleep = asleep.filter_map(|tid| Some((*tid, Slept::of(pid, *tid)?)));
+        let slept: BTreeMap<i32, Slept> = asleep.collect();
+        let clocks = Clocks::of(slept.values().copied());
         running.begin = Instant::now();
         for tid in &asked {
             interrupt(*tid);
@@ -112,20 +102,21 @@ impl Running {
         }
         // SAFETY: it reads a counter of the processor's.
         let stopped_at = unsafe { core::arch::x86_64::_rdtsc() };
+        let stopped_ns = now_ns();
         // The process's own first.
         let mut tids: Vec<i32> = stopped.into_iter().collect();
         tids.sort_by_key(|tid| (*tid != pid, *tid));
         for tid in tids {
             let regs = regs::get(tid).ok_or_else(|| fail("read the registers of"))?;
             let mask = regs::mask(tid).ok_or_else(|| fail("read the signal mask of"))?;
-            let slept = slept.iter().find(|(of, _)| *of == tid);
-            let slept = slept.and_then(|(_, slept)| *slept);
+            let slept = slept.get(&tid).filter(|_| is_broken_off(&regs));
             running.tasks.push(Task {
                 tid,
                 regs,
                 mask,
-                waited: slept.and_then(|slept| slept.until_now(pid, tid)),
+                waited: slept.and_then(|slept| slept.until(stopped_ns, &clocks, pid, tid)),
                 stopped_at,
+                stopped_ns,
             });
         }
         if running.tasks.is_empty() {
@@ -142,12 +133,12 @@ impl Running {
                 Ok(()) => {
                     asked.insert(tid);
                 }
+                Err(nix::Error::ESRCH) => {}
+                Err(_) if has_ended(self.pid, tid) => {}
                 // Those that it has made since are ours from their beginning.
                 Err(nix::Error::EPERM) if is_ours(self.pid, tid) => {
                     asked.insert(tid);
                 }
-                Err(nix::Error::ESRCH) => {}
-                Err(_) if state_of(self.pid, tid).is_none_or(|state| "ZX".contains(state)) => {}
                 Err(_) => return Err(Refusal::not_allowed(self.pid, &self.name)),
             }
         }
@@ -158,35 +149,34 @@ impl Running {
     fn await_stop(&self, tid: i32, born: &mut BTreeSet<i32>) -> Result<bool, Refusal> {
         let end = Instant::now() + STOP;
         loop {
-            match look(tid) {
-                Ok(WaitStatus::PtraceEvent(_, Signal::SIGTRAP, libc::PTRACE_EVENT_STOP)) => {
-                    return Ok(true);
-                }
-                Ok(WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_STOP)) => {
+            match trace::look(tid) {
+                Became::Stopped(libc::SIGTRAP) => return Ok(true),
+                Became::Stopped(_) => {
                     return Err(Refusal::Suspended {
                         pid: self.pid,
                         name: self.name.clone(),
                     });
                 }
-                Ok(WaitStatus::PtraceEvent(id, _, libc::PTRACE_EVENT_CLONE)) => {
-                    if let Ok(new) = ptrace::getevent(id) {
+                Became::Event(event) => {
+                    if event == libc::PTRACE_EVENT_CLONE
+                        && let Ok(new) = ptrace::getevent(Pid::from_raw(tid))
+                    {
                         born.insert(new as i32);
                     }
-                    let _ = ptrace::cont(id, None);
+                    go_on(tid, 0);
                 }
                 // A signal on its way to the program gets there first.
-                Ok(WaitStatus::Stopped(id, signal)) => {
-                    let _ = ptrace::cont(id, signal);
-                }
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Ok(false),
-                Err(nix::Error::ECHILD) => return Ok(false),
-                _ if Instant::now() >= end => {
+                Became::Signal(signal) => go_on(tid, signal),
+                Became::Gone => return Ok(false),
+                // The first thread of a process is not told of while others are left.
+                Became::Nothing if has_ended(self.pid, tid) => return Ok(false),
+                Became::Call | Became::Nothing if Instant::now() >= end => {
                     return Err(Refusal::Uninterruptible {
                         pid: self.pid,
                         name: self.name.clone(),
                     });
                 }
-                _ => std::thread::sleep(LOOK),
+                Became::Call | Became::Nothing => std::thread::sleep(LOOK),
             }
         }
     }
@@ -235,9 +225,8 @@ impl Running {
         regs::set(tid, &regs)?;
         // Into it, and out of it.
         for _ in 0..2 {
-            ptrace::syscall(Pid::from_raw(tid), None).ok()?;
-            let is_there = |status| matches!(status, WaitStatus::PtraceSyscall(_));
-            self.await_status(tid, Resume::Syscall, is_there)?;
+            trace::resume(tid, Resume::Syscall, 0)?;
+            Running::await_status(tid, Resume::Syscall, |became| became == Became::Call)?;
         }
         Some(regs::get(tid)?.rax as i64)
     }
@@ -265,35 +254,26 @@ impl Running {
         [regs.rdi, regs.rsi] = args;
         regs::set(tid, &regs)?;
         regs::set_mask(tid, !(1 << (PREEMPT_SIGNAL - 1)))?;
-        ptrace::cont(Pid::from_raw(tid), None).ok()?;
-        let is_done = |status| {
-            matches!(status, WaitStatus::Stopped(_, signal) if signal as i32 == PREEMPT_SIGNAL)
+        trace::resume(tid, Resume::Run, 0)?;
+        let is_done = |became| {
+            became == Became::Signal(PREEMPT_SIGNAL)
                 && regs::get(tid).is_some_and(|regs| regs.rip == done)
         };
-        self.await_status(tid, Resume::Run, is_done)?;
+        Running::await_status(tid, Resume::Run, is_done)?;
         regs::set_mask(tid, u64::MAX)?;
         regs::get(tid)
     }
 
     /// Waits for a stop of a certain kind. Signals that are not for the program (all
     /// of its own are blocked) are dropped.
-    fn await_status(
-        &self,
-        tid: i32,
-        how: Resume,
-        is_it: impl Fn(WaitStatus) -> bool,
-    ) -> Option<()> {
-        let id = Pid::from_raw(tid);
+    fn await_status(tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
         loop {
             // It is not waited in vain: nothing that is done there waits for anybody.
-            match wait(tid, WaitPidFlag::empty()) {
-                Ok(WaitStatus::StillAlive) => {}
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => return None,
-                Ok(status) if is_it(status) => return Some(()),
-                Ok(_) => match how {
-                    Resume::Syscall => ptrace::syscall(id, None).ok()?,
-                    Resume::Run => ptrace::cont(id, None).ok()?,
-                },
+            match trace::wait(tid) {
+                Became::Nothing => {}
+                Became::Gone => return None,
+                became if is_it(became) => return Some(()),
+                _ => trace::resume(tid, how, 0)?,
             }
         }
     }
@@ -330,47 +310,51 @@ impl Drop for Running {
     }
 }
 
-/// How a thread is let go on.
-#[derive(Clone, Copy)]
-enum Resume {
-    Syscall,
-    Run,
+/// Whether a thread was taken out of a call that the kernel would begin again by itself,
+/// one way or the other.
+pub(crate) fn is_broken_off(regs: &Regs) -> bool {
+    let is_again = matches!(-(regs.rax as i64), 512..=514 | 516)
+        || -(regs.rax as i64) == i64::from(libc::EINTR) && is_never_restarted(regs.orig_rax);
+    (regs.orig_rax as i64) >= 0 && is_again
 }
 
-impl Slept {
-    /// How long ago that was (ns): if the thread has not run between the look and the
-    /// stop, which is a sleep itself.
-    fn until_now(self, pid: i32, tid: i32) -> Option<u64> {
-        let now = Slept::of(pid, tid)?;
-        (now.times == self.times + 1).then(|| now.at.saturating_sub(self.at))
-    }
-
-    fn of(pid: i32, tid: i32) -> Option<Slept> {
-        let text = read_proc(&format!("/proc/{pid}/task/{tid}/sched")).ok()?;
-        let text = String::from_utf8_lossy(&text);
-        let value = |name: &str| {
-            let line = text.lines().find(|line| line.starts_with(name))?;
-            Some(line.rsplit_once(':')?.1.trim())
-        };
-        let (ms, rest) = value("se.exec_start")?.split_once('.')?;
-        Some(Slept {
-            at: ms.parse::<u64>().ok()? * 1_000_000 + rest.parse::<u64>().ok()?,
-            times: value("nr_voluntary_switches")?.parse().ok()?,
-        })
-    }
+/// Calls that end with EINTR whenever a thread is stopped in them, and that have had
+/// no effect then. (Those on sockets: if the socket has a time limit; `select` and `ppoll`:
+/// if what is left of their time cannot be written down.)
+fn is_never_restarted(number: u64) -> bool {
+    matches!(
+        i64::try_from(number).unwrap_or(-1),
+        libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_ppoll
+            | libc::SYS_semop
+            | libc::SYS_semtimedop
+            | libc::SYS_rt_sigtimedwait
+            | libc::SYS_io_getevents
+            | libc::SYS_io_uring_enter
+            | libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_recvmmsg
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_connect
+    )
 }
 
-/// What has become of a thread that is traced, if anything.
-fn look(tid: i32) -> nix::Result<WaitStatus> {
-    wait(tid, WaitPidFlag::WNOHANG)
-}
-
-fn wait(tid: i32, how: WaitPidFlag) -> nix::Result<WaitStatus> {
-    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | how;
-    match waitpid(Pid::from_raw(tid), Some(flags)) {
-        Err(nix::Error::EINTR) => Ok(WaitStatus::StillAlive),
-        other => other,
-    }
+/// Has a thread go on that has stopped for something else. It is told to stop again: to
+/// the kernel, one stop is as good as another.
+fn go_on(tid: i32, signal: i32) {
+    trace::resume(tid, Resume::Run, signal);
+    interrupt(tid);
 }
 
 fn interrupt(tid: i32) {
@@ -378,7 +362,7 @@ fn interrupt(tid: i32) {
 }
 
 /// The threads of a process.
-pub(crate) fn threads_of(pid: i32) -> Vec<i32> {
+pub fn threads_of(pid: i32) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -393,6 +377,11 @@ fn state_of(pid: i32, tid: i32) -> Option<char> {
     let stat = read_proc(&format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a thread has come to its end.
+fn has_ended(pid: i32, tid: i32) -> bool {
+    state_of(pid, tid).is_none_or(|state| "ZX".contains(state))
 }
 
 /// Whether a thread is traced by this very thread.

@@ -30,6 +30,9 @@ pub struct How {
     pub keep: Option<std::time::Duration>,
     /// Also if another debugger has it.
     pub overrides: bool,
+    /// The monitor comes into processes that run without one, so that their time stands
+    /// when they do.
+    pub governed: bool,
 }
 
 impl How {
@@ -99,14 +102,19 @@ impl Program {
         Ok(Program(Arc::new(Client { line })))
     }
 
-    /// Joins processes that run: all of them, or none. They stand still then.
-    pub fn attach(&self, pids: &[i32], how: &How) -> Result<(), Error> {
+    /// Joins processes that run: all of them, or none. They stand still then. If the
+    /// monitor was to come into them and cannot, they are traced all the same: why that is.
+    pub fn attach(&self, pids: &[i32], how: &How) -> Result<Option<String>, Error> {
         let request = Request::Attach {
             pids: pids.to_vec(),
             keep_ms: how.keep_ms(),
             overrides: how.overrides,
+            governed: how.governed,
         };
-        self.0.ask(&request).map(drop)
+        match self.0.ask(&request)? {
+            Answer::Joined(why) => Ok(why),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Starts a program under an agent, which these words start. It stands before its

@@ -23,6 +23,8 @@ pub enum Request {
         pids: Vec<i32>,
         keep_ms: Option<u64>,
         overrides: bool,
+        /// By an agent, if they have none: their time stands when they do.
+        governed: bool,
     },
     /// Starts a program in a process group and stops it before its first instruction.
     Start {
@@ -98,6 +100,8 @@ pub enum Answer {
     Bytes(Vec<u8>),
     Count(u64),
     Started(i32),
+    /// They were joined. If that is not as it was to be: why.
+    Joined(Option<String>),
     Stopped(Report),
     /// In its own words.
     Agent(String),

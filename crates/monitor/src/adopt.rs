@@ -80,10 +80,13 @@ fn take_over(what: &Adoption) -> u64 {
         thread.mask.set(of.mask);
         thread.seat_flags.set(flags);
         let waited = control().halt.ticks_of(of.waited);
-        thread.began.set(of.stopped_at.saturating_sub(waited));
-        thread.done.set(0);
-        let is_call = of.waited != 0;
-        thread.again_at.set(if is_call { of.called.rip } else { 0 });
+        thread.began.set(match of.waited {
+            0 => 0,
+            _ => of.stopped_at.saturating_sub(waited).max(1),
+        });
+        thread.done.set(of.done);
+        let is_in_call = of.is_in_call != 0;
+        thread.again_at.set(if is_in_call { of.called.rip } else { 0 });
         let place = process::regs_place(thread.this.get());
         // SAFETY: the top of the thread's own stack, which nobody uses yet; both are
         // the same registers in the same order (asserted to be as many).
@@ -115,11 +118,25 @@ pub extern "C" fn adopted(thread: &'static Thread) -> *mut Regs {
     let place = process::regs_place(thread.this.get());
     // SAFETY: written by `adopt`; nobody else uses it.
     let regs = unsafe { &mut *place };
+    if thread.pending.load(Acquire) != 0 {
+        end_call(thread, regs);
+    }
     // Others run already, and may have had the site patched that it comes back to.
     regs.rip = patcher::to_stub(regs.rip);
     signal::deliver(thread, regs, at::CALL_EXIT);
     call::leave(thread, regs);
     place
+}
+
+/// A signal came while the thread was stopped in a call that it is about to make again:
+/// that ends it, if it would have.
+fn end_call(thread: &Thread, regs: &mut Regs) {
+    let is_in_call = thread.again_at.get() == regs.rip && regs.rip != 0;
+    if is_in_call && !signal::restarts(thread, regs.rax, &regs.args()) {
+        thread.again_at.set(0);
+        regs.rax = -sys::EINTR as u64;
+        regs.rip += 2;
+    }
 }
 
 /// The monitor leaves a thread: what the kernel knows of it is as the program
@@ -154,7 +171,7 @@ pub extern "C" fn depart_process(thread: &Thread) -> u64 {
 /// back to before it.
 #[inline]
 pub fn is_leaving(thread: &Thread) -> bool {
-    control().halt.leaving.load(Acquire) != 0 && thread.pending.load(Acquire) == 0
+    crate::halt::leaves_call(thread) && thread.pending.load(Acquire) == 0
 }
 
 /// A thread was taken out of a call that it is to make again, whether the monitor has
@@ -165,6 +182,14 @@ pub fn leave_call(thread: &Thread, span: &Span, done: i64) {
     thread.done.set(done.max(0) as u64);
 }
 
+/// A thread was taken out of a call that it is to make again, and that begins with what
+/// is left of its time.
+pub fn leave_anew(thread: &Thread) {
+    thread.again_at.set(thread.call_site.get());
+    thread.began.set(0);
+    thread.done.set(0);
+}
+
 /// The thread stops here. If it is before a call that it was taken out of, and the
 /// monitor is leaving: what the program does not know of that call.
 pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
@@ -173,12 +198,13 @@ pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
     else {
         return;
     };
-    let mut left = None;
+    let (mut left, mut elapsed) = (None, 0);
     let is_before = rip != 0 && thread.again_at.get() == rip;
-    if is_before {
+    if is_before && thread.began.get() != 0 {
         let span = Span::begin().begun_at(thread.began.get());
         let mut made = *args;
         left = Limit::of(number, args, span).and_then(|mut limit| {
+            elapsed = span.elapsed().max(1);
             limit.begin(&mut made);
             limit.told(&made)
         });
@@ -188,6 +214,7 @@ pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
     seat.left[1].store(words[1], Relaxed);
     let done = if is_before { thread.done.get() } else { 0 };
     seat.done.store(done, Relaxed);
+    seat.elapsed.store(elapsed, Relaxed);
     seat.left_arg.store(arg, Release);
 }
 

@@ -109,7 +109,12 @@ fn is_led(thread: &Thread) -> bool {
 
 /// Whether the thread is to leave its call.
 pub fn is_pulled(thread: &Thread) -> bool {
-    seat(thread).is_some_and(|seat| seat.has(flag::PULL))
+    seat(thread).is_some_and(|seat| seat.has(flag::PULL | flag::OUT))
+}
+
+/// Whether who is halted in the middle of a call goes back to before it.
+pub fn leaves_call(thread: &Thread) -> bool {
+    halt().leaving.load(Acquire) != 0 || seat(thread).is_some_and(|seat| seat.has(flag::OUT))
 }
 
 /// Whether it is to leave it this once, halted or not.
@@ -200,7 +205,7 @@ fn came_back(thread: &Thread, seat: &Seat, result: i64) {
     if !must_stop(thread) {
         return;
     }
-    if halt().leaving.load(Relaxed) != 0 {
+    if leaves_call(thread) {
         // Who is to leave its call for good stops behind it.
         thread.asked.store(1, Relaxed);
         return;
@@ -287,7 +292,7 @@ fn stay(thread: &Thread, place: u32) {
         if number == 0 || !must_stop(thread) {
             return;
         }
-        if place == stopped_in::CALL && halt.leaving.load(Acquire) != 0 {
+        if place == stopped_in::CALL && leaves_call(thread) {
             thread.asked.store(1, Relaxed);
             return;
         }
@@ -301,8 +306,11 @@ fn stay(thread: &Thread, place: u32) {
         halt.arrivals.fetch_add(1, AcqRel);
         sys::futex_wake(&halt.arrivals, 1);
         timers::stop(thread, number);
-        wait_for_end(thread, &halt.word, number);
-        if !is_led(thread) {
+        wait_for_end(thread, place, number);
+        // Who leaves its call in the middle of the halt is no sign that this is over.
+        let is_out = place == stopped_in::CALL && leaves_call(thread);
+        let is_over = halt.word.load(Acquire) != number;
+        if (is_over || !is_out) && !is_led(thread) {
             timers::go_on(thread, number);
         }
         if let Some(seat) = seat(thread) {
@@ -311,8 +319,10 @@ fn stay(thread: &Thread, place: u32) {
     }
 }
 
-fn wait_for_end(thread: &Thread, word: &AtomicU32, number: u32) {
-    while word.load(Acquire) == number && must_stop(thread) {
+fn wait_for_end(thread: &Thread, place: u32, number: u32) {
+    let word: &AtomicU32 = &halt().word;
+    let is_out = || place == stopped_in::CALL && leaves_call(thread);
+    while word.load(Acquire) == number && must_stop(thread) && !is_out() {
         sys::futex_wait(word, number, LOOK_AGAIN);
         if word.load(Acquire) == number && !recorder::is_alive() {
             // Who halted the program is gone: it goes on by itself.

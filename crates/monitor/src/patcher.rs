@@ -12,6 +12,7 @@ use patch::{Code, Plan, Stub};
 use protocol::instruction::Form;
 use protocol::record::{kind, tag};
 
+use crate::live::Pause;
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
 use crate::{arch, live, log, mem, mode, motion, replay, sys, traps};
 
@@ -114,7 +115,7 @@ pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
     }
     if entry.traps == TRAPS_FIRST
         && (!mode::is_replay() || replay::patches(thread, site))
-        && let Some((plan, stub)) = patch(thread, site, what)
+        && let Some((plan, stub, pause)) = patch(thread, site, what)
     {
         entry.call = stub.call;
         entry.resume = stub.resume;
@@ -126,6 +127,9 @@ pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
             What::Replaced(form) => form.to_byte(),
         };
         entry.original = plan.original;
+        cell.set(entry);
+        // Who goes on now finds where: not before it is noted.
+        drop(pause);
     }
     cell.set(entry);
     (entry.call != 0).then_some(entry.call)
@@ -154,7 +158,8 @@ fn window(site: u64) -> Option<Code<'static>> {
     Some(Code { base: from, bytes })
 }
 
-fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
+/// Nobody else goes on as long as what is returned lives.
+fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub, Pause)> {
     let code = window(site)?;
     let plan = match what {
         What::Call => patch::plan(code, site),
@@ -182,7 +187,7 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
         }
     }?;
     let jump = patch::jump_bytes(&plan, address)?;
-    let _pause = live::pause_others(thread);
+    let pause = live::pause_others(thread);
     if mode::is_live() && is_somebody_in(plan.patch_start, end) {
         return None;
     }
@@ -212,7 +217,7 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
             .blob(tag::CODE, original.as_ptr() as u64, original.len() as u64)
             .commit();
     }
-    Some((plan, stub))
+    Some((plan, stub, pause))
 }
 
 /// Whether a thread was interrupted in the middle of this code.

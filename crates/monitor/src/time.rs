@@ -303,6 +303,17 @@ impl Limit {
         true
     }
 
+    /// The thread leaves the call, to make it again later. Some have said by then how much
+    /// of their time is left, and say so now: that is what they begin with then. Whether
+    /// this is one of them.
+    pub fn leave(&self, args: &[u64; 6]) -> bool {
+        let says = matches!(self.number, nr::SELECT | nr::PSELECT6 | nr::PPOLL);
+        if says {
+            self.tell_left(args, -sys::EINTR);
+        }
+        says
+    }
+
     /// After the call: some say how much of their time is left. `args` are those
     /// that it was first made with.
     #[inline]

@@ -246,7 +246,7 @@ pub fn stop(thread: &Thread, halt: u32) {
 }
 
 /// Stops a timer, and takes note of what was left of it when this span began: rather a
-/// little more than less, because no timer may be early. A descriptor's forgets what it
+/// little more than less, because no timer may be early. One may forget what it
 /// has to tell when it is stopped: if that is once, it is over and is left alone; else,
 /// and if it comes to its end just now, it tells again as soon as it is set.
 fn stop_one(timer: &mut Timer, since: &Span) {
@@ -254,17 +254,39 @@ fn stop_one(timer: &mut Timer, since: &Span) {
     let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
         return;
     };
-    let has_to_tell = is_over(timer);
+    let has_to_tell = take_ticks(timer).unwrap_or_else(|| is_over(timer));
     let mut left = [0; 4];
     exchange(timer, &[0; 4], Some(&mut left));
-    let is_descriptor = timer.kind == kind::DESCRIPTOR;
+    let forgets = match timer.kind {
+        kind::DESCRIPTOR => true,
+        kind::POSIX => drops_signals(),
+        _ => false,
+    };
     // It is less each time, unless it has begun anew, or is over.
     let has_come = left[2..] == [0; 2] || left[2..] > before[2..];
-    timer.left = match is_descriptor && (has_to_tell || has_come) {
+    timer.left = match forgets && (has_to_tell || has_come) {
         true => [before[0], before[1], 0, 1],
         false => left,
     };
     timer.add(since.signed());
+}
+
+/// Whether the kernel takes the signal of a timer back that is set anew before the signal
+/// has come to anybody: since Linux 6.13.
+fn drops_signals() -> bool {
+    const UNAME: u64 = 63;
+    const FIELD: usize = 65;
+    const SINCE: [u32; 2] = [6, 13];
+    let mut names = [0u8; 6 * FIELD];
+    sys::call(UNAME, names.as_mut_ptr() as u64, 0, 0, 0, 0, 0);
+    let mut version = [0u32; 2];
+    let release = names[2 * FIELD..].split(|byte| *byte == 0).next();
+    let numbers = release.unwrap_or(&[]).split(|byte| !byte.is_ascii_digit());
+    for (to, digits) in version.iter_mut().zip(numbers) {
+        let sum = |sum: u32, digit: &u8| sum * 10 + u32::from(*digit - b'0');
+        *to = digits.iter().take(4).fold(0, sum);
+    }
+    version >= SINCE
 }
 
 /// The interval of a timer, and what is left of it.
@@ -277,6 +299,26 @@ fn value_of(timer: &Timer) -> Option<[u64; 4]> {
         _ => sys::call(nr::GETITIMER, id, to, 0, 0, 0, 0),
     };
     (answer == 0).then_some(value)
+}
+
+/// Takes what a descriptor's timer has to tell: whether there was anything. Somebody who
+/// has not stopped yet may read it in the same moment, and one of the two gets it. None: the
+/// kernel cannot do that without waiting.
+fn take_ticks(timer: &Timer) -> Option<bool> {
+    const PREADV2: u64 = 327;
+    const NOWAIT: u64 = 8;
+    const HERE: u64 = u64::MAX;
+    if timer.kind != kind::DESCRIPTOR {
+        return Some(false);
+    }
+    let mut count = 0u64;
+    let vector = [(&raw mut count) as u64, 8];
+    let at = vector.as_ptr() as u64;
+    match sys::call(PREADV2, timer.id.into(), at, 1, HERE, 0, NOWAIT) {
+        8 => Some(true),
+        error if error == -sys::EAGAIN => Some(false),
+        _ => None,
+    }
 }
 
 /// Whether a descriptor's timer has something to tell.

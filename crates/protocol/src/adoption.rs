@@ -70,6 +70,10 @@ pub struct Adopted {
     pub waited: u64,
     /// When that was (the time-stamp counter).
     pub stopped_at: u64,
+    /// Not 0: it was in a call that a signal can end.
+    pub is_in_call: u64,
+    /// How much of that is done.
+    pub done: u64,
     /// Where it goes on.
     pub called: Called,
 }

@@ -171,6 +171,9 @@ pub mod flag {
     /// A debugger leads it by single instructions while the others stand: it leaves
     /// the halt, and the program's time stands all the same.
     pub const LED: u32 = 8;
+    /// It is to leave the call that it is in and stand before it: a debugger has
+    /// something else for it to do first.
+    pub const OUT: u32 = 16;
 }
 
 /// What a thread is stopped in.
@@ -241,6 +244,8 @@ pub struct Seat {
     pub left_arg: AtomicU32,
     pub left: [AtomicU64; 2],
     pub done: AtomicU64,
+    /// How long that call has taken (ns), if it has a time limit.
+    pub elapsed: AtomicU64,
     /// The place of its record in its process's memory.
     pub slot: AtomicU32,
 }
@@ -308,6 +313,7 @@ impl Seat {
             self.extended.store(0, Relaxed);
             self.left_arg.store(0, Relaxed);
             self.done.store(0, Relaxed);
+            self.elapsed.store(0, Relaxed);
         }
         is_taken
     }

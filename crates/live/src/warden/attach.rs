@@ -1,6 +1,6 @@
 //! Joining processes, starting them, and leaving them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,8 @@ const LETTING_GO: Duration = Duration::from_secs(3);
 /// The hidden command that starts an agent. The descriptor at which it can say why it
 /// cannot begin comes next.
 pub const GOVERN: &str = "govern-alive";
+/// The hidden command that starts one for processes that run: the descriptor, and they.
+pub const RUNNING: &str = "govern-running";
 
 impl Warden {
     /// Joins processes: all of them, or none. Of a program that runs under an agent, all
@@ -40,7 +42,8 @@ impl Warden {
         pids: &[i32],
         keep_ms: Option<u64>,
         overrides: bool,
-    ) -> Result<(), Error> {
+        is_governed: bool,
+    ) -> Result<Option<String>, Error> {
         let mut governed = None;
         for pid in pids {
             if proc::maps_at(*pid, protocol::layout::IMAGE_BASE) {
@@ -57,7 +60,14 @@ impl Warden {
             for pid in pids {
                 self.check(*pid)?;
             }
-            return self.join_all(pids);
+            let mut why = None;
+            if is_governed && self.governor.is_none() {
+                match self.govern(pids, keep_ms) {
+                    Ok(()) => return Ok(None),
+                    Err(error) => why = Some(error.to_string()),
+                }
+            }
+            return self.join_all(pids).map(|()| why);
         };
         match &self.governor {
             Some(governor) if governor.agent == status.pid as i32 => {}
@@ -71,6 +81,25 @@ impl Warden {
         if done.is_err() && self.processes.is_empty() {
             self.part(Farewell::GoOn);
         }
+        done.map(|()| None)
+    }
+
+    /// Starts an agent for processes that run: the monitor comes into them. They are
+    /// joined then.
+    fn govern(&mut self, pids: &[i32], keep_ms: Option<u64>) -> Result<(), Error> {
+        let words = pids.iter().map(i32::to_string);
+        let words: Vec<OsString> = std::iter::once(RUNNING.into())
+            .chain(words.map(OsString::from))
+            .collect();
+        let first = pids.first().copied().unwrap_or(0);
+        let number = self.begin_agent(&words, 0, keep_ms, &proc::name(first), answers)?;
+        let done = self.join_governed(number as i32, pids);
+        if done.is_err() {
+            for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+                let _ = self.detach(pid);
+            }
+            self.part(Farewell::GoOn);
+        }
         done
     }
 
@@ -82,6 +111,9 @@ impl Warden {
         }
         // Nobody makes another now, but for those that are exempt.
         let mut pids = agent::program_of(agent);
+        if let Some(governor) = &self.governor {
+            pids.extend(governor.halter.pids().into_iter().map(|pid| pid as i32));
+        }
         pids.extend(besides);
         pids.sort_unstable();
         pids.dedup();
@@ -105,6 +137,23 @@ impl Warden {
     pub fn part(&mut self, how: Farewell) {
         if let Some(governor) = self.governor.take() {
             governor.leave(how);
+        }
+        if how == Farewell::GoOn {
+            self.await_agent();
+        }
+    }
+
+    /// An agent that has nothing more to do ends: what was recorded is stored then, and
+    /// the monitor is out of what ran before.
+    fn await_agent(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            let deadline = Instant::now() + BEGINNING;
+            while agent::program_of(agent.id() as i32).is_empty()
+                && matches!(agent.try_wait(), Ok(None))
+                && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
     }
 
@@ -297,20 +346,46 @@ impl Warden {
         group: i32,
         keep_ms: Option<u64>,
     ) -> Result<i32, Error> {
+        let name = words.last().map_or(String::new(), |word| {
+            String::from_utf8_lossy(word).into_owned()
+        });
+        let words: Vec<OsString> = words.iter().map(|word| as_word(word)).collect();
+        let words: Vec<OsString> = std::iter::once(GOVERN.into()).chain(words).collect();
+        let number = self.begin_agent(&words, group, keep_ms, &name, begun)?;
+        let failed = |why: String| Error::Start { program: name, why };
+        self.join_governed(number as i32, &[])?;
+        for process in self.processes.values_mut() {
+            process.is_ours = true;
+        }
+        self.processes
+            .keys()
+            .next()
+            .copied()
+            .ok_or_else(|| failed("it has ended".to_string()))
+    }
+
+    /// Starts an agent: its number, once it has said that it is ready.
+    fn begin_agent(
+        &mut self,
+        words: &[OsString],
+        group: i32,
+        keep_ms: Option<u64>,
+        program: &str,
+        is_ready: fn(&Path) -> Option<(PathBuf, agent::control::Status)>,
+    ) -> Result<u32, Error> {
         let failed = |why: String| Error::Start {
-            program: words.last().map_or(String::new(), |word| {
-                String::from_utf8_lossy(word).into_owned()
-            }),
+            program: program.to_string(),
             why,
         };
         let io = |error: std::io::Error| failed(error.to_string());
         let (mut gate, theirs) = UnixStream::pair().map_err(io)?;
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
             .map_err(|error| failed(error.to_string()))?;
+        let (command, rest) = words.split_first().unzip();
         let agent = Command::new(&self.starter.0)
-            .arg(GOVERN)
+            .args(command)
             .arg(theirs.as_raw_fd().to_string())
-            .args(words.iter().map(|word| OsStr::from_bytes(word)))
+            .args(rest.unwrap_or_default())
             .process_group(group)
             .spawn()
             .map_err(io)?;
@@ -327,7 +402,7 @@ impl Warden {
                 return Err(Error::NotStarted(why));
             }
             let socket = agent::control::socket_of(number);
-            if let Some((socket, status)) = socket.and_then(|socket| begun(&socket)) {
+            if let Some((socket, status)) = socket.and_then(|socket| is_ready(&socket)) {
                 let governor = Governor::join(&socket, &status, keep_ms, false)?;
                 self.governor = Some(governor);
                 break;
@@ -342,15 +417,7 @@ impl Warden {
                 self.note_aside(tid, status);
             }
         }
-        self.join_governed(number as i32, &[])?;
-        for process in self.processes.values_mut() {
-            process.is_ours = true;
-        }
-        self.processes
-            .keys()
-            .next()
-            .copied()
-            .ok_or_else(|| failed("it has ended".to_string()))
+        Ok(number)
     }
 
     /// Ends a process.
@@ -406,15 +473,8 @@ impl Warden {
             true => Farewell::GoOn,
             false => self.farewell,
         });
-        // What was recorded is stored before the debugger goes on.
-        if let Some(agent) = self.agent.as_mut().filter(|_| is_over) {
-            let deadline = Instant::now() + BEGINNING;
-            while agent::program_of(agent.id() as i32).is_empty()
-                && matches!(agent.try_wait(), Ok(None))
-                && Instant::now() < deadline
-            {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+        if is_over {
+            self.await_agent();
         }
     }
 
@@ -435,23 +495,40 @@ impl Warden {
 /// The agent whose program a process is of.
 fn agent_of(pid: i32) -> Result<(PathBuf, agent::control::Status), Error> {
     let mut all = agent::control::list().into_iter();
-    let found = all.find(|(_, status)| agent::program_of(status.pid as i32).contains(&pid));
+    let found = all.find(|(_, status)| has_process(status, pid));
     found.ok_or_else(|| Error::Unanswered {
         pid,
         name: proc::name(pid),
     })
 }
 
+/// Whether an agent has a process.
+pub fn has_process(status: &agent::control::Status, pid: i32) -> bool {
+    let mut its = status.threads.iter();
+    its.any(|thread| thread.pid as i32 == pid)
+        || agent::program_of(status.pid as i32).contains(&pid)
+}
+
+/// What an agent says.
+fn answers(socket: &Path) -> Option<(PathBuf, agent::control::Status)> {
+    use agent::control::{Answer, Client, Request};
+    let mut client = Client::connect(socket).ok()?;
+    match client.ask(&Request::Status).ok()? {
+        Answer::Status(status) => Some((socket.to_path_buf(), status)),
+        _ => None,
+    }
+}
+
+fn as_word(bytes: &[u8]) -> OsString {
+    OsStr::from_bytes(bytes).to_os_string()
+}
+
 /// What an agent says whose program stands before its first instruction.
 fn begun(socket: &Path) -> Option<(PathBuf, agent::control::Status)> {
-    use agent::control::{Answer, Client, Request};
     use agent::halting::State;
-    let mut client = Client::connect(socket).ok()?;
-    let Answer::Status(status) = client.ask(&Request::Status).ok()? else {
-        return None;
-    };
+    let (socket, status) = answers(socket)?;
     let has_begun = status.threads.iter().any(|stop| stop.state == State::Edge);
-    has_begun.then(|| (socket.to_path_buf(), status))
+    has_begun.then_some((socket, status))
 }
 
 fn kill(pid: i32) -> Result<(), rustix::io::Errno> {

@@ -159,6 +159,16 @@ impl Governor {
         seat.flags.fetch_or(flag::LED, AcqRel);
     }
 
+    /// Has a thread leave the call that it is in, or not any more.
+    pub fn call_out(&self, tid: i32, on: bool) {
+        if let Some(seat) = self.seat(tid) {
+            match on {
+                true => seat.flags.fetch_or(flag::OUT, AcqRel),
+                false => seat.flags.fetch_and(!flag::OUT, AcqRel),
+            };
+        }
+    }
+
     /// It is out.
     pub fn is_led_out(&self, tid: i32) {
         if let Some(seat) = self.seat(tid) {

@@ -15,7 +15,7 @@ mod run;
 mod step;
 mod task;
 
-pub use attach::GOVERN;
+pub use attach::{GOVERN, RUNNING, has_process};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -141,9 +141,10 @@ impl Warden {
                 pids,
                 keep_ms,
                 overrides,
+                governed,
             } => self
-                .attach(&pids, keep_ms, overrides)
-                .map(|()| Answer::Done),
+                .attach(&pids, keep_ms, overrides, governed)
+                .map(Answer::Joined),
             Request::Start { arguments, group } => {
                 self.start(&arguments, group).map(Answer::Started)
             }
@@ -271,7 +272,7 @@ impl Warden {
         let task = self.tasks.get(&tid).ok_or(Error::NoThread(tid))?;
         let stopped = task.stopped().ok_or(Error::NoThread(tid))?;
         if self.is_inside(tid) {
-            return self.set_inside(tid, general, xmm);
+            return self.set_pulled(tid, general, xmm);
         }
         let failed = |error: std::io::Error| Error::Failed {
             what: "set the registers of".to_string(),
@@ -338,6 +339,37 @@ impl Warden {
             process.write(at, &bytes);
         }
         Ok(())
+    }
+
+    /// A thread in the monitor gets other registers. One that is in a call is taken out of
+    /// it first, and is as it is then when it gets back those that it had.
+    fn set_pulled(
+        &mut self,
+        tid: i32,
+        general: &[u64; 27],
+        xmm: &[[u64; 2]; 16],
+    ) -> Result<(), Error> {
+        let seen = self.threads_registers(tid).ok_or(Error::NoThread(tid))?;
+        if !self.is_parked(tid) {
+            self.pull_out(tid)?;
+            let actual = self.threads_registers(tid).ok_or(Error::NoThread(tid))?;
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.pulled = Some(Box::new((seen, actual)));
+            }
+        }
+        let pulled = self
+            .tasks
+            .get_mut(&tid)
+            .and_then(|task| task.pulled.take_if(|pulled| pulled.0 == *general));
+        let general = pulled.map_or(*general, |pulled| pulled.1);
+        self.set_inside(tid, &general, xmm)
+    }
+
+    /// The registers of a thread, as the debugger sees them.
+    fn threads_registers(&self, tid: i32) -> Option<[u64; 27]> {
+        let task = self.tasks.get(&tid)?;
+        let own = task.stopped()?.registers().ok()?;
+        self.inside(tid, task, &own).map(|seen| seen.general)
     }
 
     /// What the program does with each signal, if the kernel does not know it.

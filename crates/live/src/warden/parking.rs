@@ -12,6 +12,7 @@
 //! call, is held by ptrace where it is. One that is led by single instructions leaves
 //! the halt alone: the time of the program stands meanwhile.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use protocol::halt::Seat;
@@ -32,6 +33,8 @@ const PARKING: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_micros(500);
 /// How long a look at who has stopped lasts.
 const LOOK: Duration = Duration::from_micros(100);
+/// So long a thread that is led may be in the monitor before others go on there too.
+const LED: Duration = Duration::from_millis(2);
 /// So many instructions lie between the halt and the program at most.
 const WAY_OUT: usize = 5000;
 
@@ -53,10 +56,9 @@ impl Warden {
                 return;
             };
             let tasks = &self.tasks;
-            let mut missing = governor.halter.missing(age);
-            missing.retain(|seat| {
-                let task = tasks.get(&(seat.tid.load(std::sync::atomic::Ordering::Relaxed) as i32));
-                !task.is_some_and(Task::is_held)
+            let missing = governor.halter.missing_but(age, |seat| {
+                let task = tasks.get(&(seat.tid.load(Relaxed) as i32));
+                task.is_some_and(Task::cannot_come)
             });
             if missing.is_empty() && !expected || age >= PARKING {
                 break;
@@ -189,9 +191,9 @@ impl Warden {
                 task.steps = true;
                 task.resume(how);
             }
-            outcome = match raw::wait(tid, false) {
-                Ok(Some((tid, status))) => self.event(tid, status),
-                _ => Outcome::Nothing,
+            outcome = match self.await_led(tid) {
+                Some(status) => self.event(tid, status),
+                None => Outcome::Nothing,
             };
             let is_there = self.tasks.get(&tid).and_then(Task::stopped).is_some();
             if !is_there || !matches!(outcome, Outcome::Nothing | Outcome::Stepped) {
@@ -219,6 +221,84 @@ impl Warden {
             }
         }
         outcome
+    }
+
+    /// Waits for a thread that is led through the monitor. It may have to wait there for
+    /// one that was stopped in the middle of something (a lock, code that is changed):
+    /// then those who are not through with it go on to where they stand in the halt.
+    fn await_led(&mut self, tid: i32) -> Option<raw::Status> {
+        let mut helped = false;
+        let status = loop {
+            if self.governor.is_none() {
+                break None;
+            }
+            match self.next(Some(Instant::now() + LED)) {
+                News::Of(of, status) if of == tid => break Some(status),
+                News::Of(of, status) => self.note_aside(of, status),
+                News::Asked(request) => self.note_request(&request),
+                News::Alone | News::Lost => {}
+                News::Nothing => helped = true,
+            }
+            if helped {
+                self.press_all();
+            }
+        };
+        if helped {
+            let others = self.tasks.keys().copied().filter(|other| *other != tid);
+            let others: Vec<i32> = others.filter(|other| !self.is_to_run(*other)).collect();
+            self.quiesce(&others);
+        }
+        status
+    }
+
+    /// Takes a thread out of the call that it is in, while the program stays halted: it
+    /// stands before it then, or behind it if it has come to its end.
+    pub fn pull_out(&mut self, tid: i32) -> Result<(), Error> {
+        let deadline = Instant::now() + PARKING;
+        let Some(governor) = &self.governor else {
+            return Err(Error::NoAgent);
+        };
+        governor.call_out(tid, true);
+        if let Some(stopped) = self.tasks.get(&tid).and_then(Task::stopped) {
+            stopped.leave_call();
+        }
+        let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.resume(Resume::On);
+        }
+        let mut is_out = false;
+        while !is_out && Instant::now() < deadline {
+            match self.next(Some(Instant::now() + LOOK)) {
+                News::Of(of, status) => self.note_aside(of, status),
+                News::Asked(request) => self.note_request(&request),
+                News::Alone | News::Nothing => {}
+                News::Lost => return Err(Error::AgentGone),
+            }
+            // Those that it may wait for in the monitor go on as well.
+            self.press_all();
+            is_out = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
+            if let Some(task) = self.tasks.get_mut(&tid).filter(|_| !is_out)
+                && task.stopped().is_some()
+            {
+                // It was stopped on its way.
+                task.resume(Resume::On);
+            }
+        }
+        let others = self.tasks.keys().copied();
+        let others: Vec<i32> = others.filter(|other| !self.is_to_run(*other)).collect();
+        self.quiesce(&others);
+        if let Some(governor) = &self.governor {
+            governor.call_out(tid, false);
+        }
+        match is_out {
+            true => Ok(()),
+            false => Err(Error::InCall(tid)),
+        }
+    }
+
+    /// Whether a thread runs while the program is halted.
+    fn is_to_run(&self, tid: i32) -> bool {
+        self.governor.as_ref().is_some_and(|g| g.is_exempt(tid))
     }
 
     /// A process has executed a program: the monitor is put into it.
@@ -263,5 +343,10 @@ impl Task {
     /// It is held where it is, though it is not in the monitor.
     pub fn is_held(&self) -> bool {
         self.held && matches!(self.state, State::Stopped(_))
+    }
+
+    /// It is held, or job control has stopped it: it does not come into the monitor.
+    fn cannot_come(&self) -> bool {
+        self.is_held() || self.stopped().is_some_and(|stopped| stopped.by_job_control)
     }
 }

@@ -37,6 +37,9 @@ pub struct Task {
     pub begins: bool,
     /// The signal that was told of last.
     pub told: Option<u32>,
+    /// It was taken out of a call: the registers that the debugger saw before, and those
+    /// that it has instead of them.
+    pub pulled: Option<Box<([u64; 27], [u64; 27])>>,
     /// It stands where it began: the kernel said so before it said who made it.
     pub fresh: bool,
 }
@@ -64,6 +67,7 @@ impl Task {
             held: false,
             begins: false,
             told: None,
+            pulled: None,
             fresh: false,
         }
     }

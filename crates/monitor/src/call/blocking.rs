@@ -177,7 +177,10 @@ fn wait_in_kernel(
         if let Some(limit) = &mut limit {
             if limit.goes_on(thread, &mut made, &mut result, is_for_nothing) {
                 if adopt::is_leaving(thread) {
-                    adopt::leave_call(thread, &span, 0);
+                    match limit.leave(&first) {
+                        true => adopt::leave_anew(thread),
+                        false => adopt::leave_call(thread, &span, 0),
+                    }
                     return -sys::ERESTARTSYS;
                 }
                 if let Some(sets) = &sets {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use protocol::layout::SIGSYS;
 use protocol::syscall::Syscall;
 
-use crate::arch::Regs;
+use crate::arch::{self, Regs};
 use crate::state::{Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{call, halt, live, log, mem, mode, replay, signal, turn, words};
@@ -18,7 +18,12 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     let lock = live::lock(thread);
     let last = process.threads.get() <= 1;
     release_robust(thread);
-    words::clear(thread);
+    // Live, the kernel clears it when the thread is gone, as it does without us: the memory
+    // that the kernel writes to until then (`rseq`) is freed by who sees that.
+    let is_kernels = mode::is_live() && thread.is_child.get() == 0;
+    if !is_kernels {
+        words::clear(thread);
+    }
     if last && mode::is_replay() {
         replay::end_of_log(thread);
     }
@@ -37,6 +42,15 @@ pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     if mode::is_live() {
         // Timers are the process's, and a program lives long.
         signal::drop_timer(thread);
+    }
+    if is_kernels {
+        let word = thread.child_tid.get();
+        sys::call(nr::SET_TID_ADDRESS, word, 0, 0, 0, 0, 0);
+        halt::rise(thread);
+        // Its place is another's as soon as it says so: nothing may lead back to it.
+        sys::signal_mask(u64::MAX);
+        // SAFETY: the word is the thread's own, and nobody comes back.
+        unsafe { arch::exit(args[0], thread.tid_word.as_ptr()) }
     }
     sys::call(
         nr::SET_TID_ADDRESS,

@@ -1,0 +1,117 @@
+//! What becomes of a thread that is traced, and how it goes on, with signals by their
+//! numbers: the real-time ones have no names, and a stop that cannot be named must not be
+//! taken for none.
+
+use nix::sys::wait::WaitPidFlag;
+
+/// What became of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Became {
+    /// Nothing yet.
+    Nothing,
+    /// It is gone.
+    Gone,
+    /// It has stopped as it was told to (`SIGTRAP`), or because its group is stopped.
+    Stopped(i32),
+    /// It has made another; or something else of ptrace's.
+    Event(i32),
+    /// A signal is about to come to it.
+    Signal(i32),
+    /// It is at the edge of a system call.
+    Call,
+}
+
+/// How it goes on.
+#[derive(Clone, Copy)]
+pub(crate) enum Resume {
+    /// To the next edge of a system call.
+    Syscall,
+    Run,
+}
+
+/// What has become of a thread of this tracer's.
+pub(crate) fn look(tid: i32) -> Became {
+    wait_for(tid, WaitPidFlag::WNOHANG)
+}
+
+/// Waits until something has become of a thread of this tracer's.
+pub(crate) fn wait(tid: i32) -> Became {
+    wait_for(tid, WaitPidFlag::empty())
+}
+
+/// That a thread has ended is looked at and left to be seen: the process may be a child of
+/// this one, whose end somebody else here waits for.
+fn wait_for(tid: i32, how: WaitPidFlag) -> Became {
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | how;
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel fills the structure, or leaves it zero; both are valid.
+    let (answer, pid, code) = unsafe {
+        let (id, all) = (tid as libc::id_t, (flags | look).bits());
+        let answer = libc::waitid(libc::P_PID, id, info.as_mut_ptr(), all);
+        let info = info.assume_init();
+        (answer, info.si_pid(), info.si_code)
+    };
+    match (answer, pid, code) {
+        (-1, ..) if nix::Error::last() == nix::Error::EINTR => return Became::Nothing,
+        (-1, ..) | (_, _, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) => {
+            return Became::Gone;
+        }
+        (_, 0, _) => return Became::Nothing,
+        _ => {}
+    }
+    let (mut status, flags) = (0, flags | WaitPidFlag::WNOHANG);
+    // SAFETY: the kernel writes a number.
+    match unsafe { libc::waitpid(tid, &raw mut status, flags.bits()) } {
+        0 => Became::Nothing,
+        -1 => Became::Gone,
+        _ => of_status(status),
+    }
+}
+
+fn of_status(status: i32) -> Became {
+    if !libc::WIFSTOPPED(status) {
+        return Became::Gone;
+    }
+    // Above the signal is the kind of ptrace's own stop.
+    match (libc::WSTOPSIG(status), status >> 16) {
+        (signal, libc::PTRACE_EVENT_STOP) => Became::Stopped(signal),
+        (signal, 0) if signal == libc::SIGTRAP | 0x80 => Became::Call,
+        (signal, 0) => Became::Signal(signal),
+        (_, event) => Became::Event(event),
+    }
+}
+
+/// Has a stopped thread go on, with a signal (0: none).
+pub(crate) fn resume(tid: i32, how: Resume, signal: i32) -> Option<()> {
+    let request = match how {
+        Resume::Syscall => libc::PTRACE_SYSCALL,
+        Resume::Run => libc::PTRACE_CONT,
+    };
+    // SAFETY: a request without pointers.
+    let answer = unsafe { libc::ptrace(request, tid, 0, i64::from(signal)) };
+    (answer == 0).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_is_told_apart() {
+        let stopped = |signal: i32| of_status(signal << 8 | 0x7f);
+        for signal in 1..=64 {
+            assert_eq!(stopped(signal), Became::Signal(signal));
+        }
+        assert_eq!(stopped(libc::SIGTRAP | 0x80), Became::Call);
+        let event = |event: i32, signal: i32| of_status(event << 16 | signal << 8 | 0x7f);
+        assert_eq!(
+            event(libc::PTRACE_EVENT_STOP, libc::SIGSTOP),
+            Became::Stopped(libc::SIGSTOP)
+        );
+        let clone = libc::PTRACE_EVENT_CLONE;
+        assert_eq!(event(clone, libc::SIGTRAP), Became::Event(clone));
+        assert_eq!(of_status(0), Became::Gone);
+        assert_eq!(of_status(libc::SIGKILL), Became::Gone);
+    }
+}
