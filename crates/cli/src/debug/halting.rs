@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::session::{Direction, How};
+use ::session::Direction;
 use agent::channels::{Channel, Kind};
 use agent::control::{Answer, Request, Who};
 use agent::halting::{State, Stop};
@@ -124,12 +124,12 @@ impl Prompt {
     pub(super) fn resume(&mut self, text: &str) -> Result<(), Failure> {
         self.status()?;
         if text.is_empty() {
-            return self.go(How::Continue, Direction::Forwards, false);
+            return self.run_on("", Direction::Forwards);
         }
         let length = std::time::Duration::from_nanos(duration(text)?);
         let cancel = self.debugger.cancel.clone();
         self.debugger.cancel = cancel.within(length);
-        let done = self.go(How::Continue, Direction::Forwards, false);
+        let done = self.run_on("", Direction::Forwards);
         self.debugger.cancel = cancel;
         done
     }

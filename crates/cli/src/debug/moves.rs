@@ -199,6 +199,9 @@ impl Prompt {
                     bold(format!("Watchpoint {number}: {text}"))
                 ),
             },
+            Reason::End if self.front.is_some() => {
+                say!("No more of {name} was recorded so far; `live` returns to the front.")
+            }
             Reason::End => say!("{name} has come to its end."),
             Reason::Start => say!("This is the beginning of {name}."),
             Reason::Interrupted => say!("Interrupted."),
