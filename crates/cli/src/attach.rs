@@ -252,7 +252,7 @@ impl Run {
 
 impl Govern {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        live::close_gate_on_exec(self.gate);
+        live::leave_nothing_behind(self.gate);
         match self.start() {
             Ok(status) => Ok(status),
             Err(failure) => {

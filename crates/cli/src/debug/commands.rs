@@ -9,6 +9,7 @@ use instants::Conditions;
 
 use super::Living;
 use super::debugger::{Debugger, Instant};
+use super::halting::OnTimeout;
 use super::past::Front;
 use super::screen::say;
 use super::table::{Call, commands, find};
@@ -45,6 +46,8 @@ pub struct Prompt {
     pub(super) quits: bool,
     /// What belongs to a program that is alive.
     pub(super) living: Option<Living>,
+    /// What becomes of time limits that are over in a step.
+    pub(super) on_timeout: OnTimeout,
     /// The program as it is now, while its past is looked at.
     pub(super) front: Option<Front>,
 }
@@ -67,6 +70,7 @@ impl Prompt {
             last_hit: None,
             quits: false,
             living: None,
+            on_timeout: OnTimeout::default(),
             front: None,
         }
     }

@@ -95,5 +95,14 @@ pub const HALTING: Section = Section {
         )
         .example("timeouts extend 1 5s")
         .of_now(),
+        Command::new(
+            "on-timeout",
+            "what becomes of a time limit that is over while you step: ask, accept or reject",
+            |prompt, call| prompt.set_on_timeout(call.rest),
+        )
+        .takes(Takes::Nothing, "[ask|accept|reject]")
+        .more("With `ask` and `reject` no limit that is waited for when a step begins fires in it: those that are not over go on with what is left, the others stay frozen. With `ask` it is said how to accept them")
+        .example("on-timeout ask")
+        .of_now(),
     ],
 };
