@@ -30,6 +30,13 @@ pub struct Arena {
     base: *mut u8,
 }
 
+/// How much of the spare room is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spare {
+    Some,
+    All,
+}
+
 // SAFETY: what lies behind `base` is shared memory, accessed through atomics.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
@@ -104,16 +111,21 @@ impl Arena {
     }
 
     /// The disk is full: gives back what nobody needs of the fixed part, so that
-    /// the notes that say so find a place.
-    pub fn release_spare(&self) {
+    /// what is still to be written finds a place. Of a program that is being ended,
+    /// `Some` is enough until it has: it may be the one that fills the disk.
+    pub fn release_spare(&self, how_much: Spare) {
         use rustix::fs::FallocateFlags;
         let spare = IMAGE_OFFSET + self.image_len.next_multiple_of(CHUNK_SIZE as u64);
+        let end = match how_much {
+            Spare::Some => CHUNKS_OFFSET.min(spare + 4 * CHUNK_SIZE as u64),
+            Spare::All => CHUNKS_OFFSET,
+        };
         // If the file system cannot do that, there is nothing to be done.
         let _ = rustix::fs::fallocate(
             &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             spare,
-            CHUNKS_OFFSET.saturating_sub(spare),
+            end.saturating_sub(spare),
         );
     }
 

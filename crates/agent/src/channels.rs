@@ -46,8 +46,10 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// (no permission, just closed) is left out.
 ///
 /// The kernel goes on while the program stands: what has left one end of a
-/// connection and is not at the other yet would be in neither. So it is waited
-/// for, a little.
+/// connection and is not at the other yet would be in neither, and so would what
+/// moves between a look at one end and a look at the other. So it is waited for, a
+/// little, until two looks at everything show the same. As nobody reads or writes,
+/// bytes move in one direction only, and then nothing has moved between the looks.
 pub fn contents(pids: impl IntoIterator<Item = u32>) -> Vec<Channel> {
     let mut found: BTreeMap<u64, (Channel, OwnedFd)> = BTreeMap::new();
     for pid in pids {
@@ -77,17 +79,48 @@ pub fn contents(pids: impl IntoIterator<Item = u32>) -> Vec<Channel> {
         }
     }
     let deadline = Instant::now() + SETTLING;
-    while found.values().any(is_on_its_way) && Instant::now() < deadline {
+    let mut before = found.values_mut().map(look).collect::<Vec<Held>>();
+    loop {
+        let now = found.values_mut().map(look).collect::<Vec<Held>>();
+        let is_still = now == before && now.iter().all(|held| held.on_its_way == 0);
+        if is_still || Instant::now() >= deadline {
+            break;
+        }
+        before = now;
         std::thread::sleep(Duration::from_millis(1));
     }
-    let look = |(mut channel, ours): (Channel, OwnedFd)| {
-        channel.unread = ask(&ours, libc::FIONREAD);
-        if channel.kind == Kind::Socket {
-            channel.unsent = ask(&ours, SIOCOUTQNSD);
-        }
-        channel
+    found.into_values().map(|(channel, _)| channel).collect()
+}
+
+/// What one end of a channel holds.
+#[derive(PartialEq, Eq)]
+struct Held {
+    unread: u64,
+    unsent: u64,
+    /// What was sent over a TCP connection and of which the other end has not said
+    /// that it has come.
+    on_its_way: u64,
+}
+
+/// Looks at one end of a channel, and notes what it holds.
+fn look((channel, ours): &mut (Channel, OwnedFd)) -> Held {
+    let is_socket = channel.kind == Kind::Socket;
+    // Asked first: what is sent in between is then on its way.
+    let unacknowledged = match is_socket && is_tcp(ours) {
+        true => ask(ours, SIOCOUTQ),
+        false => 0,
     };
-    found.into_values().map(look).collect()
+    let unsent = match is_socket {
+        true => ask(ours, SIOCOUTQNSD),
+        false => 0,
+    };
+    let unread = ask(ours, libc::FIONREAD);
+    (channel.unread, channel.unsent) = (unread, unsent);
+    Held {
+        unread,
+        unsent,
+        on_its_way: unacknowledged.saturating_sub(unsent),
+    }
 }
 
 /// Which of these processes have a socket at this port of theirs: that listens there,
@@ -108,12 +141,6 @@ pub fn serving(pids: impl IntoIterator<Item = u32>, port: u16) -> Vec<u32> {
         entries.any(|entry| is_at_port(*pid, &entry))
     };
     pids.into_iter().filter(has_port).collect()
-}
-
-/// Whether something was sent over a TCP connection of which the other end has not
-/// said that it has come.
-fn is_on_its_way((channel, ours): &(Channel, OwnedFd)) -> bool {
-    channel.kind == Kind::Socket && is_tcp(ours) && ask(ours, SIOCOUTQ) > ask(ours, SIOCOUTQNSD)
 }
 
 fn is_tcp(fd: &OwnedFd) -> bool {

@@ -11,7 +11,7 @@ use recording::{ImageStart, Mapping};
 
 use crate::Error;
 use crate::arena::ticks;
-use crate::capture::{Why, open_file};
+use crate::capture::open_file;
 use crate::control::Inject;
 use crate::service::Shared;
 
@@ -166,7 +166,7 @@ fn describe_image(
         auxv: auxv.clone(),
         time: ticks(),
     };
-    shared.writer.start(&start)?;
+    shared.written(shared.writer.start(&start))?;
     tracing::debug!(
         target: "record",
         pid,
@@ -270,12 +270,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
     let pid = stop.pid();
     let captured = map.path(pid).and_then(|path| {
         let file = open_file(&path).ok()?;
-        let name = Path::new(&map.name);
-        let control = shared.arena.control();
-        shared
-            .captures
-            .capture(control, &shared.writer, &file, name, Why::Needed)
-            .ok()?
+        shared.capture(&file, Path::new(&map.name))
     });
     let file = captured.map(|captured| captured.id);
     let piece = |start: u64, contents: Option<Vec<u8>>| Mapping {

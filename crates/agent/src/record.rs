@@ -15,7 +15,7 @@ use protocol::layout::ARENA_FD;
 use protocol::shared::mode;
 use recording::{Clock, Manifest, Status, Summary, Writer};
 
-use crate::arena::{Arena, ticks};
+use crate::arena::{Arena, Spare, ticks};
 use crate::capture::Captures;
 use crate::capture_cache::CaptureCache;
 use crate::reaper::{self, Reaper, Report};
@@ -213,6 +213,9 @@ pub fn start(options: &Options, how: Start) -> Result<Ended, Error> {
     if let Some(exe) = exe {
         let control = shared.arena.control();
         shared.captures.remember(control, &exe, &shared.expected);
+    }
+    if cut_short.is_some() {
+        shared.arena.release_spare(Spare::All);
     }
     let drained = store::drain(&shared.arena, &shared.writer);
     tracing::info!(
@@ -501,7 +504,10 @@ fn disk_full(
         if told.is_some() {
             return;
         }
-        arena.release_spare();
+        arena.release_spare(match how {
+            OnFull::Stop => Spare::Some,
+            OnFull::Continue => Spare::All,
+        });
         let consequence = match how {
             OnFull::Stop => "the program is stopped",
             OnFull::Continue => "the program runs on unrecorded",

@@ -1,7 +1,7 @@
 //! Answering the monitors.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use inject::Image;
 use protocol::id::ProcessNo;
 use protocol::shared::{Request, chunk_state, mode, request_kind, request_state};
-use recording::{Note, Writer};
+use recording::{Note, WriteError, Writer};
 
 use crate::arena::{self, Arena};
 use crate::asker::Asker;
-use crate::capture::{Captures, Why, open_file};
+use crate::capture::{Captured, Captures, Why, open_file};
 use crate::capture_cache::Companion;
 use crate::control::Tracing;
 use crate::exec;
@@ -55,9 +55,27 @@ impl Shared {
             kind: kind.to_string(),
             text: text.to_string(),
         };
-        // If the note cannot be written the disk is full, which the writer
-        // thread reports.
-        let _ = self.writer.note(&note);
+        let _ = self.written(self.writer.note(&note));
+    }
+
+    /// Whatever could not be written: where that is for want of room, the recording
+    /// ends as it does when a chunk finds none.
+    pub fn written(&self, result: Result<(), WriteError>) -> Result<(), WriteError> {
+        if let Err(error) = &result
+            && error.is_full()
+        {
+            (self.on_full)(&error.to_string());
+        }
+        result
+    }
+
+    /// The copy of a file that a program uses. None: it cannot be kept.
+    pub fn capture(&self, file: &std::fs::File, name: &Path) -> Option<Captured> {
+        let control = self.arena.control();
+        let captured = self
+            .captures
+            .capture(control, &self.writer, file, name, Why::Needed);
+        captured.ok()?
     }
 
     /// A process runs on without being recorded.
@@ -181,13 +199,9 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             let pid = asker().map_or(0, |asker| asker.pid);
             let path = PathBuf::from(format!("/proc/{pid}/fd/{}", arg(0)));
             let name = std::fs::read_link(&path).unwrap_or_default();
-            let id = open_file(&path).ok().and_then(|file| {
-                let control = shared.arena.control();
-                shared
-                    .captures
-                    .capture(control, &shared.writer, &file, &name, Why::Needed)
-                    .ok()?
-            });
+            let id = open_file(&path)
+                .ok()
+                .and_then(|file| shared.capture(&file, &name));
             if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
                 let text = format!("{} was mapped but could not be copied", name.display());
                 shared.note(ProcessNo(process), "uncaptured", &text);

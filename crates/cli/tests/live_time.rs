@@ -88,7 +88,6 @@ fn is_unharmed(running: Running<'_>, pid: i32) {
 }
 
 #[test]
-#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn a_recorded_service_is_debugged_and_replays() {
     let scratch = Scratch::new("live-recorded");
     let (running, pid) = recorded(&scratch);
@@ -319,7 +318,6 @@ fn limits_that_are_over_in_a_step_are_accepted_or_rejected() {
 
 /// Recorded and debugged at once: what was recorded replays, stops and all.
 #[test]
-#[ignore = "a breakpoint in code that a preempted thread points to is in the recording: docs/live.md"]
 fn what_is_recorded_under_the_debugger_replays() {
     let scratch = Scratch::new("live-run-record");
     let dir = scratch.fresh("recording");

@@ -67,6 +67,11 @@ programs! {
         assert!(r.info()["threads"].as_u64() > Some(20));
         r.has("a limit", |e| e.call() == "clock_nanosleep");
     },
+    timers_set: |r| {
+        for call in ["timerfd_settime", "timer_gettime", "getitimer"] {
+            r.has_many(2, call, |e| e.call() == call && e.succeeded());
+        }
+    },
     raw_clone: |r| {
         r.has_many(2, "threads and processes in one memory", |e| e.call() == "clone" && e.succeeded());
     },

@@ -164,6 +164,7 @@ programs! {
     threads_future,
     counted_channels,
     time_limits,
+    timers_set,
 }
 
 languages! {

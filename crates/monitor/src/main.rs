@@ -56,6 +56,7 @@ mod state;
 mod sys;
 mod time;
 mod timers;
+mod traps;
 mod turn;
 mod words;
 

@@ -76,7 +76,10 @@ const fn of_number(number: u64) -> u8 {
         | nr::TIMES
         | nr::SYSINFO
         | nr::TIMER_SETTIME
+        | nr::TIMER_GETTIME
         | nr::TIMERFD_SETTIME
+        | nr::TIMERFD_GETTIME
+        | nr::GETITIMER
         | nr::SETITIMER
         | nr::ALARM
         | nr::KILL

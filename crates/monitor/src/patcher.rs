@@ -13,7 +13,7 @@ use protocol::instruction::Form;
 use protocol::record::{kind, tag};
 
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
-use crate::{arch, live, log, mem, mode, motion, replay, sys};
+use crate::{arch, live, log, mem, mode, motion, replay, sys, traps};
 
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
@@ -162,7 +162,10 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub)> {
     };
     let plan = plan.ok()?;
     let end = plan.patch_start + plan.patch_len as u64;
-    if !mode::is_replay() && is_somebody_in(plan.patch_start, end) {
+    // (A breakpoint would go into the stub, and what is put back over it into the jump.)
+    let is_taken =
+        || is_somebody_in(plan.patch_start, end) || traps::are_in(&(plan.patch_start..end));
+    if !mode::is_replay() && is_taken() {
         return None;
     }
     let protection = protection_of(plan.patch_start)?;

@@ -14,7 +14,7 @@ use translate::{Condition, Effect, Flow};
 
 use crate::pointer_walk::{AROUND, BEFORE, PointerWalk};
 use crate::state::{Thread, space};
-use crate::{log, mem, patcher, sys};
+use crate::{log, mem, mode, patcher, sys, traps};
 
 /// Where things are among the kernel's names for registers in a signal frame:
 /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags.
@@ -194,6 +194,8 @@ struct Look<'a> {
     image: u64,
     faults: u32,
     missing: &'a mut Missing,
+    /// A debugger has breakpoints in the code.
+    has_traps: bool,
     /// Addresses of operands that could be read, and what is there.
     witnesses: [[u64; 2]; WITNESSES],
     used: usize,
@@ -206,6 +208,7 @@ impl<'a> Look<'a> {
             image,
             faults: 0,
             missing,
+            has_traps: !mode::is_replay() && traps::are_in(&(0..u64::MAX)),
             witnesses: [[0; 2]; WITNESSES],
             used: 0,
         }
@@ -235,11 +238,16 @@ impl<'a> Look<'a> {
         let (first, last) = (address & !4095, (address + 8 * N as u64 - 1) & !4095);
         let kernel = space().kernel_start.get()..space().kernel_end.get();
         let is_kernels = kernel.contains(&first) || kernel.contains(&last);
-        let words = if is_kernels || self.missing.has(first) || self.missing.has(last) {
+        let mut words = if is_kernels || self.missing.has(first) || self.missing.has(last) {
             None
         } else {
             mem::read::<[u64; N]>(address)
         };
+        if let Some(words) = &mut words
+            && self.has_traps
+        {
+            traps::hide_in_words(address, words);
+        }
         if words.is_none() {
             self.faults += 1;
             if first == last && !is_kernels && !self.missing.has(first) {
@@ -414,11 +422,13 @@ impl<'a> Look<'a> {
             len = 4096 - (address & 4095);
         }
         let to = into.as_mut_ptr() as u64;
-        if mem::copy(to, address, len) {
-            len as usize
-        } else {
-            0
+        if !mem::copy(to, address, len) {
+            return 0;
         }
+        if self.has_traps {
+            traps::hide(address, &mut into[..len as usize]);
+        }
+        len as usize
     }
 
     /// What registers point to, and around.

@@ -156,6 +156,7 @@ pub fn first_thread() -> (&'static Thread, &'static Process) {
     space.fast_entry.set(arch::mw_fast as *const () as u64);
     space.pools_at.set(space.pools.as_ptr() as u64);
     space.pool_count_at.set(space.pool_count.as_ptr() as u64);
+    space.traps_at.set(space.traps.as_ptr() as u64);
     space.xstate_mask.set(arch::xstate_mask());
     space.xstate_size.set(arch::xstate_size());
     for (number, part) in (0..).zip(&space.xstate_parts) {

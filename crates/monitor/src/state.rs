@@ -11,7 +11,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use protocol::layout::{ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX};
+use protocol::layout::{
+    ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX, TRAPS_MAX,
+};
 use protocol::record::{HEAD_MAX, Memory, Record};
 use protocol::shared::{Control, Domain};
 
@@ -148,6 +150,9 @@ pub struct Space {
     /// Where the pools are, and how many: for debuggers.
     pub pools_at: Cell<u64>,
     pub pool_count_at: Cell<u64>,
+    /// Where the debugger tells of its breakpoints (see `traps`).
+    pub traps_at: Cell<u64>,
+    pub traps: [AtomicU64; TRAPS_MAX],
     pub vdso_clock: Cell<u64>,
     /// Where the kernel's own pages are, which the program is not shown and
     /// replay does not have.
@@ -406,13 +411,15 @@ pub fn thread_in_slot(slot: u32) -> &'static Thread {
 
 const _: () = {
     use protocol::layout::{
-        ACTION_SIZE, PROCESS_ACTIONS, SPACE_POOLS_AT, THREAD_PROCESS_AT, THREAD_REGS_AT,
+        ACTION_SIZE, PROCESS_ACTIONS, SPACE_POOLS_AT, SPACE_TRAPS_AT, THREAD_PROCESS_AT,
+        THREAD_REGS_AT,
     };
     assert!(core::mem::offset_of!(Thread, process) as u64 == THREAD_PROCESS_AT);
     assert!(core::mem::offset_of!(Process, actions) as u64 == PROCESS_ACTIONS);
     assert!(core::mem::size_of::<Action>() as u64 == ACTION_SIZE);
     assert!(core::mem::offset_of!(Thread, regs_at) as u64 == THREAD_REGS_AT);
     assert!(SPACE_BASE + core::mem::offset_of!(Space, pools_at) as u64 == SPACE_POOLS_AT);
+    assert!(SPACE_BASE + core::mem::offset_of!(Space, traps_at) as u64 == SPACE_TRAPS_AT);
 };
 
 pub fn space() -> &'static Space {

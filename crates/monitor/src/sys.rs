@@ -114,6 +114,7 @@ pub mod nr {
     pub const FUTEX_WAIT: u64 = 455;
     pub const TIMER_CREATE: u64 = 222;
     pub const TIMER_SETTIME: u64 = 223;
+    pub const TIMER_GETTIME: u64 = 224;
     pub const TIMER_DELETE: u64 = 226;
     pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;

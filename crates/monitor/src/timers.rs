@@ -6,6 +6,7 @@
 //! program's time has gone on by as much as the halt took to reach everybody, and
 //! by as much as it took to go on: that is taken off.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use protocol::halt::{SEATS, flag};
@@ -41,40 +42,140 @@ const FREE: Timer = Timer {
     left: [0; 4],
 };
 
-/// Makes a call that sets a timer; None: this is none, or the clocks are as they
-/// are.
-pub fn set(thread: &Thread, number: u64, args: &[u64; 6]) -> Option<i64> {
-    const ABSOLUTE: u64 = 1;
-    let at = match number {
-        nr::TIMER_SETTIME | nr::TIMERFD_SETTIME => mem::read::<[u64; 4]>(args[2])?,
-        nr::SETITIMER => mem::read::<[u64; 4]>(args[1])?,
-        nr::ALARM => [0, 0, args[0] & 0xffff_ffff, 0],
-        _ => return None,
-    };
-    let (kind, id) = match number {
-        nr::TIMER_SETTIME => (kind::POSIX, args[0]),
-        nr::TIMERFD_SETTIME => (kind::DESCRIPTOR, args[0]),
-        nr::SETITIMER => (kind::INTERVAL, args[0]),
-        _ => (kind::INTERVAL, 0),
+impl Timer {
+    fn is(&self, kind: u32, id: u32) -> bool {
+        self.kind == kind && self.id == id
+    }
+
+    /// Moves what is left of one that was running; it does not come to nothing.
+    fn add(&mut self, span: i64) {
+        let unit = if self.kind == kind::INTERVAL { 1000 } else { 1 };
+        let left = self.left[2] * SECOND + self.left[3] * unit;
+        if left != 0 {
+            let left = left.saturating_add_signed(span).max(unit);
+            (self.left[2], self.left[3]) = (left / SECOND, left % SECOND / unit);
+        }
+    }
+}
+
+/// What a call does with a timer.
+struct Call {
+    kind: u32,
+    id: u32,
+    /// What it is set to.
+    set: Option<[u64; 4]>,
+    /// Where it is told what was left. None: as the answer (`alarm`).
+    told_at: Option<u64>,
+}
+
+impl Call {
+    /// None: what it is set to cannot be read.
+    fn of(number: u64, args: &[u64; 6]) -> Option<Call> {
+        let (kind, id, set, told_at) = match number {
+            nr::TIMER_SETTIME => (kind::POSIX, args[0], Some(mem::read(args[2])?), args[3]),
+            nr::TIMERFD_SETTIME => (
+                kind::DESCRIPTOR,
+                args[0],
+                Some(mem::read(args[2])?),
+                args[3],
+            ),
+            nr::SETITIMER => (kind::INTERVAL, args[0], Some(mem::read(args[1])?), args[2]),
+            nr::TIMER_GETTIME => (kind::POSIX, args[0], None, args[1]),
+            nr::TIMERFD_GETTIME => (kind::DESCRIPTOR, args[0], None, args[1]),
+            nr::GETITIMER => (kind::INTERVAL, args[0], None, args[1]),
+            _ => (kind::INTERVAL, 0, Some([0, 0, args[0] & 0xffff_ffff, 0]), 0),
+        };
+        Some(Call {
+            kind,
+            id: id as u32,
+            set,
+            told_at: (number != nr::ALARM).then_some(told_at),
+        })
+    }
+
+    /// Makes it, if the timers are not stopped.
+    fn make(&self, number: u64, args: &[u64; 6]) -> i64 {
+        const ABSOLUTE: u64 = 1;
+        let mut made = *args;
+        let mut real = self.set.unwrap_or([0; 4]);
+        let has_flags = matches!(number, nr::TIMER_SETTIME | nr::TIMERFD_SETTIME);
+        if has_flags && args[1] & ABSOLUTE != 0 && real[2..] != [0; 2] && time::shift() != 0 {
+            let when = (real[2].saturating_mul(SECOND))
+                .saturating_add(real[3])
+                .saturating_add(time::shift());
+            (real[2], real[3]) = (when / SECOND, when % SECOND);
+            made[2] = real.as_ptr() as u64;
+        }
+        // SAFETY: the program's own call; what it reads is its own or on this stack.
+        unsafe { arch::syscall(number, &made) }
+    }
+
+    /// Makes it of a timer that is stopped, of which `timer` says how much is left.
+    fn make_of_stopped(
+        &self,
+        number: u64,
+        args: &[u64; 6],
+        timer: &mut Timer,
+        since: &Span,
+    ) -> i64 {
+        let mut answer = self.make(number, args);
+        if answer < 0 {
+            return answer;
+        }
+        let mut was = *timer;
+        was.add(-since.signed());
+        let was_running = was.left[2..] != [0; 2];
+        match self.told_at {
+            Some(0) => {}
+            Some(at) if was_running => {
+                // The kernel has just written there.
+                mem::write(at, &was.left);
+            }
+            None if was_running => {
+                // As the kernel rounds it.
+                let rounds_up = was.left[3] >= 500_000 || was.left[2] == 0;
+                answer = (was.left[2] + u64::from(rounds_up)) as i64;
+            }
+            _ => {}
+        }
+        if self.set.is_some() {
+            stop_one(timer, since);
+        }
+        answer
+    }
+}
+
+/// Makes a call that sets a timer, or asks how much is left of one. A thread may come
+/// here when another has stopped the timers of its process already: it finds them as if
+/// they were not.
+pub fn call(thread: &Thread, number: u64, args: &[u64; 6]) -> i64 {
+    let process = thread.process();
+    let Some(call) = Call::of(number, args) else {
+        // SAFETY: the program's own call; the kernel says what is wrong with it.
+        return unsafe { arch::syscall(number, args) };
     };
     // The others count what the process computes, which it does not while it is
     // halted.
-    let is_real = number != nr::SETITIMER || args[0] & 0xffff_ffff == 0;
-    if is_real && (at[2] != 0 || at[3] != 0) {
-        remember(thread, kind, id as u32);
+    if call.kind == kind::INTERVAL && call.id != 0 {
+        return call.make(number, args);
     }
-    let is_absolute = matches!(kind, kind::POSIX | kind::DESCRIPTOR) && args[1] & ABSOLUTE != 0;
-    if !is_absolute || time::shift() == 0 || at[2] == 0 && at[3] == 0 {
-        return None;
+    if call.set.is_some_and(|set| set[2..] != [0; 2]) {
+        remember(thread, call.kind, call.id);
     }
-    let when = (at[2].saturating_mul(SECOND))
-        .saturating_add(at[3])
-        .saturating_add(time::shift());
-    let real = [at[0], at[1], when / SECOND, when % SECOND];
-    let mut made = *args;
-    made[2] = real.as_ptr() as u64;
-    // SAFETY: the program's own call; what it reads is on this stack.
-    Some(unsafe { arch::syscall(number, &made) })
+    let state = take_any(process);
+    let of_it = |timer: &&Cell<Timer>| timer.get().is(call.kind, call.id);
+    let answer = match process.timers.iter().find(of_it).filter(|_| state != 0) {
+        Some(place) => {
+            let mut timer = place.get();
+            let since = process.timers_span.get();
+            let answer = call.make_of_stopped(number, args, &mut timer, &since);
+            place.set(timer);
+            answer
+        }
+        None => call.make(number, args),
+    };
+    process.timers_stopped.store(state, Release);
+    answer
 }
 
 /// A process that runs already has these, by kind and id, and perhaps an interval
@@ -94,8 +195,7 @@ pub fn adopt(thread: &Thread, timers: &[[u32; 2]]) -> bool {
 /// A process has this timer.
 fn remember(thread: &Thread, kind: u32, id: u32) {
     let timers = &thread.process().timers;
-    let is_it = |timer: Timer| timer.kind == kind && timer.id == id;
-    if timers.iter().any(|timer| is_it(timer.get())) {
+    if timers.iter().any(|timer| timer.get().is(kind, id)) {
         return;
     }
     if let Some(place) = timers.iter().find(|timer| timer.get().kind == kind::NONE) {
@@ -138,22 +238,45 @@ pub fn stop(thread: &Thread, halt: u32) {
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE {
-            it.left = [0; 4];
-            // One that is over, and of which nobody has read that yet, would forget it.
-            let is_over = is_over(&it);
-            if !is_over || is_periodic(&it) {
-                let mut left = [0; 4];
-                exchange(&it, &[0; 4], Some(&mut left));
-                it.left = match is_over {
-                    // It tells again as soon as it is set.
-                    true => [left[0], left[1], 0, 1],
-                    false => left,
-                };
-            }
+            stop_one(&mut it, &process.timers_span.get());
             timer.set(it);
         }
     }
     process.timers_stopped.store(halt, Release);
+}
+
+/// Stops a timer, and takes note of what was left of it when this span began: rather a
+/// little more than less, because no timer may be early. A descriptor's forgets what it
+/// has to tell when it is stopped: if that is once, it is over and is left alone; else,
+/// and if it comes to its end just now, it tells again as soon as it is set.
+fn stop_one(timer: &mut Timer, since: &Span) {
+    timer.left = [0; 4];
+    let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
+        return;
+    };
+    let has_to_tell = is_over(timer);
+    let mut left = [0; 4];
+    exchange(timer, &[0; 4], Some(&mut left));
+    let is_descriptor = timer.kind == kind::DESCRIPTOR;
+    // It is less each time, unless it has begun anew, or is over.
+    let has_come = left[2..] == [0; 2] || left[2..] > before[2..];
+    timer.left = match is_descriptor && (has_to_tell || has_come) {
+        true => [before[0], before[1], 0, 1],
+        false => left,
+    };
+    timer.add(since.signed());
+}
+
+/// The interval of a timer, and what is left of it.
+fn value_of(timer: &Timer) -> Option<[u64; 4]> {
+    let mut value = [0u64; 4];
+    let (id, to) = (u64::from(timer.id), value.as_mut_ptr() as u64);
+    let answer = match timer.kind {
+        kind::POSIX => sys::call(nr::TIMER_GETTIME, id, to, 0, 0, 0, 0),
+        kind::DESCRIPTOR => sys::call(nr::TIMERFD_GETTIME, id, to, 0, 0, 0, 0),
+        _ => sys::call(nr::GETITIMER, id, to, 0, 0, 0, 0),
+    };
+    (answer == 0).then_some(value)
 }
 
 /// Whether a descriptor's timer has something to tell.
@@ -165,13 +288,6 @@ fn is_over(timer: &Timer) -> bool {
         sys::call(nr::POLL, at, 1, 0, 0, 0, 0)
     };
     timer.kind == kind::DESCRIPTOR && wait(&mut poll) == 1
-}
-
-/// Whether a descriptor's timer goes on and on.
-fn is_periodic(timer: &Timer) -> bool {
-    let mut set = [0u64; 4];
-    let (id, to) = (u64::from(timer.id), set.as_mut_ptr() as u64);
-    sys::call(nr::TIMERFD_GETTIME, id, to, 0, 0, 0, 0) == 0 && set[..2] != [0; 2]
 }
 
 /// Somebody stops them, or sets them again.
@@ -192,23 +308,30 @@ fn take(process: &Process, state: u32) -> bool {
     }
 }
 
+/// Takes a process's timers, in whatever state they are, and tells it: 0, or the halt
+/// that has stopped them.
+fn take_any(process: &Process) -> u32 {
+    loop {
+        let state = process.timers_stopped.load(Acquire);
+        if state != BUSY && take(process, state) {
+            return state;
+        }
+        sys::call(nr::SCHED_YIELD, 0, 0, 0, 0, 0, 0);
+    }
+}
+
 /// And the first to go on sets them again.
 pub fn go_on(thread: &Thread, halt: u32) {
     let process = thread.process();
     if !take(process, halt) {
         return;
     }
-    let passed = process.timers_span.get().signed();
     for timer in &process.timers {
         let mut it = timer.get();
-        let unit = if it.kind == kind::INTERVAL { 1000 } else { 1 };
-        let left = it.left[2] * SECOND + it.left[3] * unit;
-        if it.kind == kind::NONE || left == 0 {
-            continue;
+        if it.kind != kind::NONE && it.left[2..] != [0; 2] {
+            it.add(-process.timers_span.get().signed());
+            exchange(&it, &it.left, None);
         }
-        let left = left.saturating_add_signed(-passed).max(unit);
-        (it.left[2], it.left[3]) = (left / SECOND, left % SECOND / unit);
-        exchange(&it, &it.left, None);
     }
     process.timers_stopped.store(0, Release);
 }

@@ -23,6 +23,16 @@ pub const SPACE_MAX: u64 = 0x400_0000;
 /// and that of how many there are (4 bytes).
 pub const SPACE_POOLS_AT: u64 = SPACE_BASE + 16;
 
+/// And that of the table of breakpoints that a debugger has in the code: words of
+/// [`trap_word`], 0 where there is none.
+pub const SPACE_TRAPS_AT: u64 = SPACE_BASE + 32;
+pub const TRAPS_MAX: usize = 512;
+
+/// An address, and the byte that was there before a breakpoint.
+pub const fn trap_word(address: u64, was: u8) -> u64 {
+    address << 8 | was as u64
+}
+
 /// Slots of threads: the thread's record, its monitor stack and its signal
 /// stack.
 pub const SLOTS_BASE: u64 = MONITOR_BASE + 0x2000_0000;

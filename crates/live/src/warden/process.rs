@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use protocol::layout::{SPACE_TRAPS_AT, TRAPS_MAX, trap_word};
+
 use super::task::{Resume, Running, Stopped};
 use crate::proc;
 use crate::talk::{Armed, What};
@@ -310,6 +312,8 @@ fn memory(pid: i32) -> std::io::Result<File> {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     inserted: BTreeMap<u64, u8>,
+    /// Which of them the program's monitor is told of, by their places in its table.
+    told: Vec<Option<u64>>,
 }
 
 impl Space {
@@ -322,9 +326,12 @@ impl Space {
         if self.has(address) || process.read(address, &mut byte) != 1 {
             return;
         }
+        let [was] = byte;
+        self.tell(process, address, was);
         if process.write(address, &[TRAP]) == 1 {
-            let [was] = byte;
             self.inserted.insert(address, was);
+        } else {
+            self.untell(process, address);
         }
     }
 
@@ -332,13 +339,46 @@ impl Space {
     pub fn lift(&mut self, process: &Process, address: u64) {
         if let Some(was) = self.inserted.remove(&address) {
             process.write(address, &[was]);
+            self.untell(process, address);
         }
     }
 
     pub fn lift_all(&mut self, process: &Process) {
-        for (address, was) in std::mem::take(&mut self.inserted) {
-            process.write(address, &[was]);
+        for address in self.inserted.keys().copied().collect::<Vec<_>>() {
+            self.lift(process, address);
         }
+    }
+
+    /// The monitor, if there is one, records memory without the breakpoint.
+    fn tell(&mut self, process: &Process, address: u64, was: u8) {
+        let free = self.told.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.told.len());
+        if place < TRAPS_MAX && set_trap(process, place, trap_word(address, was)) {
+            if place == self.told.len() {
+                self.told.push(None);
+            }
+            if let Some(told) = self.told.get_mut(place) {
+                *told = Some(address);
+            }
+        }
+    }
+
+    fn untell(&mut self, process: &Process, address: u64) {
+        let is_it = |told: &Option<u64>| *told == Some(address);
+        if let Some(place) = self.told.iter().position(is_it) {
+            set_trap(process, place, 0);
+            if let Some(told) = self.told.get_mut(place) {
+                *told = None;
+            }
+        }
+    }
+}
+
+/// Writes to the table of the monitor's. False: there is no monitor in the process.
+fn set_trap(process: &Process, place: usize, word: u64) -> bool {
+    match process.word(SPACE_TRAPS_AT, 8) {
+        0 => false,
+        table => process.write(table + 8 * place as u64, &word.to_le_bytes()) == 8,
     }
 }
 

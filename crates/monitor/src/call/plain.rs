@@ -136,9 +136,13 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
         nr::MLOCKALL => lock::all(args[0]),
         nr::MUNLOCKALL => lock::none(),
         nr::PROCESS_VM_WRITEV if poke::is_refused(thread, args[0]) => -sys::EPERM,
-        nr::TIMER_SETTIME | nr::TIMERFD_SETTIME | nr::SETITIMER | nr::ALARM => {
-            timers::set(thread, number, args)?
-        }
+        nr::TIMER_SETTIME
+        | nr::TIMER_GETTIME
+        | nr::TIMERFD_SETTIME
+        | nr::TIMERFD_GETTIME
+        | nr::SETITIMER
+        | nr::GETITIMER
+        | nr::ALARM => timers::call(thread, number, args),
         _ => guard_descriptor(number, args)?,
     };
     finish_call(thread, row, args, answer, &Blobs::new());
