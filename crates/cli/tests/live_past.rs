@@ -286,10 +286,10 @@ fn a_program_that_somebody_records_is_gone_back_in() {
         &text,
         &[
             "holds here already",
-            "Condition 2: let a = change",
+            "Condition 2: a\n  before rounds-1:",
             "by going back",
             // The one before that.
-            "Condition 2: let a = change",
+            "Condition 2: a\n  before rounds-1:",
             ", halted",
             "about to do rounds-0:40",
             "(in what was recorded so far; `live` returns to the front)",
