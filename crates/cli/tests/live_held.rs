@@ -10,11 +10,10 @@
 mod harness;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use harness::servers::free_port;
-use harness::{MW, Scratch, programs};
+use harness::{MW, Scratch};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs a script at the prompt until it says that it is ready, halts it for a while, and
@@ -118,35 +117,4 @@ fn with_real_time_etcd_takes_the_lease() {
     assert!(!outcome(&text).1, "{text}");
     let kept = std::fs::read_to_string(scratch.path().join("kept")).unwrap();
     assert!(kept.contains("expired or revoked"), "{kept}");
-}
-
-/// A server of leases of half a second that asks nobody, and a client that renews its
-/// own every tenth of one.
-fn leases(socket: &Path) -> String {
-    let (program, socket) = (programs::example("leases"), socket.display());
-    let program = program.display();
-    format!(
-        "{program} serve --plain {socket} 500 & server=$!
-         until [ -S {socket} ]; do sleep 0.01; done
-         {{ {program} hold {socket} 20 100; echo \"status $?\"; }} | while read line; do
-             case $line in holding) echo ready;; *) echo $line;; esac
-         done
-         kill $server; wait"
-    )
-}
-
-#[test]
-fn a_lease_of_half_a_second_is_kept() {
-    let scratch = Scratch::new("held-leases");
-    let text = halted(&scratch, "logical", 2, &leases(&scratch.path().join("s")));
-    assert!(text.contains("kept\nstatus 0\n"), "{text}");
-    assert!(!text.contains("lost"), "{text}");
-}
-
-/// The test before can fail.
-#[test]
-fn with_real_time_the_lease_is_lost() {
-    let scratch = Scratch::new("real-leases");
-    let text = halted(&scratch, "real", 2, &leases(&scratch.path().join("s")));
-    assert!(text.contains("lost"), "{text}");
 }
