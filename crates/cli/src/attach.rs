@@ -1,7 +1,7 @@
 //! `mw attach` and `mw run`: the prompt, on programs that are alive.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -216,7 +216,20 @@ impl Attach {
                 pids.extend(new);
             }
         }
-        self.script.debug(program, None, false, None)
+        let recording = recording(&program);
+        self.script.debug(program, None, false, recording)
+    }
+}
+
+/// Where a program that was joined is recorded, if it is.
+fn recording(program: &live::Program) -> Option<PathBuf> {
+    // Without an agent it is not.
+    let answer = program.agent().ask(&agent::control::Request::Status).ok()?;
+    match answer {
+        agent::control::Answer::Status(status) if status.is_recording => {
+            status.arena.parent().map(Path::to_path_buf)
+        }
+        _ => None,
     }
 }
 
@@ -277,7 +290,7 @@ impl Run {
 
 impl Govern {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        live::close_gate_on_exec(self.gate);
+        live::leave_nothing_behind(self.gate);
         match self.start() {
             Ok(status) => Ok(status),
             Err(failure) => {

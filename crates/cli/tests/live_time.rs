@@ -267,6 +267,55 @@ fn limits_are_changed() {
     has_in_order(&text, &["   999", "s left, frozen"]);
 }
 
+/// The debugger's own signals are not the program's: it can be ended, as ever.
+#[test]
+fn no_signal_is_blocked_in_a_program_that_is_run() {
+    let blocked = "grep SigBlk /proc/self/status";
+    let (text, status) = mw("run", &["sh", "-c", blocked], &["continue"]);
+    assert_eq!(status, 0, "{text}");
+    assert!(text.contains("SigBlk:\t0000000000000000"), "{text}");
+}
+
+/// A thread waits for 700 ms at most while the other one is led over 1.2 s.
+#[test]
+fn limits_that_are_over_in_a_step_are_accepted_or_rejected() {
+    let scratch = Scratch::new("live-on-timeout");
+    let file = programs::for_debuggers(&scratch, "debug/patience.c", &[]);
+    let run = |lines: &[&str]| {
+        let begin = ["tbreak slow", "continue"];
+        let commands: Vec<&str> = begin.iter().chain(lines).copied().collect();
+        let (text, status) = mw("run", &[file.to_str().unwrap()], &commands);
+        assert_eq!(status, 0, "{text}");
+        text
+    };
+    let text = run(&["finish", "continue"]);
+    assert!(text.contains("poll: 0"), "{text}");
+    let text = run(&["on-timeout accept", "finish", "continue"]);
+    assert!(text.contains("poll: 0"), "{text}");
+    let text = run(&["on-timeout reject", "finish", "timeouts", "continue"]);
+    let rejected = ["in poll is over, and rejected", "s left, frozen", "poll: 1"];
+    has_in_order(&text, &rejected);
+    let asked = [
+        "it is asked what to do",
+        "in poll is over: `timeouts fire 1` accepts that",
+    ];
+    let text = run(&["on-timeout ask", "finish", "timeouts fire 1", "continue"]);
+    has_in_order(&text, &asked);
+    assert!(text.contains("poll: 0"), "{text}");
+    let text = run(&["on-timeout ask", "finish", "continue"]);
+    has_in_order(&text, &asked);
+    assert!(text.contains("poll: 1"), "{text}");
+    // One that is not over goes on, with what is left of it.
+    let text = run(&["on-timeout ask", "stepi", "timeouts", "finish", "continue"]);
+    has_in_order(&text, &["s left  patience", "accepts that", "poll: 1"]);
+    let (text, status) = mw("run", &["true"], &["on-timeout never"]);
+    assert_eq!(status, 2, "{text}");
+    assert!(
+        text.contains("nothing that can be done on a timeout"),
+        "{text}"
+    );
+}
+
 /// Recorded and debugged at once: what was recorded replays, stops and all. (The program
 /// sums up its own code before it makes threads: a breakpoint there would be in the sum.)
 #[test]

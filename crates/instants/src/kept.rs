@@ -71,8 +71,9 @@ struct File {
 }
 
 /// What a recording was when something was found in it: our version, length
-/// and times of its journal.
-type Stamp = (u64, u64, i64, i64);
+/// and times of its journal, and how much there is of its logs (of one that is under
+/// way most is not in the journal yet).
+type Stamp = (u64, u64, i64, i64, u64);
 
 fn stamps(set: &Set) -> Option<Vec<Stamp>> {
     set.members().map(|member| stamp(member)).collect()
@@ -80,7 +81,8 @@ fn stamps(set: &Set) -> Option<Vec<Stamp>> {
 
 fn stamp(recording: &Recording) -> Option<Stamp> {
     let meta = std::fs::metadata(recording.dir().join(recording::JOURNAL)).ok()?;
-    Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec()))
+    let logs = recording.processes().iter().map(|own| own.log_bytes).sum();
+    Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec(), logs))
 }
 
 fn written(Seen { moment, owner, was }: &Seen) -> Line {

@@ -23,4 +23,4 @@ mod table;
 pub use motion::{Fires, Instant, Next, Part};
 pub use replays::Replays;
 pub use steps::{Stand, Steps};
-pub use table::{Added, Conditions, Does, Entry, Error, Traced};
+pub use table::{Added, Conditions, Does, Entry, Error, Said, Traced};

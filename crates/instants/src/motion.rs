@@ -17,7 +17,7 @@ use session::{Direction, Group, Program};
 use target::{Cancel, Position};
 
 use crate::steps::{Stand, Steps};
-use crate::table::{Conditions, Does, Entry, Error};
+use crate::table::{Conditions, Does, Entry, Error, recorded};
 
 /// What held, where, and what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,10 +96,7 @@ impl Conditions {
         let Some(built) = &self.built else {
             return Ok(Next::default());
         };
-        let recorded = Recorded::new(
-            program.history().map_err(|_| Error::Alive)?,
-            program.names().map_err(|_| Error::Alive)?.clone(),
-        );
+        let recorded = recorded(&program)?;
         let here = stands(group, &built.steps);
         let (found, unknown) = match direction {
             Direction::Forwards => self.forwards(&recorded, &here),
@@ -110,6 +107,18 @@ impl Conditions {
         let unknown = unknown.collect();
         let instant = found.and_then(|found| self.instant(group, &here, found, cancel));
         Ok(Next { instant, unknown })
+    }
+
+    /// Whether anything comes from where a group stands, without asking what exactly.
+    pub fn comes(&mut self, group: &Group) -> Result<bool, Error> {
+        let program = Arc::clone(group.program());
+        self.build(&program)?;
+        let Some(built) = &self.built else {
+            return Ok(false);
+        };
+        let recorded = recorded(&program)?;
+        let here = stands(group, &built.steps);
+        Ok(self.forwards(&recorded, &here).0.is_some())
     }
 
     /// Whether a condition over states holds where a group stands.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use conditions::check::timeline;
+use conditions::check::{names, timeline};
 use conditions::engine::trace::Edge;
 use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Rules(#[from] Failed),
     /// The program was not recorded.
-    #[error("conditions are about a recording: this program is alive")]
+    #[error("conditions are decided from what is recorded, and this program is not")]
     Alive,
     /// There is nothing of the kind.
     #[error("there is no condition `{0}`")]
@@ -105,6 +105,29 @@ pub(crate) struct Built {
     pub steps: Steps,
 }
 
+/// Conditions as they were said: to be looked for in another recording of the program, or
+/// in one that has grown, on any thread.
+#[derive(Clone, Debug)]
+pub struct Said {
+    entries: Vec<Entry>,
+    pieces: Vec<Piece>,
+    primary: Option<u32>,
+}
+
+impl Said {
+    /// For a program that is alive, and for what was recorded of it so far: who is named
+    /// and not there may come yet.
+    pub fn growing(&self) -> Conditions {
+        Conditions {
+            entries: self.entries.clone(),
+            pieces: self.pieces.clone(),
+            built: None,
+            primary: self.primary,
+            grows: true,
+        }
+    }
+}
+
 /// All conditions of a session.
 #[derive(Default)]
 pub struct Conditions {
@@ -113,6 +136,8 @@ pub struct Conditions {
     pub(crate) built: Option<Built>,
     /// The only one that is stopped at; others are only told of.
     pub(crate) primary: Option<u32>,
+    /// The recording goes on.
+    grows: bool,
 }
 
 impl Conditions {
@@ -206,9 +231,15 @@ impl Conditions {
                 hits: 0,
             });
         }
-        let built = build(program, &rules, &entries)?;
-        let told = entries.iter().zip(&built.timeline.told);
-        let nowhere: Vec<(u32, String)> = told
+        // Of a program that is alive nobody knows what will be.
+        let built = match program.is_alive() {
+            true => None,
+            false => Some(build(program, &rules, &entries, self.grows)?),
+        };
+        let told = built.iter().flat_map(|built| &built.timeline.told);
+        let nowhere: Vec<(u32, String)> = entries
+            .iter()
+            .zip(told)
             .filter(|(entry, _)| numbers.contains(&entry.number))
             .filter_map(|(entry, told)| Some((entry.number, nowhere(program, &told.what)?)))
             .collect();
@@ -218,15 +249,44 @@ impl Conditions {
         }
         self.pieces = pieces;
         self.entries = entries;
-        self.built = Some(built);
+        self.built = built;
         Ok(Added { numbers, nowhere })
+    }
+
+    /// All that was said, without what it means in the recording at hand.
+    pub fn said(&self) -> Said {
+        Said {
+            entries: self.entries.clone(),
+            pieces: self.pieces.clone(),
+            primary: self.primary,
+        }
+    }
+
+    /// Why one has no meaning in what was recorded so far, if it has none; or who is named
+    /// by any and not there.
+    pub fn meaningless(
+        &mut self,
+        program: &Arc<Program>,
+        number: u32,
+    ) -> Result<Option<String>, Error> {
+        self.build(program)?;
+        let told = self.built.iter().flat_map(|built| &built.timeline.told);
+        let mut own = self.entries.iter().zip(told);
+        let own = own.find(|(entry, _)| entry.number == number);
+        if let Some((_, told)) = own
+            && let What::Nothing(why) = &told.what
+        {
+            return Ok(Some(why.clone()));
+        }
+        let missing = names(&Rules::of(&self.pieces)?, &recorded(program)?);
+        Ok(missing.err().map(|why| why.to_string()))
     }
 
     /// What it all means now. After an error there are no conditions at work.
     pub(crate) fn build(&mut self, program: &Arc<Program>) -> Result<(), Error> {
         if self.built.is_none() && !self.entries.is_empty() {
             let rules = Rules::of(&self.pieces)?;
-            self.built = Some(build(program, &rules, &self.entries)?);
+            self.built = Some(build(program, &rules, &self.entries, self.grows)?);
         }
         Ok(())
     }
@@ -339,8 +399,7 @@ fn nowhere(program: &Program, what: &What) -> Option<String> {
             .is_empty()
             .then(|| "no event of the recording completes it".to_string()),
         What::States(stretches) => {
-            let (history, names) = (program.history().ok()?, program.names().ok()?);
-            let recorded = Recorded::new(history, names.clone());
+            let recorded = recorded(program).ok()?;
             let first = |process| At::bound(recorded.first(process));
             let start: Vec<At> = (0..recorded.processes()).map(first).collect();
             let edges: Vec<Edge> = start.iter().map(|at| Edge::at(*at)).collect();
@@ -353,17 +412,30 @@ fn nowhere(program: &Program, what: &What) -> Option<String> {
     }
 }
 
-fn build(program: &Arc<Program>, rules: &Rules, entries: &[Entry]) -> Result<Built, Error> {
-    let recorded = Recorded::new(
-        program.history().map_err(|_| Error::Alive)?,
-        program.names().map_err(|_| Error::Alive)?.clone(),
-    );
+/// What was recorded of a program, as conditions see it.
+pub(crate) fn recorded(program: &Program) -> Result<Recorded<'_>, Error> {
+    let history = program.history().map_err(|_| Error::Alive)?;
+    let names = program.names().map_err(|_| Error::Alive)?;
+    Ok(Recorded::new(history, names.clone()))
+}
+
+/// What rules mean in a recording. In one that `grows`, who is not there may come yet.
+fn build(
+    program: &Arc<Program>,
+    rules: &Rules,
+    entries: &[Entry],
+    grows: bool,
+) -> Result<Built, Error> {
+    let recorded = recorded(program)?;
+    if !grows {
+        names(rules, &recorded)?;
+    }
     let mut truth = Replays::new(program, &recorded);
     let is_off = |rule: &str| {
         let entry = entries.iter().find(|entry| entry.rule == rule);
         entry.is_some_and(|entry| !entry.enabled)
     };
-    let timeline = timeline(rules, &recorded, &mut truth, &is_off)?;
+    let timeline = timeline(rules, &recorded, &mut truth, &is_off);
     let steps = truth.into_steps();
     Ok(Built { timeline, steps })
 }

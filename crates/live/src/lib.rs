@@ -39,5 +39,5 @@ pub mod warden;
 pub use client::{Agent, Client, How, Program};
 pub use error::Error;
 pub use proc::{Candidate, candidates, descendants};
-pub use start::{close_gate_on_exec, refuse, start};
+pub use start::{leave_nothing_behind, refuse, start};
 pub use waits::{Kind, On, Waiting, rings, waiting};

@@ -27,8 +27,10 @@ pub fn refuse(gate: i32, why: &str) {
     }
 }
 
-/// The program that an agent starts does not get the gate.
-pub fn close_gate_on_exec(gate: i32) {
+/// The program that an agent starts does not get the gate, nor the signals that the
+/// warden has blocked for itself.
+pub fn leave_nothing_behind(gate: i32) {
+    raw::unblock_signals();
     raw::close_on_exec(gate);
 }
 

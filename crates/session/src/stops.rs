@@ -157,6 +157,21 @@ impl StopTable {
         self.last
     }
 
+    /// Takes over what another table, of the same program at another time, has of
+    /// places in the code: they are now those of that one. Whoever they are for is
+    /// called by `whom` here. What else there is stays, and no number comes twice.
+    pub fn adopt(&mut self, other: &StopTable, whom: impl Fn(&Whom) -> Whom) {
+        let is_place = |point: &Point| matches!(point.what, What::Break(_));
+        self.points.retain(|point| !is_place(point));
+        let places = other.points.iter().filter(|point| is_place(point));
+        self.points.extend(places.map(|point| Point {
+            whom: whom(&point.whom),
+            ..point.clone()
+        }));
+        self.points.sort_by_key(|point| point.number);
+        self.last = self.last.max(other.last);
+    }
+
     /// In order of their numbers.
     pub fn all(&self) -> &[Point] {
         &self.points

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub struct Cancel {
     flag: Arc<AtomicBool>,
     deadline: Option<Instant>,
+    /// Of somebody else who may stop it.
+    other: Option<Arc<AtomicBool>>,
 }
 
 impl Cancel {
@@ -42,15 +44,23 @@ impl Cancel {
     pub fn by(flag: Arc<AtomicBool>) -> Cancel {
         Cancel {
             flag,
-            deadline: None,
+            ..Cancel::default()
         }
     }
 
     /// This request, which may take so long from now at most.
     pub fn within(&self, time: Duration) -> Cancel {
         Cancel {
-            flag: Arc::clone(&self.flag),
             deadline: Instant::now().checked_add(time),
+            ..self.clone()
+        }
+    }
+
+    /// This request, which whoever has the flag can stop as well.
+    pub fn or(&self, flag: Arc<AtomicBool>) -> Cancel {
+        Cancel {
+            other: Some(flag),
+            ..self.clone()
         }
     }
 
@@ -61,7 +71,9 @@ impl Cancel {
 
     /// Whether it is to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.flag.load(Relaxed) || self.deadline.is_some_and(|end| Instant::now() >= end)
+        self.flag.load(Relaxed)
+            || self.other.as_ref().is_some_and(|flag| flag.load(Relaxed))
+            || self.deadline.is_some_and(|end| Instant::now() >= end)
     }
 }
 
@@ -76,6 +88,17 @@ mod tests {
         assert!(!other.is_cancelled());
         cancel.cancel();
         assert!(other.is_cancelled() && !Cancel::new().is_cancelled());
+    }
+
+    #[test]
+    fn another_can_stop_it_without_stopping_what_it_is_of() {
+        let (cancel, flag) = (Cancel::new(), Arc::new(AtomicBool::new(false)));
+        let both = cancel.or(Arc::clone(&flag));
+        assert!(!both.is_cancelled());
+        flag.store(true, Relaxed);
+        assert!(both.is_cancelled() && !cancel.is_cancelled());
+        cancel.cancel();
+        assert!(cancel.or(Arc::default()).is_cancelled());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Error {
                 Some("to try what would happen, change the program and record again".to_string())
             }
             Error::NoPast => Some(
-                "it is alive and not recorded: what is run by `mw record` can be replayed"
+                "it is alive and not recorded: what `mw run --record` or `mw record` runs has one"
                     .to_string(),
             ),
             _ => None,

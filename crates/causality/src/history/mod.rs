@@ -148,6 +148,29 @@ impl History {
 
     /// Makes the index of a set of recordings, whether there is one or not.
     pub fn build_of(set: &Arc<Set>, progress: Progress<'_>) -> Result<History, Error> {
+        let (key, bytes) = History::made(set, progress)?;
+        let path = set.dir().join(INDEX);
+        let written = file::write(&path, &bytes);
+        tracing::debug!(target: "index", written = ?written, "it is kept");
+        let stored = written
+            .is_ok()
+            .then(|| IndexFile::open(Path::new(&path), key))
+            .flatten();
+        match stored {
+            Some(index) => History::with(set, index, true),
+            None => History::owned(set, key, bytes),
+        }
+    }
+
+    /// Makes the index of recordings that are under way, of what there is now, and
+    /// keeps it in memory: the next moment there is more.
+    pub fn in_memory(set: &Arc<Set>) -> Result<History, Error> {
+        let (key, bytes) = History::made(set, &|_| {})?;
+        History::owned(set, key, bytes)
+    }
+
+    /// The index, and what it is of.
+    fn made(set: &Arc<Set>, progress: Progress<'_>) -> Result<(u64, Vec<u8>), Error> {
         for place in set.places() {
             let Some((recording, process)) = set.at(place) else {
                 continue;
@@ -164,24 +187,17 @@ impl History {
         let key = fingerprint(set);
         let begun = Instant::now();
         let bytes = build::build(set, key, progress);
-        let path = set.dir().join(INDEX);
-        let written = file::write(&path, &bytes);
         tracing::info!(
             target: "index",
             bytes = bytes.len(),
             took = ?begun.elapsed(),
-            written = ?written,
             "it was built"
         );
-        let kept = written.is_ok();
-        let stored = kept
-            .then(|| IndexFile::open(Path::new(&path), key))
-            .flatten();
-        let index = match stored {
-            Some(index) => Some(index),
-            None => IndexFile::owned(bytes, key),
-        };
-        match index {
+        Ok((key, bytes))
+    }
+
+    fn owned(set: &Arc<Set>, key: u64, bytes: Vec<u8>) -> Result<History, Error> {
+        match IndexFile::owned(bytes, key) {
             Some(index) => History::with(set, index, true),
             // An index in memory is always one of this recording.
             None => Err(Error::TooLong {

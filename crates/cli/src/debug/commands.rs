@@ -9,6 +9,8 @@ use instants::Conditions;
 
 use super::Living;
 use super::debugger::{Debugger, Instant};
+use super::halting::OnTimeout;
+use super::past::Front;
 use super::screen::say;
 use super::table::{Call, commands, find};
 use crate::failure::Failure;
@@ -44,6 +46,10 @@ pub struct Prompt {
     pub(super) quits: bool,
     /// What belongs to a program that is alive.
     pub(super) living: Option<Living>,
+    /// What becomes of time limits that are over in a step.
+    pub(super) on_timeout: OnTimeout,
+    /// The program as it is now, while its past is looked at.
+    pub(super) front: Option<Front>,
 }
 
 impl Prompt {
@@ -64,6 +70,8 @@ impl Prompt {
             last_hit: None,
             quits: false,
             living: None,
+            on_timeout: OnTimeout::default(),
+            front: None,
         }
     }
 
@@ -95,25 +103,10 @@ impl Prompt {
             }
             done = self.one(&line);
         }
-        let done = done.map_err(|failure| self.with_the_past(failure));
         done.map(|()| match self.quits {
             true => Next::Quit,
             false => Next::More,
         })
-    }
-
-    /// Of a program that is recorded while it is alive there is a past elsewhere.
-    fn with_the_past(&self, failure: Failure) -> Failure {
-        let recording = self.living.as_ref().and_then(|l| l.recording.as_ref());
-        match recording {
-            Some(dir) if failure.message() == ::target::Error::NoPast.to_string() => failure.hint(
-                format!(
-                    "`mw replay {}`, in another terminal, goes back over what has been recorded so far",
-                    dir.display()
-                ),
-            ),
-            _ => failure,
-        }
     }
 
     /// What it waits for: the lines of `commands`, or a command.
@@ -145,7 +138,7 @@ impl Prompt {
             rest,
             listed: self.listed.take(),
         };
-        (command.handler)(self, &call)
+        self.in_its_time(command, &call)
     }
 
     /// The command that follows, backwards.

@@ -19,8 +19,9 @@ pub fn failure(error: Error) -> Failure {
     match error {
         Error::Rules(error) => crate::check::failure(error),
         error @ Error::NoSuch(_) => Failure::new(&error).hint("`info conditions` lists them"),
-        error @ Error::Alive => Failure::new(&error)
-            .hint("`break`, `watch` and `catch` stop it; `mw record` gives it a past"),
+        error @ Error::Alive => Failure::new(&error).hint(
+            "`mw run --record` runs a program such that they can be; `break`, `watch` and `catch` stop it as it is",
+        ),
         error @ Error::OfFile(_) => Failure::new(&error).hint("`disable` it"),
         error @ Error::Nowhere(_) => {
             Failure::new(&error).hint("docs/conditions.md says what a condition can be about")
@@ -65,22 +66,29 @@ impl Prompt {
             .hint("`mode causal` or `mode consistent` first: then everybody who must come along does"));
         }
         let number = self.add_condition(condition, Does::Stop)?;
+        if self.debugger.is_alive() {
+            return match self.holds_now(number)? {
+                true => Ok(()),
+                false => self.run_on("", direction),
+            };
+        }
         let debugger = &mut self.debugger;
         let held = debugger.conditions.holds_here(&debugger.group, number);
         if let Some(held) = held.map_err(failure)? {
-            say!(
-                "{}",
-                paint(
-                    Colour::Why,
-                    &format!("Condition {number} holds here already")
-                )
-            )?;
-            return self.say_parts(&held.parts, &held.captures);
+            return self.say_holds(number, &held);
         }
         self.run_on("", direction)
     }
 
+    /// A condition holds where everybody stands.
+    pub(super) fn say_holds(&self, number: u32, held: &Fires) -> Result<(), Failure> {
+        let why = format!("Condition {number} holds here already");
+        say!("{}", paint(Colour::Why, &why))?;
+        self.say_parts(&held.parts, &held.captures)
+    }
+
     fn add_condition(&mut self, text: &str, does: Does) -> Result<u32, Failure> {
+        self.check_recorded()?;
         let debugger = &mut self.debugger;
         let program = Arc::clone(debugger.group.program());
         let number = debugger.group.stops().number();
@@ -115,6 +123,7 @@ impl Prompt {
 
     /// Rules and names in the language of rules.
     pub(super) fn define(&mut self, text: &str) -> Result<(), Failure> {
+        self.check_recorded()?;
         let debugger = &mut self.debugger;
         let program = Arc::clone(debugger.group.program());
         let stops = debugger.group.stops();
@@ -126,6 +135,7 @@ impl Prompt {
 
     /// A file of rules.
     pub(super) fn read_rules(&mut self, path: &str) -> Result<(), Failure> {
+        self.check_recorded()?;
         let debugger = &mut self.debugger;
         let program = Arc::clone(debugger.group.program());
         let stops = debugger.group.stops();
@@ -160,22 +170,17 @@ impl Prompt {
 
     /// On, or back, to what stops the program first: a condition, or anything else.
     pub(super) fn run_conditions(&mut self, direction: Direction) -> Result<(), Failure> {
+        if self.debugger.is_alive()
+            && let Some(dir) = self.recording()
+        {
+            return self.run_growing(&dir);
+        }
         let from = self.debugger.instant();
         let mut told = Vec::new();
         loop {
             let before = self.debugger.group.positions();
-            let debugger = &mut self.debugger;
-            let cancel = debugger.cancel.clone();
-            let found = debugger
-                .conditions
-                .find(&mut debugger.group, direction, &cancel);
-            let Next { instant, unknown } = found.map_err(failure)?;
-            for (number, why) in unknown {
-                if !told.contains(&number) {
-                    say!("Condition {number} cannot be told from here: {why}")?;
-                    told.push(number);
-                }
-            }
+            let Next { instant, unknown } = self.find_next(direction)?;
+            self.say_unknown(unknown, &mut told)?;
             let stopped = match &instant {
                 None => self.debugger.go(How::Continue, direction, false),
                 Some(instant) => self
@@ -211,9 +216,34 @@ impl Prompt {
         }
     }
 
+    /// The next instant of a condition from here, or the last before.
+    pub(super) fn find_next(&mut self, direction: Direction) -> Result<Next, Failure> {
+        let debugger = &mut self.debugger;
+        let cancel = debugger.cancel.clone();
+        let found = debugger
+            .conditions
+            .find(&mut debugger.group, direction, &cancel);
+        found.map_err(failure)
+    }
+
+    /// What cannot be told is told once.
+    pub(super) fn say_unknown(
+        &self,
+        unknown: Vec<(u32, String)>,
+        told: &mut Vec<u32>,
+    ) -> Result<(), Failure> {
+        for (number, why) in unknown {
+            if !told.contains(&number) {
+                say!("Condition {number} cannot be told from here: {why}")?;
+                told.push(number);
+            }
+        }
+        Ok(())
+    }
+
     /// What is done where conditions hold: whether everybody stops, and whether a
     /// command has moved somebody.
-    fn fire(&mut self, instant: &Instant) -> Result<(bool, bool), Failure> {
+    pub(super) fn fire(&mut self, instant: &Instant) -> Result<(bool, bool), Failure> {
         let there = self.debugger.group.positions();
         let mut stops = false;
         for fires in &instant.fires {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::session::{Direction, How};
+use ::session::Direction;
 use agent::channels::{Channel, Kind};
 use agent::control::{Answer, Request, Who};
 use agent::halting::{State, Stop};
@@ -12,6 +12,25 @@ use protocol::id::ProcessId;
 use super::commands::{Prompt, number, word_and_rest};
 use super::screen::say;
 use crate::failure::Failure;
+
+/// What becomes of a time limit that is over while somebody steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnTimeout {
+    /// It fires.
+    #[default]
+    Accept,
+    /// It does not: it is frozen with what was left of it.
+    Reject,
+    /// It does not either, and it is asked what to do.
+    Ask,
+}
+
+/// Limits that stand still during a step, and the program's time when it began.
+#[derive(Default)]
+pub struct Held {
+    limits: Vec<Timeout>,
+    begun_ns: u64,
+}
 
 impl Prompt {
     /// Asks the agent of the program.
@@ -124,12 +143,12 @@ impl Prompt {
     pub(super) fn resume(&mut self, text: &str) -> Result<(), Failure> {
         self.status()?;
         if text.is_empty() {
-            return self.go(How::Continue, Direction::Forwards, false);
+            return self.run_on("", Direction::Forwards);
         }
         let length = std::time::Duration::from_nanos(duration(text)?);
         let cancel = self.debugger.cancel.clone();
         self.debugger.cancel = cancel.within(length);
-        let done = self.go(How::Continue, Direction::Forwards, false);
+        let done = self.run_on("", Direction::Forwards);
         self.debugger.cancel = cancel;
         done
     }
@@ -239,9 +258,7 @@ impl Prompt {
 
     /// Lists what is waited for with a time limit, or changes it.
     pub(super) fn timeouts(&mut self, text: &str) -> Result<(), Failure> {
-        let Answer::Timeouts { timeouts } = self.ask_agent(&Request::Timeouts)? else {
-            return Ok(());
-        };
+        let timeouts = self.limits()?;
         if text.is_empty() {
             return self.list_timeouts(&timeouts);
         }
@@ -290,16 +307,124 @@ impl Prompt {
         }
     }
 
+    /// `on-timeout ask|accept|reject`.
+    pub(super) fn set_on_timeout(&mut self, text: &str) -> Result<(), Failure> {
+        // It takes an agent that can hold limits back.
+        self.status()?;
+        self.on_timeout = match text {
+            "" => self.on_timeout,
+            "ask" => OnTimeout::Ask,
+            "accept" => OnTimeout::Accept,
+            "reject" => OnTimeout::Reject,
+            other => {
+                return Err(Failure::new(format!(
+                    "`{other}` is nothing that can be done on a timeout"
+                ))
+                .hint("`ask`, `accept` or `reject`"));
+            }
+        };
+        match self.on_timeout {
+            OnTimeout::Ask => say!(
+                "A time limit that is over in a step is held back, and it is asked what to do."
+            ),
+            OnTimeout::Accept => say!("A time limit that is over in a step fires."),
+            OnTimeout::Reject => say!("A time limit that is over in a step is held back."),
+        }
+    }
+
+    fn change_limit(&self, tid: u32, change: Change) -> Result<(), Failure> {
+        let request = Request::Timeout {
+            tid: Some(tid),
+            change,
+        };
+        self.ask_agent(&request).map(drop)
+    }
+
+    fn limits(&self) -> Result<Vec<Timeout>, Failure> {
+        match self.ask_agent(&Request::Timeouts)? {
+            Answer::Timeouts { timeouts } => Ok(timeouts),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn program_time(&self) -> Result<u64, Failure> {
+        match self.ask_agent(&Request::Time)? {
+            Answer::Time(time) => Ok(time.logical_ns),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Before a step: no limit that is waited for gets less, if that is wished.
+    pub(super) fn hold_limits(&mut self) -> Result<Held, Failure> {
+        if self.on_timeout == OnTimeout::Accept || !self.debugger.is_alive() {
+            return Ok(Held::default());
+        }
+        let mut limits = self.limits()?;
+        limits.retain(|limit| !limit.is_frozen);
+        for limit in &limits {
+            self.change_limit(limit.tid, Change::Freeze)?;
+        }
+        Ok(Held {
+            limits,
+            begun_ns: self.program_time()?,
+        })
+    }
+
+    /// After a step: limits that are not over go on with what is left of them now; the
+    /// others stay as they are, and are told of.
+    pub(super) fn release_limits(&mut self, held: &Held) -> Result<(), Failure> {
+        if held.limits.is_empty() {
+            return Ok(());
+        }
+        let passed = self.program_time()?.saturating_sub(held.begun_ns);
+        let now = self.limits()?;
+        // Whoever is in another call by now has another limit, or none.
+        let same = |limit: &&Timeout| now.iter().any(|n| n.tid == limit.tid && n.is_frozen);
+        let mut over = Vec::new();
+        for limit in held.limits.iter().filter(same) {
+            if limit.left_ns <= passed {
+                over.push(limit);
+                continue;
+            }
+            let ns = i64::try_from(passed).unwrap_or(i64::MAX);
+            self.change_limit(limit.tid, Change::Thaw)?;
+            self.change_limit(limit.tid, Change::Extend { ns: -ns })?;
+        }
+        if over.is_empty() {
+            return Ok(());
+        }
+        let now = self.limits()?;
+        for limit in over {
+            let place = now.iter().position(|n| n.tid == limit.tid);
+            let who = self.waiter(limit);
+            let call = call_name(limit.call);
+            let number = place.map_or(0, |place| place + 1);
+            match self.on_timeout {
+                OnTimeout::Ask => say!(
+                    "The time limit of {who} in {call} is over: `timeouts fire {number}` accepts that, `timeouts drop {number}` rejects it for good; it is frozen."
+                )?,
+                _ => {
+                    say!("The time limit of {who} in {call} is over, and rejected: it is frozen.")?
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn waiter(&self, wait: &Timeout) -> String {
+        let process = self.process_of(wait.pid);
+        match wait.pid == wait.tid {
+            true => process,
+            false => format!("{process}/{}", wait.tid),
+        }
+    }
+
     fn list_timeouts(&self, timeouts: &[Timeout]) -> Result<(), Failure> {
         if timeouts.is_empty() {
             return say!("Nobody waits with a time limit.");
         }
         for (wait, place) in timeouts.iter().zip(1..) {
-            let process = self.process_of(wait.pid);
-            let name = match wait.pid == wait.tid {
-                true => process,
-                false => format!("{process}/{}", wait.tid),
-            };
+            let name = self.waiter(wait);
             let call = call_name(wait.call);
             let frozen = if wait.is_frozen { ", frozen" } else { "" };
             let left = precise(wait.left_ns);

@@ -35,6 +35,8 @@ impl Prompt {
                 self.state_alive(member.id, member.is_empty)?
             } else if event <= member.first {
                 "not begun".to_string()
+            } else if event > member.last && self.front.is_some() {
+                "where its recording ends so far".to_string()
             } else if event > member.last {
                 "ended".to_string()
             } else {

@@ -5,10 +5,12 @@ mod commands;
 mod complete;
 mod conditions;
 mod debugger;
+mod growing;
 mod halting;
 mod info;
 mod look;
 mod moves;
+mod past;
 mod screen;
 mod stops;
 mod table;
@@ -103,6 +105,7 @@ fn run_program(
     }
     prompt.living = living;
     let done = converse(&mut prompt, script);
+    prompt.to_front();
     if ends {
         prompt.end_all()?;
     }

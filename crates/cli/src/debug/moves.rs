@@ -14,9 +14,20 @@ impl Prompt {
     /// Moves, and says where that led.
     pub(super) fn go(&mut self, how: How, direction: Direction, only: bool) -> Result<(), Failure> {
         let from = self.debugger.instant();
-        let stopped = self.debugger.go(how, direction, only);
+        let stopped = self.lead(how, direction, only);
         self.moved(from, stopped.as_ref().ok())?;
         self.say_where(&stopped?)
+    }
+
+    /// Moves; in a step, what becomes of time limits is the user's choice.
+    fn lead(&mut self, how: How, direction: Direction, only: bool) -> Result<Stopped, Failure> {
+        if how == How::Continue {
+            return self.debugger.go(how, direction, only);
+        }
+        let held = self.hold_limits()?;
+        let stopped = self.debugger.go(how, direction, only);
+        self.release_limits(&held)?;
+        stopped
     }
 
     /// Moves so many times, as long as nothing else stops it.
@@ -31,7 +42,7 @@ impl Prompt {
         let from = self.debugger.instant();
         let mut stopped = self.debugger.stands();
         for _ in 0..count {
-            let last = self.debugger.go(how.clone(), direction, only);
+            let last = self.lead(how.clone(), direction, only);
             if let Ok(last) = &last {
                 self.say_traced(last)?;
             }
@@ -199,6 +210,9 @@ impl Prompt {
                     bold(format!("Watchpoint {number}: {text}"))
                 ),
             },
+            Reason::End if self.front.is_some() => {
+                say!("No more of {name} was recorded so far; `live` returns to the front.")
+            }
             Reason::End => say!("{name} has come to its end."),
             Reason::Start => say!("This is the beginning of {name}."),
             Reason::Interrupted => say!("Interrupted."),

@@ -37,12 +37,14 @@ struct File {
 }
 
 /// What the recording was when something was found in it: our version, length
-/// and times of its journal.
-type Stamp = (u64, u64, i64, i64);
+/// and times of its journal, and how much there is of its logs (of one that is under
+/// way most is not in the journal yet).
+type Stamp = (u64, u64, i64, i64, u64);
 
 fn stamp(recording: &Recording) -> Option<Stamp> {
     let meta = std::fs::metadata(recording.dir().join(recording::JOURNAL)).ok()?;
-    Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec()))
+    let logs = recording.processes().iter().map(|own| own.log_bytes).sum();
+    Some((VERSION, meta.len(), meta.mtime(), meta.mtime_nsec(), logs))
 }
 
 impl Kept {

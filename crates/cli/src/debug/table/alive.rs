@@ -12,31 +12,36 @@ pub const ALIVE: Section = Section {
         )
         .takes(Takes::Variable, "[var] PLACE = EXPR")
         .more("Refused for a recording: what happened cannot be changed")
-        .example("set var balance = 100"),
+        .example("set var balance = 100")
+        .of_now(),
         Command::new("call", "call a function of the program", |prompt, call| {
             prompt.call(call.rest)
         })
         .takes(Takes::Function, "FUNCTION(EXPR, ...)")
         .more("Up to six numbers or pointers. The threads of the process run meanwhile")
-        .example("call balance_of(3)"),
+        .example("call balance_of(3)")
+        .of_now(),
         Command::new(
             "signal",
             "run on with a signal; `signal 0` without the one that is about to come",
             |prompt, call| prompt.signal(call.rest),
         )
         .takes(Takes::Nothing, "[-only] SIGNAL|0")
-        .example("signal SIGUSR1"),
+        .example("signal SIGUSR1")
+        .of_now(),
         Command::new("kill", "end a process", |prompt, call| {
             prompt.kill(call.rest)
         })
-        .takes(Takes::Process, "[NAME]"),
+        .takes(Takes::Process, "[NAME]")
+        .of_now(),
         Command::new(
             "detach",
             "let a process go, or all, as if nobody had looked",
             |prompt, call| prompt.detach(call.rest),
         )
         .takes(Takes::Process, "[--real-time] [NAME|all]")
-        .more("The program's time stays behind by what it was halted; with `--real-time` its clocks catch up"),
+        .more("The program's time stays behind by what it was halted; with `--real-time` its clocks catch up")
+        .of_now(),
     ],
 };
 
@@ -48,19 +53,22 @@ pub const HALTING: Section = Section {
             "say that the program is halted, as it is whenever the prompt waits",
             |prompt, _| prompt.halt(),
         )
-        .more("While it runs, Ctrl-C halts it. These commands are for programs under `mw run` or `mw record`"),
+        .more("While it runs, Ctrl-C halts it. These commands are for programs under `mw run` or `mw record`")
+        .of_now(),
         Command::new(
             "halted",
             "show who stopped when, where, and what the channels hold",
             |prompt, _| prompt.halted(),
-        ),
+        )
+        .of_now(),
         Command::new(
             "resume",
             "let all of it run on, until something stops it; `resume 2s` for so long",
             |prompt, call| prompt.resume(call.rest),
         )
         .takes(Takes::Nothing, "[TIME]")
-        .example("resume 500ms"),
+        .example("resume 500ms")
+        .of_now(),
         Command::new(
             "exempt",
             "let a process or thread run on when the others are halted",
@@ -68,12 +76,14 @@ pub const HALTING: Section = Section {
         )
         .takes(Takes::Process, "[--off] [NAME|--thread NUMBER|--port N]")
         .more("With `--port`, the processes that serve it; `--off` takes it back")
-        .example("exempt --port 8080"),
+        .example("exempt --port 8080")
+        .of_now(),
         Command::new(
             "time",
             "show the program's time, the real time, and what each halt took",
             |prompt, _| prompt.time(),
-        ),
+        )
+        .of_now(),
         Command::new(
             "timeouts",
             "list what is waited for with a time limit; change a limit, or all",
@@ -83,6 +93,16 @@ pub const HALTING: Section = Section {
             Takes::Nothing,
             "[extend N|all TIME | freeze N|all | thaw N|all | fire N|all | drop N|all]",
         )
-        .example("timeouts extend 1 5s"),
+        .example("timeouts extend 1 5s")
+        .of_now(),
+        Command::new(
+            "on-timeout",
+            "what becomes of a time limit that is over while you step: ask, accept or reject",
+            |prompt, call| prompt.set_on_timeout(call.rest),
+        )
+        .takes(Takes::Nothing, "[ask|accept|reject]")
+        .more("With `ask` and `reject` no limit that is waited for when a step begins fires in it: those that are not over go on with what is left, the others stay frozen. With `ask` it is said how to accept them")
+        .example("on-timeout ask")
+        .of_now(),
     ],
 };

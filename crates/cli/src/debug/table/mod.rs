@@ -33,6 +33,7 @@ pub struct Command {
     pub example: &'static str,
     /// What completion offers behind it.
     pub takes: Takes,
+    pub when: When,
     pub handler: Handler,
 }
 
@@ -59,6 +60,15 @@ pub enum Takes {
     Variable,
     Topic,
     Event,
+}
+
+/// Which time of a program that is alive and recorded a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Whichever is at hand.
+    Any,
+    Past,
+    Now,
 }
 
 /// Commands that belong together.
@@ -91,8 +101,21 @@ impl Command {
             more: "",
             example: name,
             takes: Takes::Nothing,
+            when: When::Any,
             handler,
         }
+    }
+
+    /// It is about what has been: of a program that is alive, what was recorded so far.
+    const fn of_past(mut self) -> Command {
+        self.when = When::Past;
+        self
+    }
+
+    /// It is about the program as it is now.
+    const fn of_now(mut self) -> Command {
+        self.when = When::Now;
+        self
     }
 
     const fn aliases(mut self, aliases: &'static [&'static str]) -> Command {

@@ -57,7 +57,8 @@ pub const FORWARDS: Section = Section {
             |prompt, call| prompt.run_to(call.rest, false),
         )
         .takes(Takes::Event, "[-only] NUMBER|PATTERN")
-        .example("run-to send and length > 100"),
+        .example("run-to send and length > 100")
+        .of_past(),
     ],
 };
 
@@ -70,46 +71,53 @@ pub const BACKWARDS: Section = Section {
             |prompt, call| prompt.run_on(call.rest, Backwards),
         )
         .aliases(&["rc", "rewind", "rw"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .of_past(),
         Command::new(
             "reverse-step",
             "back to the line before, into functions; `--message` as for step",
             |prompt, call| prompt.step(call.rest, Backwards),
         )
         .aliases(&["rs"])
-        .takes(Takes::Nothing, "[-only] [N] | --message"),
+        .takes(Takes::Nothing, "[-only] [N] | --message")
+        .of_past(),
         Command::new(
             "reverse-next",
             "back to the line before, over functions",
             |prompt, call| prompt.repeat(call.rest, How::Line { into: false }, Backwards),
         )
         .aliases(&["rn"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .of_past(),
         Command::new(
             "reverse-stepi",
             "back by one instruction",
             |prompt, call| prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Backwards),
         )
         .aliases(&["rsi"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .of_past(),
         Command::new(
             "reverse-nexti",
             "back by one instruction, over calls",
             |prompt, call| prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Backwards),
         )
         .aliases(&["rni"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .of_past(),
         Command::new(
             "reverse-finish",
             "back to where the frame was called",
             |prompt, call| prompt.finish(call.rest, Backwards),
         )
-        .takes(Takes::Nothing, "[-only]"),
+        .takes(Takes::Nothing, "[-only]")
+        .of_past(),
         Command::new("reverse-until", "run back to a place", |prompt, call| {
             prompt.until(call.name, call.rest, Backwards)
         })
         .takes(Takes::Function, "[-only] PLACE")
-        .example("reverse-until transfer"),
+        .example("reverse-until transfer")
+        .of_past(),
         Command::new(
             "reverse",
             "the command that follows, backwards",
@@ -118,7 +126,8 @@ pub const BACKWARDS: Section = Section {
         .aliases(&["rev"])
         .takes(Takes::Command, "COMMAND [...]")
         .more("One of step, next, stepi, nexti, finish, until, run-to, stop and continue")
-        .example("rev step"),
+        .example("rev step")
+        .of_past(),
     ],
 };
 
@@ -132,7 +141,14 @@ pub const ANYWHERE: Section = Section {
         )
         .takes(Takes::Event, "[-only] EVENT|PATTERN|start|end | cut NAME:NUMBER ...")
         .more("`goto cut` takes everybody right behind the events that are named, and the others only as far as that needs them")
-        .example("goto bank-client-1:196"),
+        .example("goto bank-client-1:196")
+        .of_past(),
+        Command::new(
+            "live",
+            "back to the program as it is now, from its past",
+            |prompt, _| prompt.live(),
+        )
+        .more("A program that is alive and recorded has a past: what goes back leads there, into what was recorded so far"),
         Command::new(
             "back",
             "to where you were before the last motion",
@@ -145,7 +161,8 @@ pub const ANYWHERE: Section = Section {
             "why",
             "say what came before this in other processes and threads",
             |prompt, _| prompt.why(),
-        ),
+        )
+        .of_past(),
         Command::new(
             "mode",
             "how other processes follow: causal, consistent, or not at all (alone)",

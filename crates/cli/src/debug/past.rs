@@ -1,0 +1,195 @@
+//! The past of a program that is alive and recorded: what there is of it so far, beside
+//! the program itself, which stands meanwhile.
+//!
+//! A halted program writes nothing, so what is recorded of it is as whole as a recording
+//! that came to its end there. It is opened when somebody goes back, debugged by a group
+//! of its own as any recording, and closed again at the front: the program that runs on
+//! has more of a past the next time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::session::{Program, Whom};
+use ::target::Position;
+use causality::History;
+use protocol::id::ProcessId;
+
+use super::commands::Prompt;
+use super::debugger::{Debugger, Instant};
+use super::screen::say;
+use super::table::{Call, Command, When};
+use crate::failure::Failure;
+use crate::{causes, select};
+
+/// The program as it is now, while its past is looked at.
+pub struct Front {
+    debugger: Debugger,
+    behind: Vec<Instant>,
+    ahead: Vec<Instant>,
+    known: Known,
+    /// Both have the same breakpoints.
+    shares_points: bool,
+}
+
+/// A process is called by its id while it is alive, and by its number in a recording.
+struct Known(Vec<[(ProcessId, String); 2]>);
+
+impl Known {
+    /// Who is alive, and who that is in the recording.
+    fn new(alive: &Debugger, past: &Debugger) -> Known {
+        let recorded = past.group.members().into_iter();
+        let recorded = recorded.filter_map(|member| {
+            let recording = past.group.recording_of(member.id)?;
+            let process = recording.process(member.id.number)?;
+            Some((process.pid, process.birth, (member.id, member.name)))
+        });
+        let recorded: Vec<_> = recorded.collect();
+        let living = alive.group.members().into_iter();
+        let both = living.filter_map(|member| {
+            let same = recorded.iter().filter(|r| r.0 == member.id.number.0);
+            // Ids come again: the last that had it is the one that is alive.
+            let (_, _, own) = same.max_by_key(|(_, birth, _)| *birth)?;
+            Some([(member.id, member.name), own.clone()])
+        });
+        Known(both.collect())
+    }
+
+    fn recorded(&self, alive: ProcessId) -> Option<ProcessId> {
+        let mut all = self.0.iter();
+        let [_, (id, _)] = all.find(|[own, _]| own.0 == alive)?;
+        Some(*id)
+    }
+
+    /// Whom a breakpoint is for, in the other's words.
+    fn whom(&self, whom: &Whom, to_past: bool) -> Whom {
+        let both = |[alive, past]: &[(ProcessId, String); 2]| match to_past {
+            true => (alive.clone(), past.clone()),
+            false => (past.clone(), alive.clone()),
+        };
+        let mut all = self.0.iter().map(both);
+        match whom {
+            Whom::All => Whom::All,
+            Whom::Named(name) => match all.find(|(own, _)| own.1 == *name) {
+                Some((_, other)) => Whom::Named(other.1),
+                // The name of a program.
+                None => Whom::Named(name.clone()),
+            },
+            Whom::Process(id) => match all.find(|(own, _)| own.0 == *id) {
+                Some((_, other)) => Whom::Process(other.0),
+                None => Whom::Process(*id),
+            },
+        }
+    }
+}
+
+/// What was recorded so far of a program that is alive.
+pub fn open(dir: &Path) -> Result<Arc<Program>, Failure> {
+    let set = select::open(Some(dir.to_path_buf()))?;
+    let history = History::in_memory(&set).map_err(Failure::new)?;
+    let names = causes::names(&history);
+    super::program(history, names)
+}
+
+impl Prompt {
+    /// Where the program that is alive is recorded, if it is.
+    pub(super) fn recording(&self) -> Option<PathBuf> {
+        self.living.as_ref().and_then(|l| l.recording.clone())
+    }
+
+    /// Does what a line says, in the time that it is about.
+    pub(super) fn in_its_time(
+        &mut self,
+        command: &Command,
+        call: &Call<'_>,
+    ) -> Result<(), Failure> {
+        match (command.when, self.recording()) {
+            (When::Now, _) if self.front.is_some() => Err(Failure::new(format!(
+                "`{}` is about the program as it is now, and this is its past",
+                command.name
+            ))
+            .hint("`live` returns to the front")),
+            (When::Past, Some(dir)) if self.debugger.is_alive() => {
+                self.enter_past(&dir)?;
+                self.share_points();
+                let done = (command.handler)(self, call);
+                match done {
+                    Ok(()) => say!("(in what was recorded so far; `live` returns to the front)"),
+                    Err(failure) => {
+                        self.to_front();
+                        Err(failure)
+                    }
+                }
+            }
+            _ => (command.handler)(self, call),
+        }
+    }
+
+    /// Has what was recorded so far at hand; everybody is where that ends.
+    pub(super) fn enter_past(&mut self, dir: &Path) -> Result<(), Failure> {
+        let mut past = Debugger::open(&open(dir)?)?;
+        for member in past.group.members() {
+            past.group.place(member.id, Position::END)?;
+        }
+        let known = Known::new(&self.debugger, &past);
+        if let Some(process) = known.recorded(self.debugger.process) {
+            past.choose(process);
+        }
+        past.conditions = self.debugger.conditions.said().growing();
+        past.cancel = self.debugger.cancel.clone();
+        past.mode = self.debugger.mode;
+        self.front = Some(Front {
+            debugger: std::mem::replace(&mut self.debugger, past),
+            behind: std::mem::take(&mut self.behind),
+            ahead: std::mem::take(&mut self.ahead),
+            known,
+            shares_points: false,
+        });
+        Ok(())
+    }
+
+    /// The breakpoints of the program that is alive are those of its past, too.
+    pub(super) fn share_points(&mut self) {
+        if let Some(front) = &mut self.front {
+            front.shares_points = true;
+            let known = &front.known;
+            let points = front.debugger.group.points();
+            let stops = self.debugger.group.stops();
+            stops.adopt(points, |whom| known.whom(whom, true));
+        }
+    }
+
+    /// Has the program as it is now at hand, if its past was.
+    pub(super) fn to_front(&mut self) {
+        let Some(front) = self.front.take() else {
+            return;
+        };
+        let past = std::mem::replace(&mut self.debugger, front.debugger);
+        self.behind = front.behind;
+        self.ahead = front.ahead;
+        self.debugger.cancel = past.cancel.clone();
+        self.debugger.conditions = past.conditions.said().growing();
+        if front.shares_points {
+            let stops = self.debugger.group.stops();
+            stops.adopt(past.group.points(), |whom| front.known.whom(whom, false));
+        }
+    }
+
+    /// `live`: back to the program as it is now.
+    pub(super) fn live(&mut self) -> Result<(), Failure> {
+        if self.living.is_none() {
+            return Err(
+                Failure::new("a recording has no front: it says what happened")
+                    .hint("`goto end` is the last of it"),
+            );
+        }
+        self.to_front();
+        let members = self.debugger.group.members();
+        let own = members.iter().find(|m| m.id == self.debugger.process);
+        // Of one that has ended there is nothing to be seen.
+        if own.is_none_or(|member| member.is_empty) {
+            return self.show_cut(false);
+        }
+        let stopped = self.debugger.stands()?;
+        self.say_where(&stopped)
+    }
+}
