@@ -242,7 +242,7 @@ fn tell(why: Option<String>) {
 
 impl GovernRunning {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        live::close_gate_on_exec(self.gate);
+        live::leave_nothing_behind(self.gate);
         let attachment = match agent::attach(&self.processes) {
             Ok(attachment) => attachment,
             Err(error) => {
