@@ -408,15 +408,27 @@ struct Stop {
     line: Option<u32>,
 }
 
-/// Does some acts that are chosen as they come, with breakpoints at all functions;
-/// returns them with where each motion led. As gdb does it, a step that leads out of a
-/// program is forgotten there, and one that leads out of `main` is none.
+/// Acts, and where each that is a motion led.
+type Acts = Vec<(Act, Option<Stop>)>;
+
+/// How many acts of a kind there are.
+fn count(done: &Acts, is_wanted: impl Fn(Act) -> bool) -> usize {
+    done.iter().filter(|(act, _)| is_wanted(*act)).count()
+}
+
+/// Does some acts that are chosen as they come, with breakpoints at all functions, until
+/// there are enough. As gdb does it, a step that leads out of a program is forgotten
+/// there; one that leads out of `main` stops in what called it, which has no lines, and
+/// is not done.
 fn acts_of(
     program: &Arc<Program>,
     seed: &mut u64,
     as_gdb: bool,
+    enough: impl Fn(&Acts) -> bool,
     choose: impl Fn(u64, bool) -> Option<Act>,
-) -> Vec<(Act, Option<Stop>)> {
+) -> Acts {
+    /// So often in a row it may be that nothing can be done.
+    const TRIES: usize = 200;
     let never = Cancel::new();
     let mut group = Group::new(program).unwrap();
     for function in FUNCTIONS {
@@ -427,7 +439,12 @@ fn acts_of(
     let mut watched = false;
     let mut done = Vec::new();
     let mut at_breakpoint = None;
-    while done.len() < 60 {
+    let mut tries = 0;
+    while done.len() < 60 || !enough(&done) && done.len() < 300 {
+        tries += 1;
+        if tries > TRIES {
+            break;
+        }
         let thread = ThreadRef {
             process,
             thread: None,
@@ -471,6 +488,7 @@ fn acts_of(
             Act::Instruction { back } => (How::Instructions(ONE_INSTRUCTION), back),
             Act::Uncall => (How::Finish { level: 0 }, true),
         };
+        let (before, stood) = (group.positions(), at_breakpoint);
         if let Some(thread) = at_breakpoint.take().filter(|_| as_gdb)
             && act == (Act::Run { back: false })
         {
@@ -502,10 +520,11 @@ fn acts_of(
             stopped = group.go(&Move { how, ..motion }, &never).unwrap();
         }
         if as_gdb && matches!(stopped.reason, Reason::End) {
-            // It stops in what called `main`, which has no lines.
-            assert!(done.len() > 20, "{done:#?}");
-            break;
+            group.restore(&before);
+            at_breakpoint = stood;
+            continue;
         }
+        tries = 0;
         process = stopped.process;
         at_breakpoint =
             matches!(stopped.reason, Reason::Breakpoint { .. }).then_some(stopped.thread);
@@ -525,6 +544,7 @@ fn acts_of(
         };
         done.push((act, Some(stop)));
     }
+    assert!(enough(&done), "{done:#?}");
     done
 }
 
@@ -540,6 +560,7 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
         &program(&recording),
         &mut seed,
         false,
+        |_| true,
         |choice, has_line| {
             let back = choice.is_multiple_of(3);
             Some(match choice / 8 % 12 {
@@ -626,7 +647,8 @@ fn gdb_steps_and_watches_as_the_library_does() {
     // what it comes to is the same as long as it goes by lines and instructions. In
     // another program it knows no step any more.
     let program = program(&recording);
-    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+    let lines = |done: &Acts| count(done, |act| matches!(act, Act::Line { .. })) > 10;
+    let done = acts_of(&program, &mut seed, true, lines, |choice, has_line| {
         Some(match choice / 8 % 8 {
             0 if !has_line => Act::Run { back: false },
             1 => Act::Watch,
@@ -652,7 +674,12 @@ fn gdb_steps_back_as_the_library_does() {
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
     let program = program(&recording);
-    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+    let lines_back = |done: &Acts, into| count(done, |act| act == Act::Line { into, back: true });
+    let enough = |done: &Acts| {
+        let both = [false, true].map(|into| lines_back(done, into) > 5);
+        both == [true, true] && count(done, |act| act == Act::Uncall) > 1
+    };
+    let done = acts_of(&program, &mut seed, true, enough, |choice, has_line| {
         let into = choice / 128 % 2 == 0;
         Some(match choice / 8 % 8 {
             _ if !has_line => Act::Run { back: false },
@@ -663,14 +690,6 @@ fn gdb_steps_back_as_the_library_does() {
             _ => Act::Line { into, back: true },
         })
     });
-    let back = |wanted: fn(&Act) -> bool| done.iter().filter(|(act, _)| wanted(act)).count();
-    assert!(back(|act| *act == Act::Uncall) > 1, "{done:#?}");
-    for into in [false, true] {
-        let count = done
-            .iter()
-            .filter(|(act, _)| *act == Act::Line { into, back: true });
-        assert!(count.count() > 5, "{done:#?}");
-    }
     gdb_does(&recorded, &gdb, &done);
 }
 
