@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_no_recording_has_is_bounded() {
-        let place = Place::new("tidy");
+        let place = TestDir::new("tidy");
         let file = |name: &str, size: u64| {
             let path = place.0.join(name);
             File::create(&path).unwrap().set_len(size).unwrap();
@@ -356,15 +356,15 @@ mod tests {
         assert!(!alone.iter().any(|path| path.exists()) && linked.exists());
     }
 
-    struct Place(PathBuf);
+    struct TestDir(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestDir {
+        fn new(name: &str) -> TestDir {
             let name = format!("mw-cache-{name}-{}", std::process::id());
             let dir = std::env::temp_dir().join(name);
             let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(&dir).unwrap();
-            Place(dir)
+            TestDir(dir)
         }
 
         /// A file of 64 KiB that last changed two days ago, as it says; but
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDir {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn what_was_put_is_taken_as_a_link() {
-        let place = Place::new("link");
+        let place = TestDir::new("link");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let copy = place.0.join("copy");
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_a_program_needed_is_remembered() {
-        let place = Place::new("companions");
+        let place = TestDir::new("companions");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let exe = settled();
         assert_eq!(cache.take_companions(&exe), []);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_was_written_to_is_thrown_away() {
-        let place = Place::new("spoilt");
+        let place = TestDir::new("spoilt");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let copy = place.0.join("copy");
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn what_changed_lately_is_not_kept() {
-        let place = Place::new("fresh");
+        let place = TestDir::new("fresh");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let path = place.file("file", 1);
         let meta = path.metadata().unwrap();
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_may_write_to_is_not_used() {
-        let place = Place::new("open");
+        let place = TestDir::new("open");
         let dir = place.0.join("cache");
         std::fs::create_dir(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn what_was_found_is_kept_or_not_believed() {
-        let place = Place::new("sites");
+        let place = TestDir::new("sites");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
         let site = |offset, form| Site { offset, form };
@@ -510,7 +510,7 @@ mod tests {
 
     #[test]
     fn shelves_of_other_boots_go() {
-        let place = Place::new("boots");
+        let place = TestDir::new("boots");
         let dir = place.0.join("cache");
         std::fs::create_dir_all(dir.join("some-other-boot")).unwrap();
         std::fs::write(dir.join("some-other-boot/file"), "x").unwrap();

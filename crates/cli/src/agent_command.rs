@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hosts::connect::PORT;
 use hosts::listen::Door;
-use hosts::reach::PORT;
 use hosts::session::{Log, Session};
 use hosts::trust::Identity;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use hosts::reach::Ways;
+use hosts::connect::Connector;
 use hosts::trust::{ANY, Authority, Person, is_name};
 
 use crate::failure::Failure;
@@ -133,14 +133,14 @@ impl Cmd {
 
 impl Check {
     fn run(self) -> Result<ExitCode, Failure> {
-        let ways = Ways::new(select::identity())?;
+        let connector = Connector::new(select::identity())?;
         let here = recording::cpu_model();
         let rows: Vec<Row> = std::thread::scope(|scope| {
-            let ways = &ways;
+            let connector = &connector;
             let asked: Vec<_> = self
                 .hosts
                 .iter()
-                .map(|host| (host, scope.spawn(move || look(host, ways))))
+                .map(|host| (host, scope.spawn(move || look(host, connector))))
                 .collect();
             let rows = asked.into_iter().map(|(host, thread)| match thread.join() {
                 Ok(row) => row,
@@ -178,8 +178,8 @@ fn failed(host: &str, trouble: String) -> Row {
     }
 }
 
-fn look(host: &str, ways: &Ways) -> Row {
-    let found = ways
+fn look(host: &str, connector: &Connector) -> Row {
+    let found = connector
         .connect(host)
         .and_then(|client| Ok((client.facts()?, client.clock_offset()?)));
     let (facts, (ahead, within)) = match found {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use hosts::connect::{Connector, TLS};
 use hosts::pull::{self, Pull};
-use hosts::reach::{TLS, Ways};
 
 use crate::failure::Failure;
 use crate::output::{Output, Progress, command_line, date};
@@ -35,7 +35,7 @@ impl Cmd {
             return Err(Failure::new(format!("`{}` names no host", self.what))
                 .hint("write HOST:REC, or HOST: to see which recordings are there"));
         };
-        let client = Ways::new(select::identity())?.connect(host)?;
+        let client = Connector::new(select::identity())?.connect(host)?;
         if name.is_empty() {
             let mut out = Output::new();
             for stored in client.recordings()? {

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hosts::Client;
+use hosts::connect::{Connector, TLS};
 use hosts::drive::{self, News, Outcome};
 use hosts::plan::{self, Run};
 use hosts::pull::{self, Pull};
-use hosts::reach::{TLS, Ways};
 use recording::join::{self, Missing};
 
 use crate::failure::{Failure, TROUBLE};
@@ -117,15 +117,15 @@ fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
 
 /// One connection for each command; nothing is started unless all are there.
 fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
-    let ways = Ways::new(select::identity())?;
+    let connector = Connector::new(select::identity())?;
     let mut hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let found: Result<HashMap<&str, Client>, hosts::Error> = std::thread::scope(|scope| {
-        let ways = &ways;
+        let connector = &connector;
         let asked: Vec<_> = hosts
             .iter()
-            .map(|host| (*host, scope.spawn(move || ways.connect(host))))
+            .map(|host| (*host, scope.spawn(move || connector.connect(host))))
             .collect();
         asked
             .into_iter()

@@ -248,7 +248,7 @@ pub fn told(
     ))?;
     out.line(&format!("    expected {}", difference.expected))?;
     out.line(&format!("    found    {}", difference.found))?;
-    if difference.address != 0 {
+    if !difference.address.is_null() {
         let place = mapped_at(recording, own, difference);
         let place = place.map_or(String::new(), |place| format!(", {place}"));
         out.line(&format!("    at address {:#x}{place}", difference.address))?;

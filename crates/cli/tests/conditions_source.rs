@@ -22,7 +22,7 @@ use replay::Replayer;
 use serde_json::Value;
 use session::Program;
 use session::truth::{self, Deed, Passing, Was};
-use target::{Arrival, Cancel, Opener, Position};
+use target::{Arrival, Cancel, ONE_INSTRUCTION, Opener, Position};
 
 fn recorded(scratch: &Scratch) -> Recorded {
     // Static: the dynamic linker would be most of the walk.
@@ -66,7 +66,7 @@ fn walk(opener: &dyn Opener, id: ProcessId, global: &str, function: &str) -> Wal
             walked.entered.push(at);
         }
         before = Some(at);
-        match target.step(0..0, &[], &never).unwrap() {
+        match target.step(ONE_INSTRUCTION, &[], &never).unwrap() {
             Arrival::Stepped => {}
             Arrival::End => return walked,
             other => panic!("{other:?} at {at:?}"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causality::{History, Kind};
-use harness::joined::{record_plan, said, text};
+use harness::joined::{mw, objects, record_plan, said, text};
 use harness::namespaces::Hosts;
 use harness::{Scratch, wait_for};
 use recording::Set;
@@ -141,6 +141,105 @@ fn a_program_on_three_hosts_is_one_recording() {
         b.iter().filter(|inode| c.contains(inode)).count() > 3,
         "{b:?} {c:?}"
     );
+}
+
+/// What `mw why`, `effects`, `order` and `cut` say of a program on three hosts is what its
+/// messages say themselves: each answer has the question in it, and the one server hears
+/// one client to its end before it hears the other.
+#[test]
+fn causes_by_command_are_those_of_all_hosts() {
+    let scratch = Scratch::new("hosts-causes");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b", "c"]) else {
+        skip!("network namespaces take root");
+    };
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b", "c"]), false);
+    assert!(output.status.success(), "{}", said(&output));
+    let number = |event: &str| -> u64 { event.rsplit(':').next().unwrap().parse().unwrap() };
+    // The events in which a host says or hears something.
+    let all = |host: &str, does: &str, words: &str| -> Vec<String> {
+        let process = format!("python3-0@{host}");
+        let pattern = format!("{does} and bytes ~ \"{words}\"");
+        let ask = [
+            "events",
+            "--json",
+            "--process",
+            &process,
+            "--where",
+            &pattern,
+        ];
+        let found = objects(&dir, &ask);
+        let names = found.iter().map(|event| event["event"].as_str().unwrap());
+        let names: Vec<String> = names.map(str::to_string).collect();
+        assert!(!names.is_empty(), "{process} {pattern}");
+        names
+    };
+    // One question: said by the client, heard and answered by the server, heard.
+    let question = |client: &str, n: u32| {
+        let words = format!("{client} {n}");
+        [
+            all(client, "send", &words),
+            all("a", "recv", &words),
+            all("a", "send", &words),
+            all(client, "recv", &words),
+        ]
+    };
+    let has = |text: &str, events: &[String]| {
+        let mut names = text.split(|c: char| !(c.is_alphanumeric() || ":-@".contains(c)));
+        names.any(|name| events.iter().any(|event| event == name))
+    };
+    for client in ["b", "c"] {
+        for n in [0, 2, 4] {
+            let [asked, heard, answered, told] = question(client, n);
+            let (first, last) = (&asked[0], told.last().unwrap());
+            assert!(mw(&dir, &["order", first, last]).contains("happened before"));
+            assert!(mw(&dir, &["order", last, first]).contains("happened after"));
+            let why = mw(&dir, &["why", last, "--no-source"]);
+            for wanted in [&asked, &heard, &answered] {
+                assert!(has(&why, wanted), "{wanted:?} in\n{why}");
+            }
+            let effects = mw(&dir, &["effects", first]);
+            for wanted in [&heard, &told] {
+                assert!(has(&effects, wanted), "{wanted:?} in\n{effects}");
+            }
+            // The server has come to its answer, and has not heard the next question.
+            let cut = objects(&dir, &["cut", last, "--json"]);
+            let stands = |host: &str| {
+                let process = format!("python3-0@{host}");
+                let row = cut.iter().find(|row| row["process"] == process.as_str());
+                row.and_then(|row| row["position"].as_str()).map(number)
+            };
+            let server = stands("a").unwrap();
+            assert!(server >= number(&answered[0]), "{cut:?} {answered:?}");
+            if n < 4 {
+                let [_, next, ..] = question(client, n + 1);
+                assert!(server < number(next.last().unwrap()), "{cut:?} {next:?}");
+            }
+        }
+    }
+    // Who was heard first knew nothing of the other one, and the other way round.
+    let heard = ["b", "c"].map(|client| number(&all("a", "recv", &format!("{client} 0"))[0]));
+    let [early, late] = match heard[0] < heard[1] {
+        true => ["b", "c"],
+        false => ["c", "b"],
+    };
+    let end = all(early, "recv", &format!("{early} 4"));
+    let begin = all(late, "send", &format!("{late} 0"));
+    let order = mw(&dir, &["order", end.last().unwrap(), &begin[0]]);
+    assert!(order.contains("concurrent"), "{order}");
+    let cut = objects(&dir, &["cut", end.last().unwrap(), "--json"]);
+    let other = cut
+        .iter()
+        .find(|row| row["process"] == format!("python3-0@{late}").as_str());
+    let other = other.and_then(|row| row["position"].as_str());
+    assert!(
+        other.is_none_or(|at| number(at) < number(&begin[0])),
+        "{cut:?}"
+    );
+    // But what the late one was told comes behind all that the early one said.
+    let first = &all(early, "send", &format!("{early} 0"))[0];
+    let told = all(late, "recv", &format!("{late} 0"));
+    assert!(mw(&dir, &["order", first, told.last().unwrap()]).contains("happened before"));
 }
 
 #[test]

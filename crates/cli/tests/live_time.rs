@@ -316,7 +316,8 @@ fn limits_that_are_over_in_a_step_are_accepted_or_rejected() {
     );
 }
 
-/// Recorded and debugged at once: what was recorded replays, stops and all.
+/// Recorded and debugged at once: what was recorded replays, stops and all. (The program
+/// sums up its own code before it makes threads: a breakpoint there would be in the sum.)
 #[test]
 fn what_is_recorded_under_the_debugger_replays() {
     let scratch = Scratch::new("live-run-record");
@@ -327,6 +328,12 @@ fn what_is_recorded_under_the_debugger_replays() {
         .arg(&dir)
         .args([
             "--batch",
+            "-e",
+            "break waiter",
+            "-e",
+            "continue",
+            "-e",
+            "delete",
             "-e",
             "break handle",
             "-e",
@@ -350,7 +357,16 @@ fn what_is_recorded_under_the_debugger_replays() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    has_in_order(&text, &["Breakpoint 1\n", "handle at", "Breakpoint 1\n"]);
+    has_in_order(
+        &text,
+        &[
+            "Breakpoint 1\n",
+            "waiter at",
+            "Breakpoint 2\n",
+            "handle at",
+            "Breakpoint 2\n",
+        ],
+    );
     assert!(Path::new(&dir).exists());
     verified::verify(&dir, &[]).is_equal();
 }

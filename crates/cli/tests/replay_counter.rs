@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use harness::{Recorded, Scratch, find_tool, programs};
+use protocol::id::Addr;
 use protocol::instruction::Form;
 use recording::Recording;
 use replay::Session;
@@ -96,7 +97,7 @@ fn code_is_shown_as_it_was() {
     let mut trapping = 0;
     for site in sites {
         let (address, form) = Form::of_word(site).unwrap();
-        let address = address + form.opcode_at();
+        let address = Addr(address + form.opcode_at());
         let len = form.original().len();
         let mut shown = vec![0; len];
         let mut there = vec![0; len];

@@ -15,10 +15,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use harness::{Recorded, Scratch, programs};
+use protocol::id::Addr;
 use recording::Recording;
 use replay::{
     Arrival, Back, Budget, Condition, EventNo, Position, Session, SharedReplay, Stops, Watch,
 };
+use target::ONE_INSTRUCTION;
 
 /// `cpuid` says which processor it is asked on, and the loader keeps that: all
 /// that this thread starts runs on one. (Replay cannot change what it says.)
@@ -42,7 +44,7 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     // Whether the kernel has neighbours as one region or as two depends on what
     // was forked when: here they are one.
-    let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
+    let mut ranges: Vec<std::ops::Range<Addr>> = Vec::new();
     for region in session.regions().unwrap().iter().filter(|r| r.writable) {
         match ranges.last_mut() {
             Some(last) if last.end == region.range.start => last.end = region.range.end,
@@ -50,7 +52,7 @@ fn look(session: &Session) -> (Vec<[u64; 27]>, u64) {
         }
     }
     for range in ranges {
-        let mut bytes = vec![0; ((range.end - range.start) as usize).min(1 << 20)];
+        let mut bytes = vec![0; (range.end.since(range.start) as usize).min(1 << 20)];
         let got = session.read(range.start, &mut bytes);
         for word in bytes[..got].chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into().unwrap());
@@ -164,7 +166,7 @@ fn one_file_under_two_mappings() {
     assert_eq!(session.go_to(EventNo(number)).unwrap(), Arrival::There);
     for base in [private, shared] {
         let mut byte = [0];
-        assert_eq!(session.read(base + 2 * 4096, &mut byte), 1);
+        assert_eq!(session.read(Addr(base + 2 * 4096), &mut byte), 1);
         assert_eq!(byte, *b"6");
     }
     // To look does not change what comes.
@@ -258,7 +260,7 @@ fn step_about(program: &str, process: &str) {
         session.go_to(EventNo(event)).unwrap();
         let mut places = vec![(session.position(), registers(&session))];
         for _ in 0..300 {
-            if session.step(0..0).unwrap() != Arrival::Stepped {
+            if session.step(ONE_INSTRUCTION).unwrap() != Arrival::Stepped {
                 break;
             }
             places.push((session.position(), registers(&session)));
@@ -320,7 +322,7 @@ fn build(scratch: &Scratch, source: &str, flags: &[&str]) -> String {
 }
 
 /// Where `nm` says a symbol is.
-fn symbol(program: &str, name: &str) -> u64 {
+fn symbol(program: &str, name: &str) -> Addr {
     let output = std::process::Command::new("nm")
         .arg(program)
         .output()
@@ -330,10 +332,10 @@ fn symbol(program: &str, name: &str) -> u64 {
         .lines()
         .find(|line| line.ends_with(&format!(" {name}")))
         .unwrap();
-    u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    Addr(u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap())
 }
 
-fn word(session: &Session, address: u64) -> i64 {
+fn word(session: &Session, address: Addr) -> i64 {
     let mut bytes = [0; 8];
     assert_eq!(session.read(address, &mut bytes), 8);
     i64::from_le_bytes(bytes)
@@ -434,7 +436,7 @@ fn watched_memory_in_optimized_code() {
 }
 
 /// A condition on a register of the program that counts from 0 on.
-fn counted(address: u64, operation: u8, number: u32) -> Condition {
+fn counted(address: Addr, operation: u8, number: u32) -> Condition {
     let [a, b, c, d] = number.to_be_bytes();
     // rsi, as gdb numbers it, and a number, compared.
     let code = [0x26, 0, 4, 0x24, a, b, c, d, operation, 0x27];
@@ -478,7 +480,7 @@ fn conditions_are_tested_on_the_way() {
         Some(0)
     );
     // Another address has nothing to do with it; nor have too many.
-    assert_eq!(run(&[counted(address + 1, EQUAL, 9)]), Some(0));
+    assert_eq!(run(&[counted(address.plus(1), EQUAL, 9)]), Some(0));
     assert_eq!(run(&vec![counted(address, EQUAL, 9); 1000]), Some(0));
 }
 

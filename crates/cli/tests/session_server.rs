@@ -80,9 +80,28 @@ fn numbers(group: &mut Group) -> Vec<i64> {
     numbers
 }
 
+/// How many processes below one are confined by a filter on their system calls.
+fn confined_below(pid: u32) -> usize {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let children = threads.flat_map(|thread| {
+        let list = read(format!("{}/children", thread.path().display()));
+        let pids = list.split_whitespace().map(|pid| pid.parse().unwrap());
+        pids.collect::<Vec<u32>>()
+    });
+    children
+        .map(|child| {
+            let status = read(format!("/proc/{child}/status"));
+            let is_confined = status.lines().any(|line| line == "Seccomp:\t2");
+            usize::from(is_confined) + confined_below(child)
+        })
+        .sum()
+}
+
 /// Four groups ask for the values of eight processes at one cut, again and again,
-/// while a fifth goes about the recording: all answers are right, and nobody who
-/// only asks moves.
+/// while a fifth goes about the recording: all answers are right, nobody who only asks
+/// moves, and those that are asked can do nothing to what is outside of them.
 #[test]
 fn eight_processes_from_four_groups_while_a_fifth_moves() {
     let scratch = Scratch::new("session-eight");
@@ -139,6 +158,7 @@ fn eight_processes_from_four_groups_while_a_fifth_moves() {
                         for _ in 0..3 {
                             assert_eq!(numbers(group), expected);
                             assert_eq!(group.positions(), before);
+                            assert!(confined_below(std::process::id()) >= 8);
                         }
                     })
                     .unwrap();
@@ -194,4 +214,137 @@ fn values_elsewhere() {
         matches!(late, Err(Error::Target(target::Error::Cancelled))),
         "{late:?}"
     );
+}
+
+/// A program of C++ or of Rust whose functions have those of the language's library inlined.
+fn with_library_code(scratch: &Scratch, compiler: &str, flags: &[&str], source: &str) -> Recorded {
+    let program = scratch.path().join("inlined");
+    let made = std::process::Command::new(compiler)
+        .args(flags)
+        .arg("-o")
+        .arg(&program)
+        .arg(programs::sources().join("inspect").join(source))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    scratch.record(&[program])
+}
+
+/// Where the process stands: the level that is shown first, and of each frame of the
+/// function that runs its name and its file.
+fn shown(group: &mut Group, process: ProcessId) -> (usize, Vec<(String, String)>) {
+    let level = group.first_frame(process).unwrap();
+    let thread = ThreadRef {
+        process,
+        thread: None,
+    };
+    let frames = group.frames(thread, 30).unwrap();
+    let cfa = frames[0].cfa;
+    let here = frames.into_iter().take_while(|frame| frame.cfa == cfa);
+    let named = here.map(|frame| {
+        let file = frame.line.map_or(String::new(), |line| line.file.path);
+        (frame.function.unwrap_or_default(), file)
+    });
+    (level, named.collect())
+}
+
+/// A stop at a place in a function of the library of C++ or Rust that is inlined there
+/// shows the frame of the user's function first: through the library, and at the prompt.
+#[test]
+fn a_stop_in_inlined_library_code_shows_the_users_frame_first() {
+    let cases = [
+        (tool!("c++"), &["-g", "-O2"][..], "inlined.cpp"),
+        (tool!("rustc"), &["-g", "-O"][..], "inlined_rust.rs"),
+    ];
+    for (compiler, flags, source) in cases {
+        let scratch = Scratch::new("session-users-frame");
+        let recorded = with_library_code(&scratch, &compiler, flags, source);
+        let program = program(&recorded);
+        let mut group = Group::new(&program).unwrap();
+        let process = group.members()[0].id;
+        let never = Cancel::new();
+        let user = group
+            .stops()
+            .add(What::Break("library_user".to_string()), |_| {});
+        let stopped = group.go(&motion(process, How::Continue, false), &never);
+        assert!(matches!(stopped.unwrap().reason, Reason::Breakpoint { .. }));
+        // Every place of the library's code that it comes through in that function.
+        let mut places = Vec::new();
+        for _ in 0..400 {
+            let step = motion(process, How::Instructions(target::ONE_INSTRUCTION), false);
+            group.go(&step, &never).unwrap();
+            let (level, frames) = shown(&mut group, process);
+            let is_library =
+                |(_, file): &(String, String)| inspect::frames::is_library_source(file);
+            let Some((outer, _)) = frames
+                .last()
+                .filter(|(name, _)| name.contains("library_user"))
+            else {
+                // It has called something, or returned.
+                continue;
+            };
+            assert_eq!(
+                level,
+                frames
+                    .iter()
+                    .position(|frame| !is_library(frame))
+                    .unwrap_or(0),
+                "{frames:?}"
+            );
+            let is_users = |(_, file): &(String, String)| file.ends_with(source);
+            if is_library(&frames[0]) && frames.iter().any(is_users) {
+                assert!(level > 0 && is_users(&frames[level]), "{level} {frames:?}");
+                let thread = ThreadRef {
+                    process,
+                    thread: None,
+                };
+                let pc = group.frames(thread, 1).unwrap()[0].pc;
+                places.push((pc, level, outer.clone()));
+            }
+        }
+        assert!(places.len() > 5, "{source}: {places:?}");
+
+        // Stopped at by a breakpoint there.
+        let (pc, level, _) = places[places.len() / 2].clone();
+        group.stops().remove(user);
+        group
+            .go(&motion(process, How::ToStart, true), &never)
+            .unwrap();
+        let place = format!("*{pc}");
+        group.stops().add(What::Break(place.clone()), |_| {});
+        let stopped = group.go(&motion(process, How::Continue, false), &never);
+        assert!(matches!(stopped.unwrap().reason, Reason::Breakpoint { .. }));
+        assert_eq!(shown(&mut group, process).0, level, "{source} {place}");
+
+        let (text, status) = harness::prompt::debug(
+            &recorded,
+            &[
+                &format!("break {place}"),
+                "continue",
+                "echo FRAME",
+                "frame",
+                "print numbers",
+            ],
+        );
+        assert_eq!(status, 0, "{text}");
+        harness::prompt::has_in_order(
+            &text,
+            &[
+                "Breakpoint 1\n",
+                "library_user",
+                &format!("{source}:"),
+                "FRAME\n",
+                &format!("#{level}  "),
+                "library_user",
+                &format!("{source}:"),
+                "$1 = ",
+            ],
+        );
+        let (stop, _) = text.split_once("FRAME\n").unwrap();
+        let (_, stop) = stop.split_once("Breakpoint 1\n").unwrap();
+        assert!(
+            !stop.contains("/c++/") && !stop.contains("/rustc/"),
+            "{text}"
+        );
+    }
 }

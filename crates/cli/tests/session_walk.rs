@@ -21,13 +21,13 @@ use std::sync::Arc;
 use causality::History;
 use harness::{Recorded, Scratch, programs};
 use naive::{FUNCTIONS, Kind, Naive, Walked};
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 use recording::Recording;
 use replay::Replayer;
 use session::{
     Direction, Follow, FrameRef, Group, How, Move, Program, Reason, ThreadRef, What, Who,
 };
-use target::{Cancel, Position};
+use target::{Cancel, ONE_INSTRUCTION, Position};
 
 fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
@@ -173,7 +173,7 @@ fn walk_at_random(seed: &mut u64, walk: u32, naive: &mut Naive, program: &Arc<Pr
             thread: None,
             how: match way {
                 Way::Continue => How::Continue,
-                Way::Instruction => How::Instructions(0..0),
+                Way::Instruction => How::Instructions(ONE_INSTRUCTION),
                 Way::Line { into } => How::Line { into },
             },
             direction: if back {
@@ -284,7 +284,7 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
             && let Some(at) = &at
             && matches!(at.reason, Reason::Breakpoint { .. })
         {
-            let step = motion(How::Instructions(0..0), Some(at.thread));
+            let step = motion(How::Instructions(ONE_INSTRUCTION), Some(at.thread));
             group.go(&step, &never).unwrap();
         }
         let stopped = group.go(&motion(How::Continue, None), &never).unwrap();
@@ -404,19 +404,31 @@ enum Act {
 struct Stop {
     name: String,
     event: u64,
-    pc: u64,
+    pc: Addr,
     line: Option<u32>,
 }
 
-/// Does some acts that are chosen as they come, with breakpoints at all functions;
-/// returns them with where each motion led. As gdb does it, a step that leads out of a
-/// program is forgotten there, and one that leads out of `main` is none.
+/// Acts, and where each that is a motion led.
+type Acts = Vec<(Act, Option<Stop>)>;
+
+/// How many acts of a kind there are.
+fn count(done: &Acts, is_wanted: impl Fn(Act) -> bool) -> usize {
+    done.iter().filter(|(act, _)| is_wanted(*act)).count()
+}
+
+/// Does some acts that are chosen as they come, with breakpoints at all functions, until
+/// there are enough. As gdb does it, a step that leads out of a program is forgotten
+/// there; one that leads out of `main` stops in what called it, which has no lines, and
+/// is not done.
 fn acts_of(
     program: &Arc<Program>,
     seed: &mut u64,
     as_gdb: bool,
+    enough: impl Fn(&Acts) -> bool,
     choose: impl Fn(u64, bool) -> Option<Act>,
-) -> Vec<(Act, Option<Stop>)> {
+) -> Acts {
+    /// So often in a row it may be that nothing can be done.
+    const TRIES: usize = 200;
     let never = Cancel::new();
     let mut group = Group::new(program).unwrap();
     for function in FUNCTIONS {
@@ -427,7 +439,12 @@ fn acts_of(
     let mut watched = false;
     let mut done = Vec::new();
     let mut at_breakpoint = None;
-    while done.len() < 60 {
+    let mut tries = 0;
+    while done.len() < 60 || !enough(&done) && done.len() < 300 {
+        tries += 1;
+        if tries > TRIES {
+            break;
+        }
         let thread = ThreadRef {
             process,
             thread: None,
@@ -468,9 +485,10 @@ fn acts_of(
             }
             Act::Run { back } => (How::Continue, back),
             Act::Line { into, back } => (How::Line { into }, back),
-            Act::Instruction { back } => (How::Instructions(0..0), back),
+            Act::Instruction { back } => (How::Instructions(ONE_INSTRUCTION), back),
             Act::Uncall => (How::Finish { level: 0 }, true),
         };
+        let (before, stood) = (group.positions(), at_breakpoint);
         if let Some(thread) = at_breakpoint.take().filter(|_| as_gdb)
             && act == (Act::Run { back: false })
         {
@@ -479,7 +497,7 @@ fn acts_of(
                 who: Who::All,
                 process,
                 thread: Some(thread),
-                how: How::Instructions(0..0),
+                how: How::Instructions(ONE_INSTRUCTION),
                 direction: Direction::Forwards,
                 follow,
             };
@@ -502,10 +520,11 @@ fn acts_of(
             stopped = group.go(&Move { how, ..motion }, &never).unwrap();
         }
         if as_gdb && matches!(stopped.reason, Reason::End) {
-            // It stops in what called `main`, which has no lines.
-            assert!(done.len() > 20, "{done:#?}");
-            break;
+            group.restore(&before);
+            at_breakpoint = stood;
+            continue;
         }
+        tries = 0;
         process = stopped.process;
         at_breakpoint =
             matches!(stopped.reason, Reason::Breakpoint { .. }).then_some(stopped.thread);
@@ -518,13 +537,14 @@ fn acts_of(
         let stop = Stop {
             name: member.unwrap().name,
             event: stopped.at.event().0,
-            pc: frames.first().map_or(0, |frame| frame.pc),
+            pc: frames.first().map_or(Addr::NULL, |frame| frame.pc),
             line: frames
                 .first()
                 .and_then(|frame| Some(frame.line.as_ref()?.line)),
         };
         done.push((act, Some(stop)));
     }
+    assert!(enough(&done), "{done:#?}");
     done
 }
 
@@ -540,6 +560,7 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
         &program(&recording),
         &mut seed,
         false,
+        |_| true,
         |choice, has_line| {
             let back = choice.is_multiple_of(3);
             Some(match choice / 8 % 12 {
@@ -584,14 +605,14 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
         if let Some(stop) = stop {
             commands.extend(["echo STOP", "when"].map(str::to_string));
             // Who has ended has none.
-            commands.extend((stop.pc != 0).then(|| "print $pc".to_string()));
+            commands.extend((!stop.pc.is_null()).then(|| "print $pc".to_string()));
         }
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let (text, status) = harness::prompt::debug(&recorded, &commands);
     assert_eq!(status, 0, "{text}");
     // What `when` says, and the address.
-    let shown: Vec<(String, u64, u64)> = text
+    let shown: Vec<(String, u64, Addr)> = text
         .split("STOP\n")
         .skip(1)
         .map(|rest| {
@@ -599,15 +620,15 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
             let (name, place) = lines.next().unwrap().split_once(", main-0, ").unwrap();
             let event = place.rsplit(':').next().unwrap().parse().unwrap();
             let pc = lines.find_map(|line| line.strip_prefix('$')?.split_once("0x"));
-            let pc = pc.map_or(0, |(_, rest)| {
+            let pc = pc.map_or(Addr::NULL, |(_, rest)| {
                 let digits = rest.split(' ').next().unwrap();
-                u64::from_str_radix(digits, 16).unwrap()
+                Addr(u64::from_str_radix(digits, 16).unwrap())
             });
             (name.to_string(), event, pc)
         })
         .collect();
     let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
-    let expected: Vec<(String, u64, u64)> = stops
+    let expected: Vec<(String, u64, Addr)> = stops
         .map(|stop| (stop.name.clone(), stop.event, stop.pc))
         .collect();
     assert_eq!(shown, expected, "{done:#?}\n{text}");
@@ -626,7 +647,8 @@ fn gdb_steps_and_watches_as_the_library_does() {
     // what it comes to is the same as long as it goes by lines and instructions. In
     // another program it knows no step any more.
     let program = program(&recording);
-    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+    let lines = |done: &Acts| count(done, |act| matches!(act, Act::Line { .. })) > 10;
+    let done = acts_of(&program, &mut seed, true, lines, |choice, has_line| {
         Some(match choice / 8 % 8 {
             0 if !has_line => Act::Run { back: false },
             1 => Act::Watch,
@@ -652,7 +674,12 @@ fn gdb_steps_back_as_the_library_does() {
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
     let program = program(&recording);
-    let done = acts_of(&program, &mut seed, true, |choice, has_line| {
+    let lines_back = |done: &Acts, into| count(done, |act| act == Act::Line { into, back: true });
+    let enough = |done: &Acts| {
+        let both = [false, true].map(|into| lines_back(done, into) > 5);
+        both == [true, true] && count(done, |act| act == Act::Uncall) > 1
+    };
+    let done = acts_of(&program, &mut seed, true, enough, |choice, has_line| {
         let into = choice / 128 % 2 == 0;
         Some(match choice / 8 % 8 {
             _ if !has_line => Act::Run { back: false },
@@ -663,14 +690,6 @@ fn gdb_steps_back_as_the_library_does() {
             _ => Act::Line { into, back: true },
         })
     });
-    let back = |wanted: fn(&Act) -> bool| done.iter().filter(|(act, _)| wanted(act)).count();
-    assert!(back(|act| *act == Act::Uncall) > 1, "{done:#?}");
-    for into in [false, true] {
-        let count = done
-            .iter()
-            .filter(|(act, _)| *act == Act::Line { into, back: true });
-        assert!(count.count() > 5, "{done:#?}");
-    }
     gdb_does(&recorded, &gdb, &done);
 }
 
@@ -707,15 +726,15 @@ fn gdb_does(recorded: &Recorded, gdb: &str, done: &[(Act, Option<Stop>)]) {
         }
     }
     let text = printed(&mut command);
-    let shown: Vec<(u64, u64)> = text
+    let shown: Vec<(u64, Addr)> = text
         .lines()
         .filter_map(|line| {
             let (inferior, pc) = line.strip_prefix("STOP ")?.split_once(' ')?;
-            Some((inferior.parse().ok()?, pc.parse().ok()?))
+            Some((inferior.parse().ok()?, Addr(pc.parse().ok()?)))
         })
         .collect();
     let stops = done.iter().filter_map(|(_, stop)| stop.as_ref());
-    let expected: Vec<(u64, u64)> = stops
+    let expected: Vec<(u64, Addr)> = stops
         .map(|stop| (u64::from(stop.name == "walks-1") + 1, stop.pc))
         .collect();
     assert_eq!(shown, expected, "{done:#?}\n{text}");

@@ -122,7 +122,7 @@ pub fn names<E: Events + ?Sized>(rules: &Rules, events: &E) -> Result<(), Failed
         if literal && !known {
             let names = (0..events.processes()).map(|process| events.name(process));
             let near = events::nearest(&selector.process, names);
-            let place = crate::rules::Place {
+            let place = crate::rules::SourceSpan {
                 span: selector.span,
                 ..state.place
             };

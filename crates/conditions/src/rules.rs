@@ -40,12 +40,12 @@ pub struct Letter {
     /// What it captures.
     pub captures: Vec<String>,
     /// Where it is written.
-    pub origin_at: Place,
+    pub origin_at: SourceSpan,
 }
 
 /// A place in one of the texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceSpan {
     /// Which text.
     pub text: usize,
     /// Where in it.
@@ -81,7 +81,7 @@ pub struct State {
     /// What.
     pub body: StateBody,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 /// A state in a condition: which, and the names of what it is about.
@@ -205,7 +205,7 @@ pub struct Rule {
     /// How it is answered.
     pub body: Body,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 /// All rules of a file, and of those that it includes.
@@ -268,7 +268,7 @@ impl Rules {
     }
 
     /// What is written at a place.
-    pub fn text(&self, place: Place) -> String {
+    pub fn text(&self, place: SourceSpan) -> String {
         let text = self.texts.get(place.text);
         text.map_or(String::new(), |text| text.slice(place.span))
     }
@@ -308,7 +308,7 @@ impl Rules {
     }
 
     /// Something is wrong at a place.
-    pub fn error(&self, place: Place, expected: impl Into<String>) -> Error {
+    pub fn error(&self, place: SourceSpan, expected: impl Into<String>) -> Error {
         match self.texts.get(place.text) {
             Some(text) => text.error(place.span, expected),
             None => Text::new("", "").error(place.span, expected),
@@ -316,7 +316,7 @@ impl Rules {
     }
 
     /// File and line of a place.
-    pub fn line(&self, place: Place) -> (&str, usize) {
+    pub fn line(&self, place: SourceSpan) -> (&str, usize) {
         match self.texts.get(place.text) {
             Some(text) => (&text.name, text.place(place.span.from).0),
             None => ("", 0),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::engine::track::{Change, Track};
+use crate::engine::trace::{Change, Trace};
 use crate::engine::{Happening, Sym, merge};
 use crate::history::{At, History};
 use crate::rules::{Rules, State, StateBody};
@@ -19,17 +19,17 @@ pub struct Instance {
     /// What it is about.
     pub key: Box<[Sym]>,
     /// The value over the run.
-    pub track: Rc<Track<Value>>,
+    pub trace: Rc<Trace<Value>>,
     /// Of a message that several processes received a part of: it has arrived when
     /// all of those with this number have theirs.
     pub part_of: Option<u32>,
 }
 
 impl Instance {
-    fn new(key: Box<[Sym]>, track: Track<Value>) -> Instance {
+    fn new(key: Box<[Sym]>, trace: Trace<Value>) -> Instance {
         Instance {
             key,
-            track: Rc::new(track),
+            trace: Rc::new(trace),
             part_of: None,
         }
     }
@@ -47,7 +47,7 @@ pub enum Empty {
 }
 
 /// How a state goes, by process and by the values of its names.
-type Tracks = BTreeMap<(usize, Box<[Sym]>), Track<Value>>;
+type Traces = BTreeMap<(usize, Box<[Sym]>), Trace<Value>>;
 
 /// All states, as they are filled.
 pub struct States<'r> {
@@ -55,7 +55,7 @@ pub struct States<'r> {
     /// Of each state, the processes that are meant.
     members: Vec<Vec<bool>>,
     /// Of each state, by process and key.
-    building: Vec<Tracks>,
+    building: Vec<Traces>,
     /// Of each state that counts messages: who sent what when.
     sent: Vec<Vec<(usize, u32, u64)>>,
     /// States by letter.
@@ -172,9 +172,9 @@ impl<'r> States<'r> {
         let state = &self.rules.states[number];
         let building = &mut self.building[number];
         let mut set = |key: Box<[Sym]>, value: Value| {
-            let track = building.entry((process, key));
-            let track = track.or_insert_with(|| Track::new(process));
-            track.push(Change { at, time, value });
+            let trace = building.entry((process, key));
+            let trace = trace.or_insert_with(|| Trace::new(process));
+            trace.push(Change { at, time, value });
         };
         match &state.body {
             StateBody::Between(from, until) => {
@@ -187,26 +187,26 @@ impl<'r> States<'r> {
                         // What never began does not end.
                         let key: Box<[Sym]> = binding.into();
                         if building.contains_key(&(process, key.clone()))
-                            && let Some(track) = building.get_mut(&(process, key))
+                            && let Some(trace) = building.get_mut(&(process, key))
                         {
                             let value = Value::Int(0);
-                            track.push(Change { at, time, value });
+                            trace.push(Change { at, time, value });
                         }
                         continue;
                     }
-                    for ((owner, key), track) in building.iter_mut() {
+                    for ((owner, key), trace) in building.iter_mut() {
                         if *owner == process && merge(key, &binding).is_some() {
                             let value = Value::Int(0);
-                            track.push(Change { at, time, value });
+                            trace.push(Change { at, time, value });
                         }
                     }
                 }
                 for atom in from {
                     if let Some(binding) = atom.bind(happening, state.parameters) {
-                        let track = building.entry((process, binding.into()));
-                        let track = track.or_insert_with(|| Track::new(process));
+                        let trace = building.entry((process, binding.into()));
+                        let trace = trace.or_insert_with(|| Trace::new(process));
                         let value = Value::Int(1);
-                        track.push(Change { at, time, value });
+                        trace.push(Change { at, time, value });
                     }
                 }
             }
@@ -250,9 +250,9 @@ impl<'r> States<'r> {
                                 time: 0,
                                 value: Value::Int(1),
                             };
-                            let mut track = Track::new(process);
-                            track.push(change);
-                            instances.push(Instance::new(Box::default(), track));
+                            let mut trace = Trace::new(process);
+                            trace.push(change);
+                            instances.push(Instance::new(Box::default(), trace));
                         }
                     }
                 }
@@ -261,8 +261,8 @@ impl<'r> States<'r> {
                         let question = source_question(state, source, place, process);
                         match truth.values(&question) {
                             Ok(all) => instances.extend(all.into_iter().map(|changes| {
-                                let track = sourced(process, changes, symbols);
-                                Instance::new(Box::default(), track)
+                                let trace = sourced(process, changes, symbols);
+                                Instance::new(Box::default(), trace)
                             })),
                             Err(trouble) => {
                                 let name = events.name(process);
@@ -284,8 +284,8 @@ impl<'r> States<'r> {
                 }
                 _ => {
                     let built = std::mem::take(&mut self.building[number]);
-                    for ((_, key), track) in built {
-                        instances.push(Instance::new(key, track));
+                    for ((_, key), trace) in built {
+                        instances.push(Instance::new(key, trace));
                     }
                 }
             }
@@ -299,8 +299,8 @@ impl<'r> States<'r> {
             }
             let lasts = matches!(state.body, StateBody::Happened(_) | StateBody::InFlight(_));
             for instance in &mut instances {
-                if !lasts && let Some(track) = Rc::get_mut(&mut instance.track) {
-                    end(events, track);
+                if !lasts && let Some(trace) = Rc::get_mut(&mut instance.trace) {
+                    end(events, trace);
                 }
             }
             all.push(instances);
@@ -310,8 +310,8 @@ impl<'r> States<'r> {
 }
 
 /// What replay found, with texts by number.
-fn sourced(process: usize, changes: Vec<Changed>, symbols: &Symbols) -> Track<Value> {
-    let mut track = Track::new(process);
+fn sourced(process: usize, changes: Vec<Changed>, symbols: &Symbols) -> Trace<Value> {
+    let mut trace = Trace::new(process);
     for Changed { at, time, was } in changes {
         let value = match was {
             Was::Absent => Value::Absent,
@@ -320,9 +320,9 @@ fn sourced(process: usize, changes: Vec<Changed>, symbols: &Symbols) -> Track<Va
             Was::Text(text) => Value::Text(symbols.number(&text)),
             Was::Unknown => Value::Unknown,
         };
-        track.push(Change { at, time, value });
+        trace.push(Change { at, time, value });
     }
-    track
+    trace
 }
 
 /// What is asked for a state that is an expression of the source.
@@ -343,15 +343,15 @@ pub fn source_question<'q>(
 }
 
 /// What has ended is in no state.
-fn end(history: &(impl History + ?Sized), track: &mut Track<Value>) {
-    if !history.ended(track.process) {
+fn end(history: &(impl History + ?Sized), trace: &mut Trace<Value>) {
+    if !history.ended(trace.process) {
         return;
     }
-    let at = At::bound(history.end(track.process));
-    track.changes.retain(|change| change.at < at);
-    let time = track.changes.last().map_or(0, |last| last.time);
+    let at = At::bound(history.end(trace.process));
+    trace.changes.retain(|change| change.at < at);
+    let time = trace.changes.last().map_or(0, |last| last.time);
     let value = Value::Absent;
-    track.push(Change { at, time, value });
+    trace.push(Change { at, time, value });
 }
 
 /// Messages on their way, by process: one more where it was sent, one less
@@ -381,30 +381,30 @@ fn flights(events: &(impl Events + ?Sized), sent: &[(usize, u32, u64)]) -> Vec<I
             deltas.entry(process).or_default().push((number, time, -1));
             continue;
         }
-        let mut track = Track::new(process);
-        track.push(Change {
+        let mut trace = Trace::new(process);
+        trace.push(Change {
             at: At::after(number),
             time,
             value: Value::Int(-1),
         });
         instances.push(Instance {
             part_of,
-            ..Instance::new(Box::default(), track)
+            ..Instance::new(Box::default(), trace)
         });
     }
     for (process, mut list) in deltas {
         list.sort_unstable();
-        let mut track = Track::new(process);
+        let mut trace = Trace::new(process);
         let mut sum = 0;
         for (number, time, delta) in list {
             sum += delta;
-            track.push(Change {
+            trace.push(Change {
                 at: At::after(number),
                 time,
                 value: Value::Int(sum),
             });
         }
-        instances.push(Instance::new(Box::default(), track));
+        instances.push(Instance::new(Box::default(), trace));
     }
     instances
 }

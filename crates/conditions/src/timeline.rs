@@ -5,13 +5,13 @@
 //! events is there at known events, in one causal sequence of all. A condition over
 //! states is kept as what each state is over its process's run, and solved from where
 //! everybody stands.
-#![allow(clippy::indexing_slicing)] // Tables with a row for each track or process.
+#![allow(clippy::indexing_slicing)] // Tables with a row for each trace or process.
 
 use std::rc::Rc;
 
 use crate::engine::Trail;
 use crate::engine::solve::{Answer, Before, Formula, Modality, Solver, lead_back};
-use crate::engine::track::{Edge, Track};
+use crate::engine::trace::{Edge, Trace};
 use crate::history::{At, History};
 use crate::source::Symbols;
 use crate::stream::{Mark, Stream};
@@ -40,7 +40,7 @@ pub enum What {
     /// These, in causal order; and what is to be done at each.
     Events(Vec<Fired>, Vec<String>),
     /// A condition that holds in some states and not in others.
-    States(Stretches),
+    States(StateCondition),
     /// One state.
     State(Witness),
     /// Nothing, and why.
@@ -79,11 +79,11 @@ pub struct Timeline {
 
 /// A condition over states, with what each state is over the run.
 #[derive(Clone, Debug)]
-pub struct Stretches {
-    pub(crate) tracks: Vec<Track>,
-    /// Of each track, the name of its state, and what that is.
+pub struct StateCondition {
+    pub(crate) traces: Vec<Trace>,
+    /// Of each trace, the name of its state, and what that is.
     pub(crate) names: Vec<String>,
-    pub(crate) origins: Vec<Rc<Track<Value>>>,
+    pub(crate) origins: Vec<Rc<Trace<Value>>>,
     pub(crate) symbols: Rc<Symbols>,
     /// Each way to give values to its names, and what is asked then.
     pub(crate) ways: Vec<(Vec<(String, String)>, Formula)>,
@@ -106,21 +106,21 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown(pub String);
 
-impl Stretches {
+impl StateCondition {
     fn held(&self, places: Vec<Edge>, way: usize) -> Held {
         let mut used = Vec::new();
         let (captures, formula) = &self.ways[way];
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
-        let mut about: Vec<usize> = used.iter().map(|own| self.tracks[*own].process).collect();
+        let mut about: Vec<usize> = used.iter().map(|own| self.traces[*own].process).collect();
         about.sort_unstable();
         about.dedup();
         let values = used.into_iter().filter_map(|own| {
-            let track = &self.tracks[own];
-            let value = places[track.process].value(&self.origins[own]);
+            let trace = &self.traces[own];
+            let value = places[trace.process].value(&self.origins[own]);
             let text = value.words(&self.symbols)?;
-            Some((track.process, self.names[own].clone(), text))
+            Some((trace.process, self.names[own].clone(), text))
         });
         Held {
             values: values.collect(),
@@ -131,9 +131,9 @@ impl Stretches {
     }
 
     fn is_so(&self, formula: &Formula, places: &[Edge]) -> bool {
-        let value = |track: usize| {
-            let track = &self.tracks[track];
-            places[track.process].value(track)
+        let value = |trace: usize| {
+            let trace = &self.traces[trace];
+            places[trace.process].value(trace)
         };
         formula.holds(&value, false)
     }
@@ -153,14 +153,14 @@ impl Stretches {
         takes: &dyn Fn(usize, At) -> bool,
     ) -> Vec<(usize, At)> {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
         let mut marks: Vec<Vec<Mark>> = vec![Vec::new(); history.processes()];
-        for track in used.iter().map(|own| &self.tracks[*own]) {
-            let own = track.changes.iter();
-            let own = own.filter(|change| takes(track.process, change.at));
-            marks[track.process].extend(own.map(|change| Mark {
+        for trace in used.iter().map(|own| &self.traces[*own]) {
+            let own = trace.changes.iter();
+            let own = own.filter(|change| takes(trace.process, change.at));
+            marks[trace.process].extend(own.map(|change| Mark {
                 at: change.at,
                 time: change.time,
             }));
@@ -245,7 +245,7 @@ impl Stretches {
             let mut places: Vec<At> = edges.iter().map(|edge| edge.at).collect();
             let solver = Solver {
                 history,
-                tracks: &self.tracks,
+                traces: &self.traces,
                 floor: Some(&places),
             };
             let state = match solver.ask(formula, Modality::Possibly) {
@@ -285,7 +285,7 @@ impl Stretches {
             }
             let solver = Solver {
                 history,
-                tracks: &self.tracks,
+                traces: &self.traces,
                 floor: None,
             };
             match solver.last(formula, &ceiling) {

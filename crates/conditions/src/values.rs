@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::engine::Sym;
 use crate::engine::relation::Rel;
-use crate::engine::track::{Change, Track, Val};
+use crate::engine::trace::{Change, Trace, Val};
 use crate::source::Symbols;
 
 /// A number with a fraction. Not a number is none: that is unknown.
@@ -183,7 +183,7 @@ const TOO_WIDE: &str = "the numbers are too far apart to be added exactly";
 #[derive(Debug, Default)]
 pub struct Compared<'c> {
     /// Values over runs.
-    pub tracks: Vec<(i64, &'c Track<Value>)>,
+    pub traces: Vec<(i64, &'c Trace<Value>)>,
     /// Literals.
     pub literals: Vec<(i64, &'c Literal)>,
     /// The most that each count in it comes to.
@@ -209,8 +209,8 @@ fn extent(number: f64) -> Option<(i32, i32)> {
 
 impl Compared<'_> {
     fn values(&self) -> impl Iterator<Item = Value> + '_ {
-        let tracks = self.tracks.iter();
-        tracks.flat_map(|(_, track)| track.changes.iter().map(|change| change.value))
+        let traces = self.traces.iter();
+        traces.flat_map(|(_, trace)| trace.changes.iter().map(|change| change.value))
     }
 
     /// How this is measured.
@@ -259,8 +259,8 @@ impl Compared<'_> {
                 first = first.max(to + 64 - factor.unsigned_abs().leading_zeros() as i32);
             }
         };
-        for (factor, track) in &self.tracks {
-            for change in &track.changes {
+        for (factor, trace) in &self.traces {
+            for change in &trace.changes {
                 match change.value {
                     Value::Real(number) if number.get().is_infinite() => {
                         return Measure::None(TOO_WIDE);
@@ -284,7 +284,7 @@ impl Compared<'_> {
         for most in &self.counted {
             take(*most, 1.0);
         }
-        let terms = self.tracks.len() + self.literals.len() + self.counted.len();
+        let terms = self.traces.len() + self.literals.len() + self.counted.len();
         let carry = usize::BITS as i32 - terms.leading_zeros() as i32;
         match first - last + carry < 126 {
             true => Measure::Fractions(last.unsigned_abs()),
@@ -357,20 +357,20 @@ impl Measure {
     }
 
     /// A value over a run, measured.
-    pub fn track(&self, track: &Track<Value>, symbols: &Symbols) -> Track {
-        mapped(track, |value| self.value(value, symbols))
+    pub fn trace(&self, trace: &Trace<Value>, symbols: &Symbols) -> Trace {
+        mapped(trace, |value| self.value(value, symbols))
     }
 }
 
 /// A value over a run, as another.
-pub fn mapped(track: &Track<Value>, into: impl Fn(Value) -> Val) -> Track {
-    let changes = track.changes.iter().map(|change| Change {
+pub fn mapped(trace: &Trace<Value>, into: impl Fn(Value) -> Val) -> Trace {
+    let changes = trace.changes.iter().map(|change| Change {
         at: change.at,
         time: change.time,
         value: into(change.value),
     });
-    Track {
-        process: track.process,
+    Trace {
+        process: trace.process,
         changes: changes.collect(),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use conditions::engine::relation::Rel;
 use conditions::engine::solve::{Answer, Formula, Linear, Modality, Solver};
-use conditions::engine::track::{Track, Val};
+use conditions::engine::trace::{Trace, Val};
 use conditions::history::{At, History};
 use random::{Random, Toy};
 
@@ -20,18 +20,18 @@ struct Lattice {
 }
 
 impl Lattice {
-    fn new(toy: &Toy, tracks: &[Track]) -> Lattice {
+    fn new(toy: &Toy, traces: &[Trace]) -> Lattice {
         let places: Vec<Vec<At>> = (0..toy.processes())
-            .map(|p| toy.places(p, tracks))
+            .map(|p| toy.places(p, traces))
             .collect();
         let states = toy.states(&places);
         Lattice { places, states }
     }
 
-    fn holds(&self, state: &[usize], formula: &Formula, tracks: &[Track]) -> bool {
-        let value = |track: usize| {
-            let process = tracks[track].process;
-            tracks[track].at(self.places[process][state[process]])
+    fn holds(&self, state: &[usize], formula: &Formula, traces: &[Trace]) -> bool {
+        let value = |trace: usize| {
+            let process = traces[trace].process;
+            traces[trace].at(self.places[process][state[process]])
         };
         formula.holds(&value, false)
     }
@@ -45,13 +45,13 @@ impl Lattice {
     }
 
     /// Whether every way from the first state to the last passes one that fits.
-    fn definitely(&self, formula: &Formula, tracks: &[Track]) -> bool {
+    fn definitely(&self, formula: &Formula, traces: &[Trace]) -> bool {
         let all: HashSet<&Vec<usize>> = self.states.iter().collect();
         let last: Vec<usize> = self.places.iter().map(|list| list.len() - 1).collect();
         let mut seen: HashSet<Vec<usize>> = HashSet::new();
         let mut work = vec![vec![0; self.places.len()]];
         while let Some(state) = work.pop() {
-            if self.holds(&state, formula, tracks) || !seen.insert(state.clone()) {
+            if self.holds(&state, formula, traces) || !seen.insert(state.clone()) {
                 continue;
             }
             if state == last {
@@ -90,26 +90,26 @@ fn the_first_state_of_a_conjunction_is_the_least_of_all() {
     let mut found = [0, 0, 0];
     for seed in 0..HISTORIES {
         let (toy, mut random) = toy(seed);
-        let mut tracks = Vec::new();
+        let mut traces = Vec::new();
         let mut parts = Vec::new();
         for process in 0..toy.processes() {
             // Some are not asked about, some twice.
             for _ in 0..[0, 1, 1, 2][random.below(4)] {
-                parts.push(Formula::Is(tracks.len(), random.chance(70)));
-                tracks.push(toy.track(&mut random, process, &[0, 0, 1]));
+                parts.push(Formula::Is(traces.len(), random.chance(70)));
+                traces.push(toy.trace(&mut random, process, &[0, 0, 1]));
             }
         }
         let formula = Formula::All(parts);
         let solver = Solver {
             history: &toy,
-            tracks: &tracks,
+            traces: &traces,
             floor: None,
         };
-        let lattice = Lattice::new(&toy, &tracks);
+        let lattice = Lattice::new(&toy, &traces);
         let fitting: Vec<Vec<u32>> = lattice
             .states
             .iter()
-            .filter(|state| lattice.holds(state, &formula, &tracks))
+            .filter(|state| lattice.holds(state, &formula, &traces))
             .map(|state| lattice.cut(state))
             .collect();
         match solver.ask(&formula, Modality::Possibly) {
@@ -126,14 +126,14 @@ fn the_first_state_of_a_conjunction_is_the_least_of_all() {
         match solver.ask(&formula, Modality::Definitely) {
             Answer::Yes(_) => {
                 assert!(
-                    lattice.definitely(&formula, &tracks),
+                    lattice.definitely(&formula, &traces),
                     "seed {seed}: not definitely"
                 );
                 found[1] += 1;
             }
             Answer::No => {
                 assert!(
-                    !lattice.definitely(&formula, &tracks),
+                    !lattice.definitely(&formula, &traces),
                     "seed {seed}: definitely"
                 );
                 found[2] += 1;
@@ -150,13 +150,13 @@ fn every_time_a_conjunction_holds_is_a_state_in_which_it_does() {
     let mut times = 0;
     for seed in 0..HISTORIES / 2 {
         let (toy, mut random) = toy(seed);
-        let tracks: Vec<Track> = (0..2.min(toy.processes()))
-            .map(|p| toy.track(&mut random, p, &[0, 1]))
+        let traces: Vec<Trace> = (0..2.min(toy.processes()))
+            .map(|p| toy.trace(&mut random, p, &[0, 1]))
             .collect();
-        let formula = Formula::All((0..tracks.len()).map(|i| Formula::Is(i, true)).collect());
+        let formula = Formula::All((0..traces.len()).map(|i| Formula::Is(i, true)).collect());
         let solver = Solver {
             history: &toy,
-            tracks: &tracks,
+            traces: &traces,
             floor: None,
         };
         let all = solver.occurrences(&formula, 1000).unwrap();
@@ -169,11 +169,11 @@ fn every_time_a_conjunction_holds_is_a_state_in_which_it_does() {
         for state in &all {
             assert!(toy.is_consistent(&state.cut), "seed {seed}");
             for (process, at) in &state.places {
-                let track = tracks
+                let trace = traces
                     .iter()
-                    .find(|track| track.process == *process)
+                    .find(|trace| trace.process == *process)
                     .unwrap();
-                assert_eq!(track.at(*at), Val::Int(1), "seed {seed}");
+                assert_eq!(trace.at(*at), Val::Int(1), "seed {seed}");
             }
         }
         times += all.len();
@@ -182,37 +182,37 @@ fn every_time_a_conjunction_holds_is_a_state_in_which_it_does() {
 }
 
 /// A condition of any shape.
-fn formula(random: &mut Random, tracks: usize, depth: usize) -> Formula {
+fn formula(random: &mut Random, traces: usize, depth: usize) -> Formula {
     match random.below(if depth == 0 { 2 } else { 5 }) {
-        0 | 1 => Formula::Is(random.below(tracks), random.chance(60)),
+        0 | 1 => Formula::Is(random.below(traces), random.chance(60)),
         2 => Formula::Compare(Linear {
             terms: (0..1 + random.below(3))
-                .map(|_| (1 + random.below(2) as i64, random.below(tracks)))
+                .map(|_| (1 + random.below(2) as i64, random.below(traces)))
                 .collect(),
             constant: -(random.below(4) as i128),
             rel: [Rel::Equal, Rel::Less, Rel::AtLeast, Rel::Unequal][random.below(4)],
             present: match random.chance(50) {
-                true => vec![random.below(tracks)],
+                true => vec![random.below(traces)],
                 false => Vec::new(),
             },
             absent: random.chance(30),
         }),
-        3 => Formula::All((0..2).map(|_| formula(random, tracks, depth - 1)).collect()),
-        _ => Formula::Any((0..2).map(|_| formula(random, tracks, depth - 1)).collect()),
+        3 => Formula::All((0..2).map(|_| formula(random, traces, depth - 1)).collect()),
+        _ => Formula::Any((0..2).map(|_| formula(random, traces, depth - 1)).collect()),
     }
 }
 
-fn compare(seed: u64, toy: &Toy, tracks: &[Track], formula: &Formula, counts: &mut [usize; 4]) {
+fn compare(seed: u64, toy: &Toy, traces: &[Trace], formula: &Formula, counts: &mut [usize; 4]) {
     let solver = Solver {
         history: toy,
-        tracks,
+        traces,
         floor: None,
     };
-    let lattice = Lattice::new(toy, tracks);
+    let lattice = Lattice::new(toy, traces);
     let somewhere = lattice
         .states
         .iter()
-        .any(|state| lattice.holds(state, formula, tracks));
+        .any(|state| lattice.holds(state, formula, traces));
     match solver.ask(formula, Modality::Possibly) {
         Answer::Yes(state) => {
             assert!(
@@ -225,12 +225,12 @@ fn compare(seed: u64, toy: &Toy, tracks: &[Track], formula: &Formula, counts: &m
                 assert!(at.bound >= state.cut[*process], "seed {seed}: {state:?}");
             }
             // What it says of the processes makes it true.
-            let value = |track: usize| {
+            let value = |trace: usize| {
                 let own = state
                     .places
                     .iter()
-                    .find(|(p, _)| *p == tracks[track].process);
-                own.map_or(Val::Absent, |(_, at)| tracks[track].at(*at))
+                    .find(|(p, _)| *p == traces[trace].process);
+                own.map_or(Val::Absent, |(_, at)| traces[trace].at(*at))
             };
             assert!(
                 formula.holds(&value, false),
@@ -241,14 +241,14 @@ fn compare(seed: u64, toy: &Toy, tracks: &[Track], formula: &Formula, counts: &m
         Answer::No => {
             assert!(
                 !somewhere,
-                "seed {seed}: {formula:?} {tracks:?} {:?}",
+                "seed {seed}: {formula:?} {traces:?} {:?}",
                 toy.links
             );
             counts[1] += 1;
         }
         Answer::Unknown(why) => panic!("seed {seed}: {why}"),
     }
-    let definitely = lattice.definitely(formula, tracks);
+    let definitely = lattice.definitely(formula, traces);
     match solver.ask(formula, Modality::Definitely) {
         Answer::Yes(_) => {
             assert!(definitely, "seed {seed}: not definitely {formula:?}");
@@ -277,14 +277,14 @@ fn any_condition_is_decided_as_the_lattice_decides_it() {
     let mut counts = [0; 4];
     for seed in 0..HISTORIES {
         let (toy, mut random) = toy(seed);
-        let tracks: Vec<Track> = (0..1 + random.below(4))
+        let traces: Vec<Trace> = (0..1 + random.below(4))
             .map(|_| {
                 let process = random.below(toy.processes());
-                toy.track(&mut random, process, &[0, 1, 2])
+                toy.trace(&mut random, process, &[0, 1, 2])
             })
             .collect();
-        let formula = formula(&mut random, tracks.len(), 2);
-        compare(seed, &toy, &tracks, &formula, &mut counts);
+        let formula = formula(&mut random, traces.len(), 2);
+        compare(seed, &toy, &traces, &formula, &mut counts);
     }
     assert!(counts.iter().all(|count| *count > 200), "{counts:?}");
 }
@@ -295,8 +295,8 @@ fn counts_and_sums_are_what_the_lattice_says() {
     for seed in 0..HISTORIES {
         let (toy, mut random) = toy(seed);
         let values: &[i64] = [&[0, 1][..], &[0, 1, 1], &[0, 3, -2], &[5, 7]][random.below(4)];
-        let tracks: Vec<Track> = (0..toy.processes())
-            .map(|process| toy.track(&mut random, process, values))
+        let traces: Vec<Trace> = (0..toy.processes())
+            .map(|process| toy.trace(&mut random, process, values))
             .collect();
         let rels = [
             Rel::Equal,
@@ -307,13 +307,13 @@ fn counts_and_sums_are_what_the_lattice_says() {
             Rel::AtLeast,
         ];
         let linear = Linear {
-            terms: (0..tracks.len()).map(|track| (1, track)).collect(),
+            terms: (0..traces.len()).map(|trace| (1, trace)).collect(),
             constant: -(random.below(7) as i128) + 1,
             rel: rels[random.below(rels.len())],
             present: Vec::new(),
             absent: false,
         };
-        compare(seed, &toy, &tracks, &Formula::Compare(linear), &mut counts);
+        compare(seed, &toy, &traces, &Formula::Compare(linear), &mut counts);
     }
     assert!(counts.iter().all(|count| *count > 200), "{counts:?}");
 }
@@ -326,8 +326,8 @@ fn relations_between_two_processes_are_what_the_lattice_says() {
         if toy.processes() < 2 {
             continue;
         }
-        let tracks: Vec<Track> = (0..2)
-            .map(|process| toy.track(&mut random, process, &[0, 1, 2, 3]))
+        let traces: Vec<Trace> = (0..2)
+            .map(|process| toy.trace(&mut random, process, &[0, 1, 2, 3]))
             .collect();
         let rels = [
             Rel::Equal,
@@ -344,7 +344,7 @@ fn relations_between_two_processes_are_what_the_lattice_says() {
             present: vec![0, 1],
             absent: random.chance(25),
         };
-        compare(seed, &toy, &tracks, &Formula::Compare(linear), &mut counts);
+        compare(seed, &toy, &traces, &Formula::Compare(linear), &mut counts);
     }
     assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
 }

@@ -6,16 +6,16 @@ mod random;
 
 use conditions::engine::relation::Rel;
 use conditions::engine::solve::{Answer, Before, Formula, Linear, Modality, Solver};
-use conditions::engine::track::{Edge, Track};
+use conditions::engine::trace::{Edge, Trace};
 use conditions::history::{At, History};
 use random::{Random, Toy};
 
 const HISTORIES: u64 = 2000;
 
-/// A history, tracks on it, a consistent state of it, and all of them.
+/// A history, traces on it, a consistent state of it, and all of them.
 struct Tried {
     toy: Toy,
-    tracks: Vec<Track>,
+    traces: Vec<Trace>,
     places: Vec<Vec<At>>,
     states: Vec<Vec<usize>>,
     here: Vec<usize>,
@@ -28,20 +28,20 @@ impl Tried {
         let processes = 2 + random.below(3);
         let events = 4 + random.below(if processes == 4 { 12 } else { 16 });
         let toy = Toy::random(&mut random, processes, events);
-        let mut tracks = Vec::new();
+        let mut traces = Vec::new();
         for process in 0..toy.processes() {
             for _ in 0..[0, 1, 1, 2][random.below(4)] {
-                tracks.push(toy.track(&mut random, process, values));
+                traces.push(toy.trace(&mut random, process, values));
             }
         }
         let places: Vec<Vec<At>> = (0..toy.processes())
-            .map(|p| toy.places(p, &tracks))
+            .map(|p| toy.places(p, &traces))
             .collect();
         let states = toy.states(&places);
         let here = states[random.below(states.len())].clone();
         Tried {
             toy,
-            tracks,
+            traces,
             places,
             states,
             here,
@@ -61,7 +61,7 @@ impl Tried {
     fn holds(&self, state: &[usize], formula: &Formula) -> bool {
         let at = self.at(state);
         formula.holds(
-            &|track| self.tracks[track].at(at[self.tracks[track].process]),
+            &|trace| self.traces[trace].at(at[self.traces[trace].process]),
             false,
         )
     }
@@ -80,7 +80,7 @@ impl Tried {
     fn solver<'t>(&'t self, floor: Option<&'t [At]>) -> Solver<'t, Toy> {
         Solver {
             history: &self.toy,
-            tracks: &self.tracks,
+            traces: &self.traces,
             floor,
         }
     }
@@ -103,7 +103,7 @@ fn of_a_conjunction_the_first_from_here_and_the_last_before_are_what_the_lattice
     let mut found = [0; 4];
     for seed in 0..HISTORIES {
         let mut tried = Tried::new(seed, &[0, 0, 1]);
-        let parts = (0..tried.tracks.len()).map(|i| Formula::Is(i, tried.random.chance(70)));
+        let parts = (0..tried.traces.len()).map(|i| Formula::Is(i, tried.random.chance(70)));
         let formula = Formula::All(parts.collect());
         let fitting = tried.fitting(&formula, true);
         let floor = tried.at(&tried.here);
@@ -126,7 +126,7 @@ fn of_a_conjunction_the_first_from_here_and_the_last_before_are_what_the_lattice
                 let cut: Vec<u32> = edges.iter().map(|edge| edge.bound()).collect();
                 assert_eq!(cut, joined(&fitting, u32::max), "seed {seed}");
                 assert!(tried.toy.is_consistent(&cut), "seed {seed}");
-                let value = |i: usize| edges[tried.tracks[i].process].value(&tried.tracks[i]);
+                let value = |i: usize| edges[tried.traces[i].process].value(&tried.traces[i]);
                 assert!(formula.holds(&value, false), "seed {seed}: {edges:?}");
                 found[2] += 1;
             }
@@ -142,23 +142,23 @@ fn of_a_conjunction_the_first_from_here_and_the_last_before_are_what_the_lattice
 }
 
 /// A condition of any shape.
-fn any(random: &mut Random, tracks: usize, depth: usize) -> Formula {
+fn any(random: &mut Random, traces: usize, depth: usize) -> Formula {
     match random.below(if depth == 0 { 2 } else { 5 }) {
-        0 | 1 => Formula::Is(random.below(tracks), random.chance(60)),
+        0 | 1 => Formula::Is(random.below(traces), random.chance(60)),
         2 => Formula::Compare(Linear {
             terms: (0..1 + random.below(3))
-                .map(|_| (1 + random.below(2) as i64, random.below(tracks)))
+                .map(|_| (1 + random.below(2) as i64, random.below(traces)))
                 .collect(),
             constant: -(random.below(4) as i128),
             rel: [Rel::Equal, Rel::Less, Rel::AtLeast, Rel::Unequal][random.below(4)],
             present: match random.chance(50) {
-                true => vec![random.below(tracks)],
+                true => vec![random.below(traces)],
                 false => Vec::new(),
             },
             absent: random.chance(30),
         }),
-        3 => Formula::All((0..2).map(|_| any(random, tracks, depth - 1)).collect()),
-        _ => Formula::Any((0..2).map(|_| any(random, tracks, depth - 1)).collect()),
+        3 => Formula::All((0..2).map(|_| any(random, traces, depth - 1)).collect()),
+        _ => Formula::Any((0..2).map(|_| any(random, traces, depth - 1)).collect()),
     }
 }
 
@@ -167,10 +167,10 @@ fn any_condition_is_found_from_here_and_before_if_the_lattice_has_it_there() {
     let mut found = [0; 4];
     for seed in 0..HISTORIES {
         let mut tried = Tried::new(seed, &[0, 1, 2]);
-        if tried.tracks.is_empty() {
+        if tried.traces.is_empty() {
             continue;
         }
-        let formula = any(&mut tried.random, tried.tracks.len(), 2);
+        let formula = any(&mut tried.random, tried.traces.len(), 2);
         let floor = tried.at(&tried.here);
         let is_some = !tried.fitting(&formula, true).is_empty();
         match tried.solver(Some(&floor)).ask(&formula, Modality::Possibly) {
@@ -180,10 +180,10 @@ fn any_condition_is_found_from_here_and_before_if_the_lattice_has_it_there() {
                 assert!(past.clone().all(|(a, b)| *a >= b.bound), "seed {seed}");
                 assert!(tried.toy.is_consistent(&state.cut), "seed {seed}");
                 let value = |i: usize| {
-                    let process = tried.tracks[i].process;
+                    let process = tried.traces[i].process;
                     let own = state.places.iter().find(|(p, _)| *p == process);
                     let at = own.map_or(floor[process], |(_, at)| floor[process].max(*at));
-                    tried.tracks[i].at(at)
+                    tried.traces[i].at(at)
                 };
                 assert!(formula.holds(&value, false), "seed {seed}: {state:?}");
                 found[0] += 1;
@@ -200,7 +200,7 @@ fn any_condition_is_found_from_here_and_before_if_the_lattice_has_it_there() {
                 assert!(is_some, "seed {seed}: nowhere, but {edges:?}: {formula:?}");
                 let cut: Vec<u32> = edges.iter().map(|edge| edge.bound()).collect();
                 assert!(tried.toy.is_consistent(&cut), "seed {seed}");
-                let value = |i: usize| edges[tried.tracks[i].process].value(&tried.tracks[i]);
+                let value = |i: usize| edges[tried.traces[i].process].value(&tried.traces[i]);
                 assert!(formula.holds(&value, false), "seed {seed}: {edges:?}");
                 found[2] += 1;
             }

@@ -23,12 +23,12 @@
 #![deny(clippy::indexing_slicing, clippy::print_stderr, clippy::print_stdout)]
 
 pub mod client;
+pub mod connect;
 pub mod drive;
 mod error;
 pub mod listen;
 pub mod plan;
 pub mod pull;
-pub mod reach;
 mod run;
 pub mod serve;
 pub mod session;

@@ -42,9 +42,9 @@ pub struct Door {
 }
 
 /// One of the places for who comes; free again when it is dropped.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, AcqRel);
     }
@@ -96,7 +96,7 @@ impl Door {
     }
 
     fn take(&self, socket: TcpStream, from: SocketAddr) {
-        let place = Place(Arc::clone(&self.open));
+        let place = ConnectionSlot(Arc::clone(&self.open));
         if self.open.fetch_add(1, AcqRel) >= MOST {
             (self.log)(&format!("{from}: too many are here already"));
             return;

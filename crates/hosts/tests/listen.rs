@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use hosts::Error;
+use hosts::connect::Connector;
 use hosts::listen::{Door, MOST};
-use hosts::reach::Ways;
 use hosts::session::Log;
 use hosts::trust::{Authority, Identity, Person};
 
@@ -76,8 +76,8 @@ impl Agent {
     }
 
     fn connect(&self, identity: &Path) -> Result<hosts::Client, Error> {
-        let ways = Ways::new(Some(identity.to_path_buf())).unwrap();
-        ways.connect(&self.name())
+        let connector = Connector::new(Some(identity.to_path_buf())).unwrap();
+        connector.connect(&self.name())
     }
 
     fn refuses(&self, identity: &Path, because: &str) {

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use object::elf;
 
+use protocol::id::Addr;
+
 use crate::elf::image::{Image, Segment};
 use crate::error::{Error, Result};
 use crate::target::{Content, Mapping, Process, Registers, ThreadId};
@@ -156,19 +158,19 @@ impl CoreFile {
 
 const AT_SYSINFO_EHDR: u64 = 33;
 
-fn auxv_vdso(image: &Image) -> Option<u64> {
+fn auxv_vdso(image: &Image) -> Option<Addr> {
     let notes = image.notes();
     let (_, _, auxv) = notes
         .iter()
         .find(|(owner, kind, _)| *owner == b"CORE" && *kind == elf::NT_AUXV)?;
     auxv.chunks_exact(16)
         .find(|pair| u64_at(pair, 0) == Some(AT_SYSINFO_EHDR))
-        .and_then(|pair| u64_at(pair, 8))
+        .and_then(|pair| u64_at(pair, 8).map(Addr))
 }
 
 struct MappedFile {
-    start: u64,
-    end: u64,
+    start: Addr,
+    end: Addr,
     offset: u64,
     path: String,
 }
@@ -182,8 +184,8 @@ fn mapped_files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     for (index, name) in names.split(|&b| b == 0).take(count).enumerate() {
         let at = 16 + index * 24;
         found.push(MappedFile {
-            start: u64_at(bytes, at)?,
-            end: u64_at(bytes, at + 8)?,
+            start: Addr(u64_at(bytes, at)?),
+            end: Addr(u64_at(bytes, at + 8)?),
             offset: u64_at(bytes, at + 16)?.checked_mul(page)?,
             path: String::from_utf8_lossy(name).into_owned(),
         });
@@ -191,13 +193,16 @@ fn mapped_files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     Some(found)
 }
 
-fn mappings(segments: &[Segment], files: &[MappedFile], vdso: Option<u64>) -> Vec<Mapping> {
+fn mappings(segments: &[Segment], files: &[MappedFile], vdso: Option<Addr>) -> Vec<Mapping> {
+    // What a core file has of memory was linked to be where it was.
+    let starts = |segment: &Segment| Addr(segment.address);
+    let ends = |segment: &Segment| starts(segment).saturating_plus(segment.memory_size);
     let mut found: Vec<Mapping> = files
         .iter()
         .map(|file| {
             let segment = segments
                 .iter()
-                .find(|s| s.address <= file.start && file.start < s.address + s.memory_size);
+                .find(|s| starts(s) <= file.start && file.start < ends(s));
             Mapping {
                 start: file.start,
                 end: file.end,
@@ -211,13 +216,13 @@ fn mappings(segments: &[Segment], files: &[MappedFile], vdso: Option<u64>) -> Ve
         })
         .collect();
     for segment in segments {
-        if found.iter().any(|m| m.start == segment.address) || segment.memory_size == 0 {
+        if found.iter().any(|m| m.start == starts(segment)) || segment.memory_size == 0 {
             continue;
         }
-        let is_vdso = vdso == Some(segment.address);
+        let is_vdso = vdso == Some(starts(segment));
         found.push(Mapping {
-            start: segment.address,
-            end: segment.address.saturating_add(segment.memory_size),
+            start: starts(segment),
+            end: ends(segment),
             offset: 0,
             name: if is_vdso { "[vdso]" } else { "" }.to_string(),
             executable: segment.flags & elf::PF_X != 0,
@@ -230,10 +235,10 @@ fn mappings(segments: &[Segment], files: &[MappedFile], vdso: Option<u64>) -> Ve
 }
 
 impl Process for CoreFile {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buffer.len() {
-            let at = address.wrapping_add(done as u64);
+            let at = address.plus(done as u64);
             let Some(rest) = buffer.get_mut(done..) else {
                 break;
             };
@@ -264,9 +269,9 @@ impl Process for CoreFile {
 }
 
 impl CoreFile {
-    fn read_some(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read_some(&self, address: Addr, buffer: &mut [u8]) -> usize {
         for segment in &self.segments {
-            let Some(within) = address.checked_sub(segment.address) else {
+            let Some(within) = address.checked_since(Addr(segment.address)) else {
                 continue;
             };
             if within < segment.file_size {
@@ -284,8 +289,8 @@ impl CoreFile {
                 && mapping.start <= address
                 && address < mapping.end
             {
-                let within = address - mapping.start;
-                let len = (mapping.end - address).min(buffer.len() as u64) as usize;
+                let within = address.since(mapping.start);
+                let len = mapping.end.since(address).min(buffer.len() as u64) as usize;
                 let (Some(part), Ok(file)) = (buffer.get_mut(..len), File::open(path)) else {
                     return 0;
                 };

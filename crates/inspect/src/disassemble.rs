@@ -4,13 +4,15 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, Mnemonic, Register,
 };
 
+use protocol::id::Addr;
+
 use crate::inspector::Inspector;
 
 /// An instruction.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// Where it is.
-    pub address: u64,
+    pub address: Addr,
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Its text; a comment says what an address relative to `rip` is.
@@ -46,11 +48,11 @@ fn padding_prefixes(instruction: &Instruction, bytes: &[u8]) -> String {
 pub(crate) const MAX_INSTRUCTION: usize = 15;
 
 /// The instruction at an address, if there is one.
-pub(crate) fn decode(inspector: &Inspector<'_>, address: u64) -> Option<(Instruction, Vec<u8>)> {
+pub(crate) fn decode(inspector: &Inspector<'_>, address: Addr) -> Option<(Instruction, Vec<u8>)> {
     let mut bytes = [0u8; MAX_INSTRUCTION];
     let read = inspector.process.read(address, &mut bytes);
     let bytes = bytes.get(..read)?;
-    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
     let len = instruction.len();
     if instruction.is_invalid() {
@@ -61,7 +63,7 @@ pub(crate) fn decode(inspector: &Inspector<'_>, address: u64) -> Option<(Instruc
 
 impl Inspector<'_> {
     /// `count` instructions from `address` on; fewer where memory ends.
-    pub fn disassemble(&self, address: u64, count: usize) -> Vec<Line> {
+    pub fn disassemble(&self, address: Addr, count: usize) -> Vec<Line> {
         let mut formatter = GasFormatter::new();
         let options = formatter.options_mut();
         options.set_uppercase_hex(false);
@@ -94,23 +96,21 @@ impl Inspector<'_> {
                 text,
                 place: self.symbolize(at),
             });
-            at = at.wrapping_add(length.max(1));
+            at = at.plus(length.max(1));
         }
         lines
     }
 
     /// The instructions of a range.
-    pub fn disassemble_range(&self, start: u64, end: u64) -> Vec<Line> {
+    pub fn disassemble_range(&self, start: Addr, end: Addr) -> Vec<Line> {
         // One instruction a byte is the most there can be.
-        let most = usize::try_from(end.saturating_sub(start))
-            .unwrap_or(0)
-            .min(1 << 20);
+        let most = usize::try_from(end.since(start)).unwrap_or(0).min(1 << 20);
         let mut lines = self.disassemble(start, most.min(4096));
         while let Some(last) = lines.last()
             && last.address < end
             && lines.len() < most
         {
-            let next = last.address + last.bytes.len() as u64;
+            let next = last.address.plus(last.bytes.len() as u64);
             if next >= end {
                 break;
             }
@@ -146,7 +146,7 @@ impl Inspector<'_> {
         options.set_always_show_segment_register(instruction.is_string_instruction());
         options.set_always_show_scale(instruction.memory_index() != Register::None);
         if is_branch(instruction) && instruction.near_branch_target() != 0 {
-            let target = instruction.near_branch_target();
+            let target = Addr(instruction.near_branch_target());
             operands = match self.symbolize(target) {
                 Some(name) => format!("{target:#x} <{name}>"),
                 None => format!("{target:#x}"),
@@ -168,7 +168,7 @@ impl Inspector<'_> {
             format!("{padding}{mnemonic} {operands}")
         };
         if instruction.is_ip_rel_memory_operand() {
-            let target = instruction.ip_rel_memory_address();
+            let target = Addr(instruction.ip_rel_memory_address());
             text.push_str(&format!("        # {target:#x}"));
             if let Some(name) = self.symbolize(target) {
                 text.push_str(&format!(" <{name}>"));

@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 
+use protocol::id::Addr;
+
 /// Why a question about a stopped process has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -32,7 +34,7 @@ pub enum Error {
     #[error("Cannot access memory at address {address:#x}")]
     Memory {
         /// The first address that could not be read.
-        address: u64,
+        address: Addr,
     },
     /// The compiler did not keep the value.
     #[error("value has been optimized out")]

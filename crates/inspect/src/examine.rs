@@ -1,5 +1,7 @@
 //! Memory and numbers in the formats of `x` and `print/F`.
 
+use protocol::id::Addr;
+
 use crate::error::{Error, Result};
 use crate::inspector::Inspector;
 use crate::print::{float, text};
@@ -23,7 +25,7 @@ pub fn format_scalar(
         'd' => integer_from(bytes, true).to_string(),
         'u' => unsigned.to_string(),
         'a' => {
-            let address = unsigned as u64;
+            let address = Addr(unsigned as u64);
             match inspector.symbolize(address) {
                 Some(name) => format!("{address:#x} <{name}>"),
                 None => format!("{address:#x}"),
@@ -133,14 +135,14 @@ impl Format {
 
 impl Inspector<'_> {
     /// The lines of `x/FMT ADDRESS`, and the address behind what was shown.
-    pub fn examine(&self, address: u64, format: Format) -> Result<(Vec<String>, u64)> {
+    pub fn examine(&self, address: Addr, format: Format) -> Result<(Vec<String>, Addr)> {
         let mut lines = Vec::new();
         let mut at = address;
         match format.letter {
             'i' => {
                 for line in self.disassemble(address, format.count) {
                     lines.push(format!("   {}:\t{}", self.label(line.address), line.text));
-                    at = line.address.wrapping_add(line.bytes.len() as u64);
+                    at = line.address.plus(line.bytes.len() as u64);
                 }
                 if lines.is_empty() && format.count > 0 {
                     return Err(Error::Memory { address });
@@ -152,7 +154,7 @@ impl Inspector<'_> {
                     let more = bytes.len() == 200;
                     let text = text::string(&bytes, 1, "", 200, 10, more);
                     lines.push(format!("{}:\t{text}", self.label(at)));
-                    at = at.wrapping_add(bytes.len() as u64 + u64::from(!more));
+                    at = at.plus(bytes.len() as u64 + u64::from(!more));
                 }
             }
             letter => {
@@ -164,7 +166,7 @@ impl Inspector<'_> {
                         crate::target::read_exact(self.process, at, &mut bytes)?;
                         line.push('\t');
                         line.push_str(&self.padded(&bytes, letter));
-                        at = at.wrapping_add(format.size as u64);
+                        at = at.plus(format.size as u64);
                         left -= 1;
                     }
                     lines.push(line);
@@ -174,7 +176,7 @@ impl Inspector<'_> {
         Ok((lines, at))
     }
 
-    fn label(&self, address: u64) -> String {
+    fn label(&self, address: Addr) -> String {
         match self.symbolize(address) {
             Some(name) => format!("{address:#x} <{name}>"),
             None => format!("{address:#x}"),

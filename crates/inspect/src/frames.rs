@@ -6,6 +6,8 @@
 
 use std::collections::HashSet;
 
+use protocol::id::Addr;
+
 use crate::dwarf::Language;
 use crate::dwarf::blocks::{Block, BlockKind, Function};
 use crate::dwarf::lines::{SourceFile, normalized};
@@ -46,9 +48,9 @@ pub struct Frame {
     /// What it is.
     pub kind: FrameKind,
     /// Where it goes on.
-    pub pc: u64,
+    pub pc: Addr,
     /// The address that stands for it: the call, where it waits for one.
-    pub lookup: u64,
+    pub lookup: Addr,
     /// The name of its function.
     pub name: Option<String>,
     /// The place in the source.
@@ -58,7 +60,7 @@ pub struct Frame {
     /// The registers in it.
     pub registers: FrameRegisters,
     /// Its canonical frame address.
-    pub cfa: Option<u64>,
+    pub cfa: Option<Addr>,
     /// The module.
     pub module: Option<Loaded>,
     /// The function that its code is in.
@@ -180,8 +182,10 @@ impl Inspector<'_> {
         let mut physical = 0;
         let main = self.main_function();
         let stop = loop {
-            let pc = registers.pc();
-            let lookup = if after_call { pc.wrapping_sub(1) } else { pc };
+            let Some(pc) = registers.pc() else {
+                break Stop::Outermost;
+            };
+            let lookup = if after_call { pc.minus(1) } else { pc };
             let place = self.code_at(lookup);
             let module = self.module_at(lookup).or_else(|| self.module_at(pc));
             let function = place.as_ref().and_then(|p| p.function);
@@ -225,7 +229,7 @@ impl Inspector<'_> {
             }
             let last = start.is_some() && (start == main || self.is_entry(start));
             // Nobody calls from address 0; a signal may come there.
-            let nowhere = pc == 0 && after_call;
+            let nowhere = pc.is_null() && after_call;
             if !signal && last || nowhere {
                 break Stop::Outermost;
             }
@@ -252,7 +256,7 @@ impl Inspector<'_> {
     }
 
     /// The address of the program's main function, at which stacks end.
-    fn main_function(&self) -> Option<u64> {
+    fn main_function(&self) -> Option<Addr> {
         let main = self.main_module()?;
         let symbol = main.module.symbols().named("main").next()?;
         let address = main.to_process(symbol.address);
@@ -267,7 +271,7 @@ impl Inspector<'_> {
         (!ours).then_some(address)
     }
 
-    fn is_entry(&self, start: Option<u64>) -> bool {
+    fn is_entry(&self, start: Option<Addr>) -> bool {
         self.main_module().is_some_and(|m| {
             m.module.image.entry != 0 && start == Some(m.to_process(m.module.image.entry))
         })

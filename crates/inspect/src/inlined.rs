@@ -17,6 +17,8 @@ use std::collections::HashMap;
 
 use gimli::constants as c;
 
+use protocol::id::Addr;
+
 use crate::dwarf::blocks::{Block, BlockKind, Function};
 use crate::dwarf::die::{Die, Entry};
 use crate::dwarf::lines::LineTable;
@@ -88,7 +90,7 @@ impl Inspector<'_> {
         module: &Loaded,
         instance: Die,
         flows: &mut Flows,
-    ) -> Vec<u64> {
+    ) -> Vec<Addr> {
         let entries = instance
             .read()
             .map(|entry| self.instance_entries(module, &entry, flows));

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use protocol::id::Addr;
+
 use crate::dwarf::blocks::Function;
 use crate::dwarf::info::DebugInfo;
 use crate::dwarf::lines::{LineSpan, SourceFile};
@@ -21,23 +23,23 @@ pub struct Loaded {
     /// What to add to a link-time address to get an address in the process.
     pub bias: u64,
     /// First address.
-    pub start: u64,
+    pub start: Addr,
     /// Address behind the last.
-    pub end: u64,
+    pub end: Addr,
 }
 
 impl Loaded {
     /// The link-time address of an address in the process.
-    pub fn to_link(&self, address: u64) -> u64 {
-        address.wrapping_sub(self.bias)
+    pub fn to_link(&self, address: Addr) -> u64 {
+        address.linked(self.bias)
     }
 
     /// The address in the process of a link-time address.
-    pub fn to_process(&self, address: u64) -> u64 {
-        address.wrapping_add(self.bias)
+    pub fn to_process(&self, linked: u64) -> Addr {
+        Addr::of_linked(linked, self.bias)
     }
 
-    fn covers(&self, address: u64) -> bool {
+    fn covers(&self, address: Addr) -> bool {
         self.start <= address && address < self.end
     }
 }
@@ -51,15 +53,15 @@ pub struct SourceLine {
     /// The line.
     pub line: u32,
     /// First address of the code, in the process.
-    pub start: u64,
+    pub start: Addr,
     /// Address behind it.
-    pub end: u64,
+    pub end: Addr,
     /// Whether the code begins a statement.
     pub is_stmt: bool,
 }
 
 /// Debug information around an address.
-pub(crate) struct CodePlace {
+pub(crate) struct CodeContext {
     pub loaded: Loaded,
     pub info: &'static DebugInfo,
     pub unit: &'static Unit,
@@ -142,7 +144,7 @@ impl<'p> Inspector<'p> {
                 continue;
             }
             let memory = || {
-                let size = (mapping.end - mapping.start).min(MEMORY_IMAGE_LIMIT);
+                let size = mapping.end.since(mapping.start).min(MEMORY_IMAGE_LIMIT);
                 let mut bytes = vec![0; usize::try_from(size).ok()?];
                 read_exact(self.process, mapping.start, &mut bytes).ok()?;
                 bytes.starts_with(b"\x7fELF").then_some(bytes)
@@ -168,7 +170,7 @@ impl<'p> Inspector<'p> {
     }
 
     /// The module of an address.
-    pub fn module_at(&self, address: u64) -> Option<Loaded> {
+    pub fn module_at(&self, address: Addr) -> Option<Loaded> {
         self.modules().iter().copied().find(|m| m.covers(address))
     }
 
@@ -189,7 +191,7 @@ impl<'p> Inspector<'p> {
             .or_else(|| self.modules().first().copied())
     }
 
-    pub(crate) fn code_at(&self, address: u64) -> Option<CodePlace> {
+    pub(crate) fn code_at(&self, address: Addr) -> Option<CodeContext> {
         let loaded = self.module_at(address)?;
         let info = loaded.module.info()?;
         let at = loaded.to_link(address);
@@ -201,7 +203,7 @@ impl<'p> Inspector<'p> {
             Some(found) => found,
             None => (*units.first()?, None),
         };
-        Some(CodePlace {
+        Some(CodeContext {
             loaded,
             info,
             unit,
@@ -210,14 +212,14 @@ impl<'p> Inspector<'p> {
     }
 
     /// The line that the code at an address was made from.
-    pub fn line_at(&self, address: u64) -> Option<SourceLine> {
+    pub fn line_at(&self, address: Addr) -> Option<SourceLine> {
         let place = self.code_at(address)?;
         let table = place.unit.lines(place.info);
         let span = table.at(place.loaded.to_link(address))?;
         self.source_line(&place, &span)
     }
 
-    fn source_line(&self, place: &CodePlace, span: &LineSpan) -> Option<SourceLine> {
+    fn source_line(&self, place: &CodeContext, span: &LineSpan) -> Option<SourceLine> {
         let table = place.unit.lines(place.info);
         Some(SourceLine {
             file: table.files.get(span.file)?.clone(),
@@ -229,7 +231,7 @@ impl<'p> Inspector<'p> {
     }
 
     /// The symbol that an address belongs to.
-    pub fn symbol_at(&self, address: u64) -> Option<(&'static Symbol, Loaded)> {
+    pub fn symbol_at(&self, address: Addr) -> Option<(&'static Symbol, Loaded)> {
         let loaded = self.module_at(address)?;
         let symbol = loaded.module.symbols().at(loaded.to_link(address))?;
         Some((symbol, loaded))
@@ -237,7 +239,7 @@ impl<'p> Inspector<'p> {
 
     /// The function that the code at an address belongs to, and where it
     /// begins: from debug information or from symbols.
-    pub fn function_name(&self, address: u64) -> Option<(String, u64)> {
+    pub fn function_name(&self, address: Addr) -> Option<(String, Addr)> {
         if let Some(place) = self.code_at(address)
             && let Some(function) = place.function
             && !function.name.is_empty()
@@ -258,7 +260,7 @@ impl<'p> Inspector<'p> {
     }
 
     /// The name for an address as gdb shows it in `<...>`: `main+4`.
-    pub fn symbolize(&self, address: u64) -> Option<String> {
+    pub fn symbolize(&self, address: Addr) -> Option<String> {
         let loaded = self.module_at(address)?;
         let at = loaded.to_link(address);
         // A symbol says nothing about other sections than its own.
@@ -315,7 +317,7 @@ fn place(module: &'static Module, mapping: &Mapping) -> Option<Loaded> {
         .address
         .wrapping_add(mapping.offset)
         .wrapping_sub(segment.offset);
-    let bias = mapping.start.wrapping_sub(link);
+    let bias = mapping.start.bias(link);
     let first = segments().map(|s| s.address).min()? & !(PAGE - 1);
     let last = segments()
         .map(|s| s.address.saturating_add(s.memory_size))
@@ -323,7 +325,7 @@ fn place(module: &'static Module, mapping: &Mapping) -> Option<Loaded> {
     Some(Loaded {
         module,
         bias,
-        start: first.wrapping_add(bias),
-        end: last.wrapping_add(bias).max(mapping.end),
+        start: Addr::of_linked(first, bias),
+        end: Addr::of_linked(last, bias).max(mapping.end),
     })
 }

@@ -2,6 +2,8 @@
 
 use gimli::{EvaluationResult, Expression, Piece, Value, ValueType, constants as c};
 
+use protocol::id::Addr;
+
 use crate::dwarf::Slice;
 use crate::dwarf::die::Die;
 use crate::error::{Error, Result};
@@ -11,11 +13,11 @@ use crate::unwind::FrameRegisters;
 /// What an expression may ask of the frame it is computed in.
 pub trait FrameFacts {
     /// The canonical frame address.
-    fn cfa(&self) -> Result<u64>;
+    fn cfa(&self) -> Result<Addr>;
     /// The address that `DW_AT_frame_base` gives.
-    fn frame_base(&self) -> Result<u64>;
+    fn frame_base(&self) -> Result<Addr>;
     /// Where a thread-local variable of the expression's module is.
-    fn tls(&self, offset: u64) -> Result<u64>;
+    fn tls(&self, offset: u64) -> Result<Addr>;
     /// The value an expression had when the function was entered.
     fn entry_value(&self, expression: Expression<Slice>) -> Result<u64>;
     /// The value that the caller passed for a parameter.
@@ -35,7 +37,7 @@ pub struct Machine<'a> {
     /// The frame.
     pub frame: Option<&'a dyn FrameFacts>,
     /// The address of the object, for expressions about its parts.
-    pub object: Option<u64>,
+    pub object: Option<Addr>,
 }
 
 /// Loops in expressions are short.
@@ -135,7 +137,7 @@ pub fn evaluate(
         evaluation.set_initial_value(value);
     }
     if let Some(object) = machine.object {
-        evaluation.set_object_address(object);
+        evaluation.set_object_address(object.0);
     }
     let mut state = evaluation.evaluate()?;
     // Each question is one operation at least, and operations are counted.
@@ -152,7 +154,7 @@ pub fn evaluate(
                 let part = bytes
                     .get_mut(..usize::from(size))
                     .ok_or_else(|| Error::other("damaged debug information: a long read"))?;
-                read_exact(machine.process, address, part)?;
+                read_exact(machine.process, Addr(address), part)?;
                 let value = typed(machine.value_type(base_type)?, &bytes)?;
                 evaluation.resume_with_memory(value)?
             }
@@ -170,15 +172,15 @@ pub fn evaluate(
             }
             EvaluationResult::RequiresFrameBase => {
                 let base = machine.facts()?.frame_base()?;
-                evaluation.resume_with_frame_base(base)?
+                evaluation.resume_with_frame_base(base.0)?
             }
             EvaluationResult::RequiresTls(offset) => {
                 let address = machine.facts()?.tls(offset)?;
-                evaluation.resume_with_tls(address)?
+                evaluation.resume_with_tls(address.0)?
             }
             EvaluationResult::RequiresCallFrameCfa => {
                 let cfa = machine.facts()?.cfa()?;
-                evaluation.resume_with_call_frame_cfa(cfa)?
+                evaluation.resume_with_call_frame_cfa(cfa.0)?
             }
             EvaluationResult::RequiresAtLocation(reference) => {
                 let bytes = called(machine, reference);
@@ -242,7 +244,7 @@ fn called(machine: &Machine<'_>, reference: gimli::DieReference) -> Slice {
 }
 
 /// Computes an expression that gives an address or a number.
-pub fn evaluate_address(
+pub fn evaluate_word(
     machine: &Machine<'_>,
     expression: Expression<Slice>,
     encoding: gimli::Encoding,

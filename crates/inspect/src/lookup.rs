@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use protocol::id::Addr;
+
 use crate::dwarf::Language;
 use crate::dwarf::blocks::Function;
 use crate::dwarf::die::Die;
@@ -22,7 +24,7 @@ const MAX_INLINED: usize = 100;
 #[derive(Debug, Clone)]
 pub struct Location {
     /// Where to stop: behind the prologue.
-    pub address: u64,
+    pub address: Addr,
     /// The function the code belongs to, inlined ones included.
     pub function: Option<String>,
     /// The place in the source.
@@ -314,7 +316,7 @@ impl Inspector<'_> {
         Ok(found)
     }
 
-    fn location(&self, address: u64, module: &Loaded) -> Location {
+    fn location(&self, address: Addr, module: &Loaded) -> Location {
         let place = self.line_at(address).map(|l| SourceLocation {
             file: l.file,
             line: l.line,
@@ -330,14 +332,14 @@ impl Inspector<'_> {
     }
 
     /// The place of an instance of an inlined function, in its own frame.
-    fn instance(&self, address: u64, module: &Loaded, die: Die) -> Location {
+    fn instance(&self, address: Addr, module: &Loaded, die: Die) -> Location {
         let mut location = Location {
             inlined: true,
             instance: Some(die),
             ..self.location(address, module)
         };
         let registers = Registers {
-            rip: address,
+            rip: address.0,
             ..Registers::default()
         };
         let here = self.stack_from(FrameRegisters::new(registers), 1 + MAX_INLINED);
@@ -350,7 +352,7 @@ impl Inspector<'_> {
 
     /// Where a function's own code begins, as gdb decides where to stop in
     /// it. `start` is its link-time address.
-    pub fn body_of(&self, module: &Loaded, start: u64) -> u64 {
+    pub fn body_of(&self, module: &Loaded, start: u64) -> Addr {
         let entry = module.to_process(start);
         let Some(place) = self.code_at(entry) else {
             return after_prologue(self.process, entry);
@@ -473,6 +475,7 @@ impl Inspector<'_> {
         if let Some(address) = text.strip_prefix('*') {
             let digits = address.trim().trim_start_matches("0x");
             let address = u64::from_str_radix(digits, 16)
+                .map(Addr)
                 .map_err(|_| Error::other(format!("`{address}` is not an address")))?;
             let module = self.module_at(address).ok_or(Error::Memory { address })?;
             return Ok(vec![self.location(address, &module)]);

@@ -4,6 +4,8 @@
 //! what belongs to it is read, so that whoever notes what is read (to watch it) notes no
 //! more than that.
 
+use protocol::id::Addr;
+
 use crate::containers::{Container, container};
 use crate::error::{Error, Result};
 use crate::expr::real;
@@ -31,16 +33,16 @@ pub enum Plain {
 const WORD: u64 = 8;
 
 /// A text that ends with a zero, or with what it is stored in.
-fn ended_text(process: &dyn Process, address: u64, most: u64) -> Result<Option<Vec<u8>>> {
+fn ended_text(process: &dyn Process, address: Addr, most: u64) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     loop {
         let done = text.len() as u64;
         if done >= most {
             return Ok(None);
         }
-        let at = address.wrapping_add(done);
+        let at = address.plus(done);
         // Words as they lie, so that none is part of two pages.
-        let room = (WORD - at % WORD).min(most - done);
+        let room = (WORD - at.within(WORD)).min(most - done);
         let mut word = [0; WORD as usize];
         let part = word.get_mut(..room as usize).unwrap_or_default();
         if process.read(at, part) < part.len() {
@@ -69,7 +71,7 @@ impl Scope<'_> {
             Kind::Pointer(to) if crate::print::text::width_of(&to.get()) == Some(1) => {
                 match value.pointer(process)? {
                     // No text: a number that can be asked for.
-                    0 => Ok(Plain::Number(0)),
+                    Addr::NULL => Ok(Plain::Number(0)),
                     address => ended_text(process, address, most + 1).map(is_text),
                 }
             }

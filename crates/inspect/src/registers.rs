@@ -3,7 +3,7 @@
 use crate::frames::Frame;
 use crate::inspector::Inspector;
 use crate::print::float;
-use crate::target::{GENERAL, RBP, RIP, RSP};
+use crate::target::{GENERAL, RBP, RSP};
 
 /// gdb's order of the general registers.
 const ORDER: [&str; 16] = [
@@ -48,11 +48,14 @@ impl Inspector<'_> {
                 Some(value) => row(name, &format!("{value:#x}"), &(value as i64).to_string()),
             });
         }
-        let pc = registers.get(RIP).unwrap_or(0);
-        let place = self
-            .symbolize(pc)
-            .map_or(String::new(), |name| format!(" <{name}>"));
-        lines.push(row("rip", &format!("{pc:#x}"), &format!("{pc:#x}{place}")));
+        lines.push(match registers.pc() {
+            None => row("rip", "<not saved>", ""),
+            Some(pc) => {
+                let name = self.symbolize(pc);
+                let place = name.map_or(String::new(), |name| format!(" <{name}>"));
+                row("rip", &format!("{pc:#x}"), &format!("{pc:#x}{place}"))
+            }
+        });
         let flags = registers.now.eflags;
         let names: Vec<&str> = FLAGS
             .iter()

@@ -5,12 +5,14 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, OpKind, Register};
 
+use protocol::id::Addr;
+
 use crate::disassemble::decode;
 use crate::dwarf::blocks::BlockKind;
 use crate::dwarf::die::Die;
 use crate::frames::{Frame, FrameKind, SourceLocation, Stack};
 use crate::inspector::Inspector;
-use crate::target::read_u64;
+use crate::target::read_pointer;
 use crate::unwind::FrameRegisters;
 
 /// What an instruction does to the flow.
@@ -19,11 +21,11 @@ pub enum Flow {
     /// Goes on behind it.
     Next,
     /// Calls; the address, if it can be told from registers and memory.
-    Call(Option<u64>),
+    Call(Option<Addr>),
     /// Jumps, perhaps only if a condition holds.
     Jump {
         /// Where to, if it can be told.
-        target: Option<u64>,
+        target: Option<Addr>,
         /// Whether it may also go on behind it.
         conditional: bool,
     },
@@ -37,7 +39,7 @@ pub enum Flow {
 #[derive(Debug, Clone, Copy)]
 pub struct Instruction {
     /// Where it is.
-    pub address: u64,
+    pub address: Addr,
     /// Its length.
     pub length: u64,
     /// What it does.
@@ -51,36 +53,36 @@ pub struct StepRange {
     pub place: SourceLocation,
     /// The addresses of the line around the program counter: stepping goes on
     /// while it is in one of them and the frame is the same.
-    pub ranges: Vec<(u64, u64)>,
+    pub ranges: Vec<(Addr, Addr)>,
     /// The addresses of the frame's function.
-    pub function: Vec<(u64, u64)>,
+    pub function: Vec<(Addr, Addr)>,
 }
 
 /// The ways out of the code of an inlined function.
 #[derive(Debug, Clone)]
 pub struct Exits {
     /// Its code.
-    pub ranges: Vec<Range<u64>>,
+    pub ranges: Vec<Range<Addr>>,
     /// Where its instructions lead that is not its code.
-    pub addresses: Vec<u64>,
+    pub addresses: Vec<Addr>,
     /// Its jumps to where only registers and memory tell.
-    pub jumps: Vec<u64>,
+    pub jumps: Vec<Addr>,
     /// Where the function that it is inlined into returns to, and the frame
     /// address that tells this return from one of a recursion.
-    pub returns: Option<(u64, u64)>,
+    pub returns: Option<(Addr, Addr)>,
     /// The frame address of the function that it is inlined into.
-    pub cfa: u64,
+    pub cfa: Addr,
     /// The function that it was called by, which may be inlined as well.
     pub caller: Die,
 }
 
 impl Exits {
     /// Whether an address is still inside.
-    pub fn is_inside(&self, address: u64) -> bool {
+    pub fn is_inside(&self, address: Addr) -> bool {
         self.ranges.iter().any(|range| range.contains(&address))
     }
 
-    fn lead_to(&mut self, address: u64) {
+    fn lead_to(&mut self, address: Addr) {
         if !self.is_inside(address) && !self.addresses.contains(&address) {
             self.addresses.push(address);
         }
@@ -91,17 +93,17 @@ impl Exits {
 #[derive(Debug, Clone)]
 pub struct Entries {
     /// Its code.
-    pub ranges: Vec<Range<u64>>,
+    pub ranges: Vec<Range<Addr>>,
     /// The instructions of the function that it is inlined into that are not its
     /// code and can lead to it: one of them is what was executed before it.
-    pub addresses: Vec<u64>,
+    pub addresses: Vec<Addr>,
     /// The frame address of the function that it is inlined into.
-    pub cfa: u64,
+    pub cfa: Addr,
 }
 
 impl Entries {
     /// Whether an address is inside.
-    pub fn is_inside(&self, address: u64) -> bool {
+    pub fn is_inside(&self, address: Addr) -> bool {
         self.ranges.iter().any(|range| range.contains(&address))
     }
 }
@@ -111,23 +113,25 @@ impl Inspector<'_> {
     /// pointer goes.
     pub fn instruction(
         &self,
-        address: u64,
+        address: Addr,
         registers: Option<&FrameRegisters>,
     ) -> Option<Instruction> {
         let (instruction, bytes) = decode(self, address)?;
-        let target = || -> Option<u64> {
+        let target = || -> Option<Addr> {
             match instruction.op0_kind() {
                 OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16 => {
-                    Some(instruction.near_branch_target())
+                    Some(Addr(instruction.near_branch_target()))
                 }
-                OpKind::Register => registers?.get(number(instruction.op0_register())?),
+                OpKind::Register => registers?
+                    .get(number(instruction.op0_register())?)
+                    .map(Addr),
                 OpKind::Memory => {
                     let place =
                         instruction.virtual_address(0, 0, |register, _, _| match register {
                             Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
                             register => registers?.get(number(register)?),
                         })?;
-                    read_u64(self.process, place).ok()
+                    read_pointer(self.process, Addr(place)).ok()
                 }
                 _ => None,
             }
@@ -198,7 +202,7 @@ impl Inspector<'_> {
     }
 
     /// Where lines begin in the function of an address, inlined ones included.
-    pub fn line_starts(&self, address: u64) -> Vec<u64> {
+    pub fn line_starts(&self, address: Addr) -> Vec<Addr> {
         let Some(code) = self.code_at(address) else {
             return Vec::new();
         };
@@ -222,7 +226,7 @@ impl Inspector<'_> {
 
     /// Whether an address is in the prologue of its function: variables are
     /// not at their places yet.
-    pub fn in_prologue(&self, address: u64) -> bool {
+    pub fn in_prologue(&self, address: Addr) -> bool {
         let Some(place) = self.code_at(address) else {
             return false;
         };
@@ -236,7 +240,7 @@ impl Inspector<'_> {
 
     /// Where a call through the procedure linkage table arrives, if `address`
     /// is in it and the slot was resolved.
-    pub fn behind_plt(&self, address: u64) -> Option<u64> {
+    pub fn behind_plt(&self, address: Addr) -> Option<Addr> {
         let module = self.module_at(address)?;
         let section = module.module.image.section_at(module.to_link(address))?;
         if !section.name.starts_with(".plt") {
@@ -249,13 +253,14 @@ impl Inspector<'_> {
             if let Flow::Jump { .. } = instruction.flow {
                 let (raw, _) = decode(self, at)?;
                 if raw.is_ip_rel_memory_operand() {
-                    let target = read_u64(self.process, raw.ip_rel_memory_address()).ok()?;
+                    let slot = Addr(raw.ip_rel_memory_address());
+                    let target = read_pointer(self.process, slot).ok()?;
                     // Not resolved yet: it leads back into the table.
                     return (self.module_at(target)?.start != module.start).then_some(target);
                 }
                 return None;
             }
-            at = at.wrapping_add(instruction.length);
+            at = at.plus(instruction.length);
         }
         None
     }
@@ -264,7 +269,7 @@ impl Inspector<'_> {
     /// frame address that tells this return from one of a recursion. Of an
     /// inlined frame, those of the function that it is inlined into: nothing
     /// returns from itself, see [`Inspector::exits`].
-    pub fn return_place(&self, stack: &Stack, level: usize) -> Option<(u64, u64)> {
+    pub fn return_place(&self, stack: &Stack, level: usize) -> Option<(Addr, Addr)> {
         let frame = stack.frames.get(level)?;
         let caller = stack.frames.iter().find(|f| f.physical > frame.physical)?;
         Some((caller.pc, frame.cfa?))
@@ -281,7 +286,7 @@ impl Inspector<'_> {
             let (start, end) = (module.to_process(start), module.to_process(end));
             start..end
         };
-        let ranges: Vec<Range<u64>> = block.ranges.iter().map(to_process).collect();
+        let ranges: Vec<Range<Addr>> = block.ranges.iter().map(to_process).collect();
         let caller = stack.frames.get(level + 1)?;
         let mut exits = Exits {
             ranges: ranges.clone(),
@@ -295,7 +300,7 @@ impl Inspector<'_> {
             let mut at = range.start;
             while at < range.end {
                 let instruction = self.instruction(at, None)?;
-                let next = at.checked_add(instruction.length)?;
+                let next = at.checked_plus(instruction.length)?;
                 let goes_on = match instruction.flow {
                     Flow::Jump {
                         target,
@@ -346,7 +351,7 @@ impl Inspector<'_> {
             let mut at = range.start;
             while at < range.end {
                 let instruction = self.instruction(at, None)?;
-                let next = at.checked_add(instruction.length)?;
+                let next = at.checked_plus(instruction.length)?;
                 let leads = match instruction.flow {
                     // Nobody knows where to.
                     Flow::Jump { target: None, .. } => true,

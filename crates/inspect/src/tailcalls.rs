@@ -156,8 +156,8 @@ impl Inspector<'_> {
         physical: usize,
     ) -> Option<()> {
         let callee = callee?;
-        let pc = caller.pc();
-        let place = self.code_at(pc.wrapping_sub(1))?;
+        let pc = caller.pc()?;
+        let place = self.code_at(pc.minus(1))?;
         let function = place.function?;
         let link = place.loaded.to_link(pc);
         let site = function.calls.iter().find(|s| s.return_address == link)?;
@@ -172,7 +172,7 @@ impl Inspector<'_> {
             let base = Frame {
                 kind: FrameKind::TailCall,
                 pc,
-                lookup: pc.wrapping_sub(1),
+                lookup: pc.minus(1),
                 name: None,
                 place: None,
                 inside_line: true,
@@ -181,7 +181,7 @@ impl Inspector<'_> {
                 block: 0,
                 innermost: None,
                 registers: caller.clone(),
-                cfa: caller.get(crate::target::RSP),
+                cfa: caller.sp(),
                 physical: physical.saturating_sub(1),
                 ..template.clone()
             };

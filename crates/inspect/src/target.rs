@@ -7,6 +7,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol::id::Addr;
+
 use crate::error::{Error, Result};
 
 /// A thread of a stopped process, in the implementor's own numbering.
@@ -30,9 +32,9 @@ pub enum Content {
 #[derive(Debug, Clone)]
 pub struct Mapping {
     /// First address.
-    pub start: u64,
+    pub start: Addr,
     /// Address behind the last.
-    pub end: u64,
+    pub end: Addr,
     /// Offset in the file of the byte at `start`.
     pub offset: u64,
     /// The path as the process sees it, or a name in brackets as in
@@ -53,7 +55,7 @@ pub struct Mapping {
 pub trait Process {
     /// Copies memory from `address` on into `buffer` and says how many bytes
     /// could be read; fewer than asked for if a page is missing.
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize;
 
     /// The threads, the one that stopped first if there is such a one.
     fn threads(&self) -> Vec<ThreadId>;
@@ -66,7 +68,7 @@ pub trait Process {
 }
 
 impl<P: Process + ?Sized> Process for &P {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         (**self).read(address, buffer)
     }
     fn threads(&self) -> Vec<ThreadId> {
@@ -81,11 +83,11 @@ impl<P: Process + ?Sized> Process for &P {
 }
 
 /// Reads exactly `buffer.len()` bytes.
-pub fn read_exact(process: &dyn Process, address: u64, buffer: &mut [u8]) -> Result<()> {
+pub fn read_exact(process: &dyn Process, address: Addr, buffer: &mut [u8]) -> Result<()> {
     let read = process.read(address, buffer);
     if read < buffer.len() {
         // The first page that is missing is what the user can act upon.
-        let missing = address.wrapping_add(read as u64);
+        let missing = address.plus(read as u64);
         let address = if read == 0 { address } else { missing };
         return Err(Error::Memory { address });
     }
@@ -93,21 +95,26 @@ pub fn read_exact(process: &dyn Process, address: u64, buffer: &mut [u8]) -> Res
 }
 
 /// Reads a 64-bit word.
-pub fn read_u64(process: &dyn Process, address: u64) -> Result<u64> {
+pub fn read_u64(process: &dyn Process, address: Addr) -> Result<u64> {
     let mut word = [0; 8];
     read_exact(process, address, &mut word)?;
     Ok(u64::from_le_bytes(word))
 }
 
+/// Reads a pointer.
+pub fn read_pointer(process: &dyn Process, address: Addr) -> Result<Addr> {
+    read_u64(process, address).map(Addr)
+}
+
 /// Reads a string that ends in a zero byte, of at most `limit` bytes.
-pub fn read_string(process: &dyn Process, address: u64, limit: usize) -> Result<Vec<u8>> {
+pub fn read_string(process: &dyn Process, address: Addr, limit: usize) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut chunk = [0; 64];
     while text.len() < limit {
-        let at = address.wrapping_add(text.len() as u64);
+        let at = address.plus(text.len() as u64);
         // Do not ask beyond a page: the next may be missing.
         let most = chunk.len().min(limit - text.len()) as u64;
-        let room = (0x1000 - (at & 0xfff)).min(most) as usize;
+        let room = (0x1000 - at.within(0x1000)).min(most) as usize;
         let Some(part) = chunk.get_mut(..room) else {
             break;
         };
@@ -172,8 +179,15 @@ pub struct Registers {
 
 impl Registers {
     /// The stack pointer.
-    pub fn rsp(&self) -> u64 {
-        self.general.get(usize::from(RSP)).copied().unwrap_or(0)
+    pub fn sp(&self) -> Addr {
+        // As in `GENERAL`.
+        let [_, _, _, _, _, _, _, rsp, ..] = self.general;
+        Addr(rsp)
+    }
+
+    /// The instruction that comes next.
+    pub fn pc(&self) -> Addr {
+        Addr(self.rip)
     }
 
     /// The 16 bytes of `xmmN`.

@@ -7,9 +7,11 @@
 
 use std::collections::HashMap;
 
+use protocol::id::Addr;
+
 use crate::error::{Error, Result};
 use crate::inspector::{Inspector, Loaded};
-use crate::target::{read_string, read_u64};
+use crate::target::{read_pointer, read_string, read_u64};
 
 /// The list of loaded modules is not longer.
 const MAX_MODULES: usize = 10_000;
@@ -29,7 +31,7 @@ pub(crate) struct LinkMapEntry {
 
 impl Inspector<'_> {
     /// The address of a thread-local variable.
-    pub fn thread_local(&self, module: &Loaded, fs_base: u64, offset: u64) -> Result<u64> {
+    pub fn thread_local(&self, module: &Loaded, fs_base: Addr, offset: u64) -> Result<Addr> {
         let segment = module
             .module
             .image
@@ -43,7 +45,7 @@ impl Inspector<'_> {
             let align = segment.align.max(1);
             let size = segment.memory_size.next_multiple_of(align);
             // The block keeps the alignment of its address in the file.
-            return Ok(fs_base.wrapping_sub(size).wrapping_add(offset));
+            return Ok(fs_base.minus(size).plus(offset));
         }
         let number = self.tls_number(module).ok_or_else(|| {
             Error::other(format!(
@@ -54,14 +56,14 @@ impl Inspector<'_> {
         let process = self.process;
         // `dtv` is the second word of the thread's control block; each entry
         // has two words, of which the first is the address.
-        let dtv = read_u64(process, fs_base.wrapping_add(8))?;
-        let slot = read_u64(process, dtv.wrapping_add(number.wrapping_mul(16)))?;
-        if slot == u64::MAX {
+        let dtv = read_pointer(process, fs_base.plus(8))?;
+        let slot = read_pointer(process, dtv.plus(number.wrapping_mul(16)))?;
+        if slot == Addr::MAX {
             return Err(Error::other(
                 "The thread has not yet allocated storage for this variable.",
             ));
         }
-        Ok(slot.wrapping_add(offset))
+        Ok(slot.plus(offset))
     }
 
     fn tls_number(&self, module: &Loaded) -> Option<u64> {
@@ -109,16 +111,16 @@ impl Inspector<'_> {
         };
         // { size in bits, count, offset }, each 32 bits
         let number_at = find("_thread_db_link_map_l_tls_modid")
-            .and_then(|place| read_u64(process, place.wrapping_add(8)).ok())
+            .and_then(|place| read_u64(process, place.plus(8)).ok())
             .map(|word| word & 0xffff_ffff);
-        let mut at = read_u64(process, find("_r_debug")?.wrapping_add(R_MAP)).ok()?;
+        let mut at = read_pointer(process, find("_r_debug")?.plus(R_MAP)).ok()?;
         let mut entries = HashMap::new();
         for _ in 0..MAX_MODULES {
-            if at == 0 {
+            if at.is_null() {
                 break;
             }
             let bias = read_u64(process, at).ok()?;
-            let name = read_u64(process, at.wrapping_add(L_NAME))
+            let name = read_pointer(process, at.plus(L_NAME))
                 .and_then(|place| read_string(process, place, 4096))
                 .unwrap_or_default();
             entries.insert(
@@ -126,10 +128,10 @@ impl Inspector<'_> {
                 LinkMapEntry {
                     name: String::from_utf8_lossy(&name).into_owned(),
                     tls_number: number_at
-                        .and_then(|offset| read_u64(process, at.wrapping_add(offset)).ok()),
+                        .and_then(|offset| read_u64(process, at.plus(offset)).ok()),
                 },
             );
-            at = read_u64(process, at.wrapping_add(L_NEXT)).ok()?;
+            at = read_pointer(process, at.plus(L_NEXT)).ok()?;
         }
         Some(entries)
     }

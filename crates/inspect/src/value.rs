@@ -3,16 +3,18 @@
 //! Memory is not read before it is needed: a megabyte of array costs nothing
 //! until its elements are looked at.
 
+use protocol::id::Addr;
+
 use crate::dwarf::die::Die;
 use crate::error::{Error, Result};
 use crate::target::{Process, read_exact};
-use crate::types::{Count, Kind, Member, MemberPlace, Ty, Variant, VariantPart};
+use crate::types::{Count, Kind, Member, MemberLocation, Ty, Variant, VariantPart};
 
 /// Where a value's bytes are.
 #[derive(Debug, Clone)]
 pub enum Data {
     /// In the process's memory.
-    Memory(u64),
+    Memory(Addr),
     /// Here: from registers, constants or pieces of several places.
     Bytes {
         /// The bytes.
@@ -50,7 +52,7 @@ const MAX_WHOLE: u64 = 1 << 24;
 
 impl Value {
     /// A value in memory.
-    pub fn in_memory(ty: Ty, address: u64) -> Self {
+    pub fn in_memory(ty: Ty, address: Addr) -> Self {
         Self {
             ty,
             data: Data::Memory(address),
@@ -88,7 +90,7 @@ impl Value {
     }
 
     /// Its address, if it is in memory.
-    pub fn address(&self) -> Option<u64> {
+    pub fn address(&self) -> Option<Addr> {
         match self.data {
             Data::Memory(address) => Some(address),
             _ => None,
@@ -164,7 +166,7 @@ impl Value {
     /// The part of it at a byte offset.
     pub fn part(&self, ty: Ty, offset: u64) -> Self {
         let data = match &self.data {
-            Data::Memory(address) => Data::Memory(address.wrapping_add(offset)),
+            Data::Memory(address) => Data::Memory(address.plus(offset)),
             Data::Bytes { bytes, missing, .. } => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let len = usize::try_from(ty.size_of().unwrap_or(0)).unwrap_or(0);
@@ -195,8 +197,8 @@ impl Value {
     pub fn member(&self, process: &dyn Process, member: &Member) -> Result<Self> {
         let ty = member.ty.get();
         let offset = match member.place {
-            MemberPlace::Offset(offset) => offset,
-            MemberPlace::Expression(expression) => {
+            MemberLocation::Offset(offset) => offset,
+            MemberLocation::Expression(expression) => {
                 let object = self.address().ok_or(Error::OptimizedOut)?;
                 let machine = crate::location::Machine {
                     process,
@@ -211,13 +213,13 @@ impl Value {
                     format: gimli::Format::Dwarf32,
                     version: 4,
                 };
-                let address = crate::location::evaluate_address(
+                let address = crate::location::evaluate_word(
                     &machine,
                     gimli::Expression(expression),
                     encoding,
-                    Some(object),
+                    Some(object.0),
                 )?;
-                return Ok(Self::in_memory(ty, address));
+                return Ok(Self::in_memory(ty, Addr(address)));
             }
         };
         if let Some((start, width)) = member.bits {
@@ -266,13 +268,13 @@ impl Value {
     }
 
     /// The value as an address.
-    pub fn pointer(&self, process: &dyn Process) -> Result<u64> {
-        Ok(self.integer(process)? as u64)
+    pub fn pointer(&self, process: &dyn Process) -> Result<Addr> {
+        Ok(Addr(self.integer(process)? as u64))
     }
 
     /// The address it stands for: of arrays and functions their own, of
     /// anything else the one it holds.
-    pub fn to_address(&self, process: &dyn Process) -> Result<u64> {
+    pub fn to_address(&self, process: &dyn Process) -> Result<Addr> {
         match (&self.ty.peeled().kind, self.address()) {
             (Kind::Array { .. } | Kind::Function { .. }, Some(address)) => Ok(address),
             _ => self.pointer(process),

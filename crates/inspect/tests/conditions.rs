@@ -14,6 +14,7 @@ use inspect::expr::{Expression, Step};
 use inspect::scope::Scope;
 use inspect::target::Registers;
 use inspect::{Inspector, Library, Options, Process, ThreadId};
+use protocol::id::Addr;
 
 /// Follows steps; `None` where nothing can be said.
 fn follow(steps: &[Step], registers: &Registers, process: &dyn Process) -> Option<u64> {
@@ -33,7 +34,7 @@ fn follow(steps: &[Step], registers: &Registers, process: &dyn Process) -> Optio
                 let mut bytes = [0; 8];
                 let address = stack.pop().unwrap();
                 let into = &mut bytes[..usize::from(size)];
-                if process.read(address, into) != into.len() {
+                if process.read(Addr(address), into) != into.len() {
                     return None;
                 }
                 u64::from_le_bytes(bytes)

@@ -9,6 +9,7 @@ use common::Build;
 use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::scope::Scope;
 use inspect::{Content, Inspector, Library, Mapping, Options, Process, Registers, ThreadId};
+use protocol::id::Addr;
 
 /// A process whose only file has these bytes, and whose memory is any.
 struct Strange {
@@ -20,7 +21,7 @@ struct Strange {
 const BASE: u64 = 0x5555_5555_4000;
 
 impl Process for Strange {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, Addr(address): Addr, buffer: &mut [u8]) -> usize {
         // Pages here and there are missing.
         if (address >> 12) % 7 == 3 {
             return 0;
@@ -47,8 +48,8 @@ impl Process for Strange {
     fn mappings(&self) -> Vec<Mapping> {
         // As the kernel would map a small program's text.
         vec![Mapping {
-            start: BASE + 0x1000,
-            end: BASE + 0x20000,
+            start: Addr(BASE + 0x1000),
+            end: Addr(BASE + 0x20000),
             offset: 0x1000,
             name: "/damaged".to_string(),
             executable: true,
@@ -91,8 +92,8 @@ fn interrogate(process: &Strange) {
     }
     let _ = inspector.resolve("main", None);
     let _ = inspector.resolve("basics.c:158", None);
-    let _ = inspector.disassemble(process.pc, 20);
-    let _ = inspector.symbolize(process.pc);
+    let _ = inspector.disassemble(Addr(process.pc), 20);
+    let _ = inspector.symbolize(Addr(process.pc));
 }
 
 fn memory() -> u64 {
@@ -120,7 +121,7 @@ fn damaged_files_are_survived() {
         let inspector = Inspector::new(&library, &process);
         let main = inspector.resolve("main", None).unwrap();
         assert!(inspector.line_at(main[0].address).is_some());
-        assert!(inspector.function_name(process.pc).is_some());
+        assert!(inspector.function_name(Addr(process.pc)).is_some());
         let mut state = common::seed::seed("damage", 0x2545_f491_4f6c_dd1d) ^ u64::from(level);
         let mut random = move || {
             state ^= state << 13;

@@ -27,6 +27,7 @@ use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::scope::Scope;
 use inspect::tree::Tree;
 use inspect::{Content, Inspector, Library, Mapping, Options, Process, Registers, ThreadId};
+use protocol::id::Addr;
 
 /// How long one case may take.
 const TIME: Duration = Duration::from_secs(20);
@@ -310,7 +311,7 @@ struct Strange {
 const BASE: u64 = 0x5555_5555_4000;
 
 impl Process for Strange {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, Addr(address): Addr, buffer: &mut [u8]) -> usize {
         let offset = address.wrapping_sub(BASE) as usize;
         if let Some(code) = self.file.get(offset..offset.saturating_add(buffer.len())) {
             buffer.copy_from_slice(code);
@@ -345,8 +346,8 @@ impl Process for Strange {
     }
     fn mappings(&self) -> Vec<Mapping> {
         vec![Mapping {
-            start: BASE + self.text.0,
-            end: BASE + self.text.0 + self.text.1,
+            start: Addr(BASE + self.text.0),
+            end: Addr(BASE + self.text.0 + self.text.1),
             offset: self.text.0,
             name: "/changed".to_string(),
             executable: true,
@@ -465,7 +466,7 @@ fn interrogate(process: &Strange, random: &mut Random) {
     ] {
         let _ = inspector.resolve(place, None);
     }
-    let at = BASE + random.next() % 0x2_0000;
+    let at = Addr(BASE + random.next() % 0x2_0000);
     let _ = inspector.disassemble(at, 20);
     let _ = inspector.symbolize(at);
     let _ = inspector.line_starts(at);
@@ -496,7 +497,7 @@ fn changed_object_files_are_survived() {
         };
         let library = Library::new(Options::default());
         let main = Inspector::new(&library, &process).resolve("main", None);
-        process.pc = main.unwrap()[0].address;
+        process.pc = main.unwrap()[0].address.0;
         let inspector = Inspector::new(&library, &process);
         let frame = &inspector.stack(ThreadId(1), 5).unwrap().frames[0];
         assert_eq!(frame.name.as_deref(), Some("main"));

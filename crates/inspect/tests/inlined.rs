@@ -74,7 +74,7 @@ fn stops_in_its_own_frame(build: Build, main: &str, first_line: &str) {
         );
     }
 
-    let addresses: Vec<u64> = locations.iter().map(|l| l.address).collect();
+    let addresses: Vec<u64> = locations.iter().map(|l| l.address.0).collect();
     let mut seen = Vec::new();
     for core in cores(&program, main, scratch.path(), &addresses)
         .iter()
@@ -137,7 +137,7 @@ fn the_users_frame_comes_first(build: Build, main: &str) {
     let (mut inside, mut outside) = (0, 0);
     for address in inspector.line_starts(user[0].address) {
         let mut registers = registers.clone();
-        registers.rip = address;
+        registers.rip = address.0;
         let stack = inspector.stack_from(FrameRegisters::new(registers), LIMIT);
         let level = user_frame(&stack);
         let path = |level: usize| {

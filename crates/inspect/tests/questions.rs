@@ -449,7 +449,7 @@ fn breakpoints_go_where_gdb_puts_them() {
                 .iter()
                 .flatten()
                 .filter(|l| !l.inlined)
-                .map(|l| l.address)
+                .map(|l| l.address.0)
                 .collect();
             if !ours.contains(&address) {
                 differences.push(format!(

@@ -18,6 +18,7 @@ use inspect::scope::Scope;
 use inspect::tree::{Child, Label, Tree};
 use inspect::value::Value;
 use inspect::{Inspector, Library, Mapping, Options, Process, Registers, ThreadId};
+use protocol::id::Addr;
 
 /// A process that counts what is read of it.
 struct Counting {
@@ -27,7 +28,7 @@ struct Counting {
 }
 
 impl Process for Counting {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         self.reads.set(self.reads.get() + 1);
         self.bytes.set(self.bytes.get() + buffer.len() as u64);
         self.core.read(address, buffer)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-use protocol::id::{EventNo, ProcessId, ProcessNo, ThreadNo};
+use protocol::id::{Addr, EventNo, ProcessId, ProcessNo, ThreadNo};
 use recording::{Recording, Set};
 use serde::{Deserialize, Serialize};
 use session::truth::{Moment, Was};
@@ -88,7 +88,7 @@ fn stamp(recording: &Recording) -> Option<Stamp> {
 fn written(Seen { moment, owner, was }: &Seen) -> Line {
     let (event, inside) = match moment.at {
         Position::Event(_) | Position::Halted(_) => (moment.at.event().0, None),
-        Position::Inside(inside) => (inside.event.0, Some((inside.transfers, inside.address))),
+        Position::Inside(inside) => (inside.event.0, Some((inside.transfers, inside.address.0))),
     };
     let was = was.as_ref().map(|was| match was {
         Was::Number(number) => Value::Number(*number),
@@ -109,7 +109,7 @@ fn read((event, inside, by_event, thread, owner, was): Line) -> Seen {
         Some((transfers, address)) => Position::Inside(Inside {
             event,
             transfers,
-            address,
+            address: Addr(address),
         }),
     };
     let was = was.map(|was| match was {

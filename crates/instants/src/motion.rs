@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use conditions::engine::solve::lead_back;
-use conditions::engine::track::Edge;
+use conditions::engine::trace::Edge;
 use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
-use conditions::timeline::{Fired, Held, Stretches, Unknown, What, size};
+use conditions::timeline::{Fired, Held, StateCondition, Unknown, What, size};
 use protocol::id::{ProcessId, ProcessIx};
 use session::{Direction, Group, Program};
 use target::{Cancel, Position};
@@ -167,7 +167,7 @@ impl Conditions {
     /// What may come, asked of each condition by itself.
     fn candidates(
         &self,
-        ask: impl Fn(&Stretches) -> Result<Option<Held>, Unknown>,
+        ask: impl Fn(&StateCondition) -> Result<Option<Held>, Unknown>,
         is_event: impl Fn(&Fired) -> bool,
         cut: impl Fn(&[u32]) -> Option<Vec<Edge>>,
     ) -> Candidates<'_> {

@@ -6,21 +6,21 @@
 
 use std::collections::BTreeMap;
 
-use conditions::engine::track::Edge;
+use conditions::engine::trace::Edge;
 use conditions::history::At;
-use protocol::id::EventNo;
+use protocol::id::{Addr, EventNo};
 use session::truth::Moment;
 use target::{Inside, Position};
 
 /// A position as it is ordered: the event that comes next, transfers, address. What an
 /// event led to is at the beginning.
-pub type Rank = (u64, u64, u64);
+pub type Rank = (u64, u64, Addr);
 
 /// The rank of a moment.
 pub fn rank(moment: &Moment) -> Rank {
     match moment.at {
-        Position::Event(event) => (event.0, 0, 0),
-        Position::Inside(inside) if moment.by_event => (inside.event.0, 0, 0),
+        Position::Event(event) => (event.0, 0, Addr::NULL),
+        Position::Inside(inside) if moment.by_event => (inside.event.0, 0, Addr::NULL),
         Position::Inside(inside) => (inside.event.0, inside.transfers, inside.address),
         // Of what is alive nothing is asked here.
         Position::Halted(halted) => (halted.halt, 0, halted.address),
@@ -47,7 +47,7 @@ impl Steps {
     pub(crate) fn add(&mut self, process: usize, places: impl Iterator<Item = Rank>) {
         let known = self.0.entry(process).or_default();
         let new: Vec<Rank> = places
-            .filter(|own| (own.1, own.2) != (0, 0) && known.binary_search(own).is_err())
+            .filter(|own| (own.1, own.2) != (0, Addr::NULL) && known.binary_search(own).is_err())
             .collect();
         if !new.is_empty() {
             known.extend(new);
@@ -64,7 +64,7 @@ impl Steps {
     pub(crate) fn at(&self, process: usize, own: Rank) -> At {
         let bound = u32::try_from(own.0).unwrap_or(u32::MAX);
         let step = match own {
-            (_, 0, 0) => 0,
+            (_, 0, Addr::NULL) => 0,
             own => {
                 let all = self.of(process);
                 let begins = all.partition_point(|other| other.0 < own.0);
@@ -129,6 +129,7 @@ mod tests {
     fn a_step_and_its_position_are_the_same_place() {
         let mut steps = Steps::default();
         let all = [(3, 5, 0x10), (3, 0, 0x40), (4, 1, 1), (3, 0, 0)];
+        let all = all.map(|(event, transfers, at)| (event, transfers, Addr(at)));
         steps.add(0, all.into_iter());
         for own in all {
             let at = steps.at(0, own);
@@ -138,10 +139,10 @@ mod tests {
                     assert_eq!((inside.event.0, inside.transfers, inside.address), own);
                     assert_eq!(steps.seen_from(0, Position::Inside(inside)), at);
                 }
-                other => assert!(other.is_none() && own.2 == 0, "{other:?}"),
+                other => assert!(other.is_none() && own.2.is_null(), "{other:?}"),
             }
         }
-        assert!(steps.at(0, (3, 0, 0x40)) < steps.at(0, (3, 5, 0x10)));
+        assert!(steps.at(0, (3, 0, Addr(0x40))) < steps.at(0, (3, 5, Addr(0x10))));
         // Another process has none of them.
         assert_eq!(steps.position(1, At { bound: 3, step: 1 }), None);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conditions::check::{names, timeline};
-use conditions::engine::track::Edge;
+use conditions::engine::trace::Edge;
 use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
 use conditions::rules::{Failed, Piece, Rules};

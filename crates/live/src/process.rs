@@ -15,6 +15,8 @@ use target::{
     Region, Registers, Result, Stops, Target, ThreadState, Watch,
 };
 
+use protocol::id::Addr;
+
 use crate::Error;
 use crate::client::Client;
 use crate::proc;
@@ -157,14 +159,14 @@ fn armed(stops: &Stops<'_>) -> Armed {
     let conditions = stops.conditions.iter();
     let catches = stops.catches.cloned().unwrap_or_default();
     Armed {
-        breakpoints: stops.breakpoints.to_vec(),
+        breakpoints: stops.breakpoints.iter().map(|at| at.0).collect(),
         conditions: conditions
-            .map(|condition| (condition.address, condition.code.to_vec()))
+            .map(|condition| (condition.address.0, condition.code.to_vec()))
             .collect(),
         watches: stops
             .watches
             .iter()
-            .map(|watch| (watch.address, watch.length))
+            .map(|watch| (watch.address.0, watch.length))
             .collect(),
         calls: match catches.calls {
             Calls::None => None,
@@ -206,8 +208,8 @@ fn region(pid: i32, line: &str) -> Option<Region> {
     let offset = u64::from_str_radix(word()?, 16).ok()?;
     let (_, inode) = (word()?, word().unwrap_or("0"));
     let name = rest.trim();
-    let start = u64::from_str_radix(start, 16).ok()?;
-    let end = u64::from_str_radix(end, 16).ok()?;
+    let start = Addr(u64::from_str_radix(start, 16).ok()?);
+    let end = Addr(u64::from_str_radix(end, 16).ok()?);
     Some(Region {
         range: start..end,
         writable: rights.contains('w'),
@@ -299,12 +301,12 @@ impl Target for Process {
         let tasks = self.tasks();
         let thread = tasks.iter().find(|task| task.tid == current);
         let registers = thread.and_then(|thread| thread.registers.as_ref());
-        let rip = registers.map_or(0, |r| {
-            Registers::from_user_regs(r.general, [[0; 2]; 16]).rip
+        let pc = registers.map_or(Addr::NULL, |r| {
+            Registers::from_user_regs(r.general, [[0; 2]; 16]).pc()
         });
         Position::Halted(Halted {
             halt: self.client.halts(),
-            address: rip,
+            address: pc,
         })
     }
 
@@ -333,7 +335,7 @@ impl Target for Process {
             let of = |handler: &u64| match handler {
                 0 => Handler::System,
                 1 => Handler::Ignored,
-                at => Handler::Function(*at),
+                at => Handler::Function(Some(Addr(*at))),
             };
             return actions.iter().map(of).collect();
         }
@@ -342,18 +344,18 @@ impl Target for Process {
             let bit = 1u64 << signal;
             match (status.ignored & bit != 0, status.caught & bit != 0) {
                 (true, _) => Handler::Ignored,
-                // The kernel does not say which function.
-                (_, true) => Handler::Function(0),
+                // The kernel does not say which.
+                (_, true) => Handler::Function(None),
                 _ => Handler::System,
             }
         };
         (0..64).map(of).collect()
     }
 
-    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, out: &mut [u8]) -> usize {
         let mut got = 0;
         while got < out.len() {
-            let at = address.wrapping_add(got as u64);
+            let at = address.plus(got as u64).0;
             let (page, offset) = (at & !(PAGE - 1), (at & (PAGE - 1)) as usize);
             let mut known = self.known();
             let bytes = known.pages.entry(page).or_insert_with(|| {
@@ -415,7 +417,7 @@ impl Target for Process {
         self.go(&request, cancel)
     }
 
-    fn step(&mut self, range: Range<u64>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival> {
+    fn step(&mut self, range: Range<Addr>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival> {
         self.set_armed(&Stops {
             watches,
             ..Stops::default()
@@ -423,7 +425,7 @@ impl Target for Process {
         let request = Request::Step {
             thread: self.current(),
             processes: self.movers(),
-            range: (range.start, range.end),
+            range: (range.start.0, range.end.0),
         };
         self.go(&request, cancel)
     }
@@ -438,10 +440,10 @@ impl Target for Process {
 }
 
 impl Alive for Process {
-    fn write_memory(&mut self, address: u64, bytes: &[u8]) -> Result<usize> {
+    fn write_memory(&mut self, address: Addr, bytes: &[u8]) -> Result<usize> {
         let request = Request::Write {
             process: self.pid,
-            address,
+            address: address.0,
             bytes: bytes.to_vec(),
         };
         let answer = self.client.ask(&request)?;
@@ -521,7 +523,7 @@ impl Alive for Process {
 struct View<'p>(&'p Process);
 
 impl Looked for View<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         self.0.read(address, buffer)
     }
 
@@ -590,7 +592,8 @@ mod tests {
     fn lines_of_maps_are_read() {
         let line = "7f00-7f10 rw-p 00001000 00:00 0 ";
         let read = region(1, line).unwrap();
-        assert_eq!((read.range, read.offset), (0x7f00..0x7f10, 0x1000));
+        assert_eq!(read.range, Addr(0x7f00)..Addr(0x7f10));
+        assert_eq!(read.offset, 0x1000);
         assert!(read.writable && !read.executable && read.file.is_none());
         assert!(
             region(1, "7f00-7f10 r-xp 0 00:00 0   [vdso]")

@@ -13,6 +13,8 @@ use std::os::unix::fs::FileExt;
 use inspect::target::{Mapping, RSP, Registers};
 use inspect::{Inspector, Library, Process, ThreadId};
 
+use protocol::id::Addr;
+
 use crate::Error;
 use crate::proc;
 use crate::process::mappings;
@@ -40,7 +42,7 @@ pub enum On {
     /// A lock that one thread has, or several readers.
     Lock {
         kind: Kind,
-        address: u64,
+        address: Addr,
         name: Option<String>,
         /// The thread that has it, if the lock says.
         holder: Option<i32>,
@@ -124,10 +126,10 @@ struct Glance {
 }
 
 impl Process for Glance {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         let mut got = 0;
         while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
-            match self.memory.read_at(rest, address.wrapping_add(got as u64)) {
+            match self.memory.read_at(rest, address.plus(got as u64).0) {
                 Ok(0) | Err(_) => break,
                 Ok(more) => got += more,
             }
@@ -280,7 +282,7 @@ fn on(
         }
     };
     let on = match row {
-        "futex" => futex(inspector, first, &names, tids),
+        "futex" => futex(inspector, Addr(first), &names, tids),
         "wait4" | "waitid" => {
             let which = match row {
                 "wait4" => first as i32,
@@ -299,7 +301,7 @@ fn on(
 
 /// What is behind a futex: the functions that wait say which kind of lock it is, and
 /// the C library keeps in its locks who has them.
-fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) -> On {
+fn futex(inspector: &Inspector<'_>, address: Addr, names: &[&str], tids: &[i32]) -> On {
     const OWNER: u64 = 8;
     /// Of a read-write lock: the words that are waited on, and the writer.
     const PHASE: u64 = 8;
@@ -308,7 +310,7 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
     /// Of a condition variable and of a barrier: the words that are waited on.
     const SIGNALS: u64 = 40;
     const ROUND: u64 = 4;
-    let word = |address: u64| {
+    let word = |address: Addr| {
         let mut bytes = [0; 4];
         let got = inspector.process.read(address, &mut bytes);
         (got == bytes.len()).then(|| i32::from_le_bytes(bytes))
@@ -325,17 +327,17 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
         return On::Thread(tid);
     }
     let (kind, base, holder) = if has(&["pthread_rwlock"]) {
-        let base = match address.is_multiple_of(8) {
-            true => address.wrapping_sub(PHASE),
-            false => address.wrapping_sub(WRITERS),
+        let base = match address.0.is_multiple_of(8) {
+            true => address.minus(PHASE),
+            false => address.minus(WRITERS),
         };
-        let writer = among(word(base.wrapping_add(WRITER)));
+        let writer = among(word(base.plus(WRITER)));
         (Kind::ReadWrite, base, writer)
     } else if has(&["pthread_cond_"]) {
         // One of two words, for two groups of waiters.
-        let base = match address.wrapping_sub(SIGNALS).is_multiple_of(8) {
-            true => address.wrapping_sub(SIGNALS),
-            false => address.wrapping_sub(SIGNALS + 4),
+        let base = match address.minus(SIGNALS).0.is_multiple_of(8) {
+            true => address.minus(SIGNALS),
+            false => address.minus(SIGNALS + 4),
         };
         (Kind::Condition, base, None)
     } else if has(&["Condvar::wait", "condvar::"]) {
@@ -343,7 +345,7 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
     } else if has(&["sem_wait", "sem_timedwait", "sem_clockwait", "new_sem_"]) {
         (Kind::Semaphore, address, None)
     } else if has(&["pthread_barrier"]) {
-        (Kind::Barrier, address.wrapping_sub(ROUND), None)
+        (Kind::Barrier, address.minus(ROUND), None)
     } else if has(&["read_contended", "write_contended"]) {
         (Kind::ReadWrite, address, None)
     } else if has(&["lock_contended"]) {
@@ -353,7 +355,7 @@ fn futex(inspector: &Inspector<'_>, address: u64, names: &[&str], tids: &[i32]) 
         (Kind::Parker, address, None)
     } else if has(&["pthread_mutex", "lll_lock_wait"]) {
         let owner = word(address).filter(|word| *word != 0);
-        let owner = owner.and_then(|_| among(word(address.wrapping_add(OWNER))));
+        let owner = owner.and_then(|_| among(word(address.plus(OWNER))));
         (Kind::Mutex, address, owner)
     } else {
         (Kind::Futex, address, None)
@@ -429,7 +431,7 @@ mod tests {
     fn lock(holder: Option<i32>) -> On {
         On::Lock {
             kind: Kind::Mutex,
-            address: 0,
+            address: Addr::NULL,
             name: None,
             holder,
         }

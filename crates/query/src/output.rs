@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use causality::History;
-use protocol::id::{EventNo, ProcessId, ProcessNo};
+use protocol::id::{Addr, EventNo, ProcessId, ProcessNo};
 use protocol::syscall::{Arg, Type};
 use recording::descriptors::{Births, Descriptors, Standard};
 use recording::{Event, Set, Timeline, calls};
@@ -277,7 +277,7 @@ impl Memory<'_> {
         while bytes.len() < len {
             let mut step = vec![0; (len - bytes.len()).min(1 << 20)];
             let from = address.wrapping_add(bytes.len() as u64);
-            if self.target.read(from, &mut step) != step.len() {
+            if self.target.read(Addr(from), &mut step) != step.len() {
                 return None;
             }
             bytes.append(&mut step);
@@ -287,7 +287,7 @@ impl Memory<'_> {
 
     fn word(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
-        (self.target.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
+        (self.target.read(Addr(address), &mut word) == 8).then(|| u64::from_le_bytes(word))
     }
 
     /// The first `len` bytes of the stretches in an array.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 use protocol::record::{begin, kind, tag};
 use recording::calls::nr;
 use recording::process::Exit;
@@ -244,7 +244,8 @@ pub fn mapped_at(
     process: &Process,
     difference: &Difference,
 ) -> Option<String> {
-    let address = difference.address;
+    // The log has addresses as plain numbers.
+    let Addr(address) = difference.address;
     let mut found = None;
     let mut image = process.images.iter();
     let mut note_image = |found: &mut Option<(u64, u64)>| {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use ::target::{Condition, Handler, Inside, Registers, ThreadState, Watch};
+use ::target::{Condition, Handler, Inside, ONE_INSTRUCTION, Registers, ThreadState, Watch};
 use inject::{Image, Injection};
 use protocol::id::{EventNo, ThreadNo};
 use protocol::layout::ARENA_FD;
@@ -19,6 +19,8 @@ use protocol::replay::{
     CONDITION_BYTES, CONDITIONS, FILES_FD, NO_CALL, Player as Slot, REPLAY_BIT, ThreadView,
     VIEWS_BASE, WATCHES, command, reason, state,
 };
+
+use protocol::id::Addr;
 
 use crate::Error;
 use crate::file::ReplayFile;
@@ -51,11 +53,11 @@ pub enum Stop {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Motion {
     /// It stops before the instructions at these addresses.
-    pub breakpoints: Vec<u64>,
+    pub breakpoints: Vec<Addr>,
     /// It stops at this place.
     pub goal: Option<Inside>,
     /// It stops after one instruction, or as many as begin in the range.
-    pub step: Option<std::ops::Range<u64>>,
+    pub step: Option<std::ops::Range<Addr>>,
     /// It stops behind an instruction that changed one of these pieces (as
     /// [`Watch::pieces`] makes them), or behind the event that did, if it does
     /// not hold what it held at first any more (nothing: it could not be read).
@@ -201,7 +203,7 @@ impl Player {
         Inside {
             event: EventNo(slot.event.load(Relaxed)),
             transfers: slot.transfers.load(Relaxed),
-            address: slot.rip.load(Relaxed),
+            address: Addr(slot.rip.load(Relaxed)),
         }
     }
 
@@ -230,7 +232,7 @@ impl Player {
         let of = |handler: u64| match handler {
             0 => Handler::System,
             1 => Handler::Ignored,
-            address => Handler::Function(address),
+            address => Handler::Function(Some(Addr(address))),
         };
         handlers.map(|handler| of(handler.load(Relaxed))).collect()
     }
@@ -336,10 +338,10 @@ impl Player {
     }
 
     /// Reads its memory: how many bytes could be had.
-    pub fn read(&self, address: u64, out: &mut [u8]) -> usize {
+    pub fn read(&self, address: Addr, out: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.memory.read_at(rest, address.wrapping_add(done as u64)) {
+            match self.memory.read_at(rest, address.plus(done as u64).0) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => done += count,
             }
@@ -351,7 +353,7 @@ impl Player {
         let count = self.at(file).views.load(Relaxed) as usize;
         let size = size_of::<ThreadView>();
         let mut bytes = vec![0; count.min(8192) * size];
-        let got = self.read(VIEWS_BASE, &mut bytes);
+        let got = self.read(Addr(VIEWS_BASE), &mut bytes);
         bytes.truncate(got);
         let views = bytes.chunks_exact(size);
         views.map(thread_from).collect()
@@ -402,9 +404,9 @@ fn set_motion(slot: &Slot, motion: &Motion) {
         .map(|piece| (piece.address.load(Relaxed), piece.length.load(Relaxed)))
         .eq(watches
             .clone()
-            .map(|(w, _)| (w.address, u32::from(w.length))));
+            .map(|(w, _)| (w.address.0, u32::from(w.length))));
     for (to, (watch, value)) in slot.watches.iter().zip(watches.clone()) {
-        to.address.store(watch.address, Relaxed);
+        to.address.store(watch.address.0, Relaxed);
         to.length.store(u32::from(watch.length), Relaxed);
         to.value.store(value.unwrap_or(0), Relaxed);
         to.is_known.store(u32::from(value.is_some()), Relaxed);
@@ -416,10 +418,10 @@ fn set_motion(slot: &Slot, motion: &Motion) {
     slot.hits.store(0, Relaxed);
     let same_breakpoints = slot
         .all_breakpoints()
-        .eq(motion.breakpoints.iter().copied());
+        .eq(motion.breakpoints.iter().map(|address| address.0));
     if !same_breakpoints || !same_watches {
         for (to, address) in slot.breakpoints.iter().zip(&motion.breakpoints) {
-            to.store(*address, Relaxed);
+            to.store(address.0, Relaxed);
         }
         let count = motion.breakpoints.len().min(slot.breakpoints.len());
         slot.breakpoint_count.store(count as u32, Relaxed);
@@ -430,15 +432,15 @@ fn set_motion(slot: &Slot, motion: &Motion) {
     let nowhere = Inside {
         event: EventNo::MAX,
         transfers: u64::MAX,
-        address: u64::MAX,
+        address: Addr::MAX,
     };
     let goal = motion.goal.unwrap_or(nowhere);
     slot.goal_event.store(goal.event.0, Relaxed);
     slot.goal_transfers.store(goal.transfers, Relaxed);
-    slot.goal_rip.store(goal.address, Relaxed);
-    let range = motion.step.clone().unwrap_or(0..0);
-    slot.range[0].store(range.start, Relaxed);
-    slot.range[1].store(range.end, Relaxed);
+    slot.goal_rip.store(goal.address.0, Relaxed);
+    let range = motion.step.clone().unwrap_or(ONE_INSTRUCTION);
+    slot.range[0].store(range.start.0, Relaxed);
+    slot.range[1].store(range.end.0, Relaxed);
     let steps = motion.step.is_some();
     slot.step.store(u32::from(steps), Relaxed);
     let moves = *motion != Motion::default();
@@ -457,7 +459,7 @@ fn set_conditions(slot: &Slot, conditions: &[Condition]) {
             continue;
         }
         for (to, condition) in slot.conditions.iter().skip(count).zip(of_one) {
-            to.address.store(condition.address, Relaxed);
+            to.address.store(condition.address.0, Relaxed);
             to.from.store(used as u32, Relaxed);
             to.len.store(condition.code.len() as u32, Relaxed);
             let room = slot.condition_code.iter().skip(used);

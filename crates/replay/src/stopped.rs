@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::target::{Region, ThreadState};
 use inspect::target::{Content, Mapping, Process, Registers, ThreadId};
 
+use protocol::id::Addr;
+
 use crate::Session;
 
 /// See the module.
@@ -32,26 +34,26 @@ pub(crate) struct CodeFiles {
 }
 
 /// A piece of a file that is mapped: where, from which offset on, which file.
-type Mapped<'m> = (Range<u64>, u64, &'m Path);
+type Mapped<'m> = (Range<Addr>, u64, &'m Path);
 
 impl CodeFiles {
     /// Puts the code that files have where `out`, read from `address` on, has
     /// what the monitor made of it.
-    fn restore<'m>(&self, mapped: impl Iterator<Item = Mapped<'m>>, address: u64, out: &mut [u8]) {
-        let end = address.saturating_add(out.len() as u64);
+    fn restore<'m>(&self, mapped: impl Iterator<Item = Mapped<'m>>, address: Addr, out: &mut [u8]) {
+        let end = address.saturating_plus(out.len() as u64);
         for (range, offset, path) in mapped {
             let (from, to) = (range.start.max(address), range.end.min(end));
             if from >= to {
                 continue;
             }
-            let part = (from - address) as usize..(to - address) as usize;
+            let part = from.since(address) as usize..to.since(address) as usize;
             let mut files = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let file = files
                 .entry(path.to_path_buf())
                 .or_insert_with(|| File::open(path).ok());
             if let (Some(file), Some(part)) = (file, out.get_mut(part)) {
                 // What is behind the file's end stays.
-                let _ = file.read_at(part, offset + (from - range.start));
+                let _ = file.read_at(part, offset + from.since(range.start));
             }
         }
     }
@@ -79,7 +81,7 @@ impl<'s> Stopped<'s> {
 }
 
 impl Process for Stopped<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         let replaced = self.replaced.get_or_init(|| self.session.counter_sites());
         let got = self.session.read_code_with(replaced, address, buffer);
         if let Some(buffer) = buffer.get_mut(..got) {

@@ -9,6 +9,8 @@ use protocol::replay::{EXECUTED, EXITED, difference, match_depth, outcome};
 use ::target::{Difference, Ending, Outcome, Verdict};
 use protocol::id::{EventNo, ImageNo, ProcessId, ThreadNo};
 
+use protocol::id::Addr;
+
 use crate::file::ReplayFile;
 
 /// What became of the stream at place `index` of a file's table. `ended` says
@@ -63,7 +65,7 @@ pub fn difference_of(file: &ReplayFile, index: usize) -> Difference {
         thread: ThreadNo(entry.thread.load(Relaxed)),
         expected,
         found,
-        address: entry.rip.load(Relaxed),
+        address: Addr(entry.rip.load(Relaxed)),
     }
 }
 

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 use target::{Alive, Arrival, Calls, Cancel, Catches, Happening, Position, Stops};
 
 use crate::commit::Crew;
@@ -91,7 +91,7 @@ impl Member {
         let plan = self.plan(context)?;
         let returns = plan.frames.iter();
         let returns = returns.filter_map(|(_, frame)| frame.returns.map(|(at, _)| at));
-        let others: Vec<u64> = returns.collect();
+        let others: Vec<Addr> = returns.collect();
         let breakpoints = plan.breakpoints(&others)?;
         let conditions = self.passable(context, &plan, &others)?;
         let catches = self.catches(context);
@@ -120,8 +120,7 @@ impl Member {
                 Ok(points) => match self.at_points(points)? {
                     Some(found) => Some(found),
                     None => {
-                        let address = self.position()?.address().unwrap_or(0);
-                        let left = self.frame_left(&plan, address)?;
+                        let left = self.frame_left(&plan, self.position()?)?;
                         left.map(|came| self.found(came)).transpose()?
                     }
                 },

@@ -3,7 +3,7 @@
 
 use inspect::types::Kind;
 use inspect::value::Value;
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 use target::{Arrival, Cancel, Happening, Registers, Stops};
 
 use crate::group::Group;
@@ -22,15 +22,15 @@ pub enum Called {
 }
 
 /// Below the stack pointer, this much belongs to the function that stands there.
-const RED_ZONE: u64 = 128;
+pub(crate) const RED_ZONE: u64 = 128;
 
 /// A call that is set up.
 struct Setup {
-    function: u64,
+    function: Addr,
     arguments: Vec<u64>,
     result: Option<inspect::types::Ty>,
     /// Where it returns to: code that nobody executes any more.
-    back: u64,
+    back: Addr,
 }
 
 impl Group {
@@ -59,7 +59,7 @@ impl Group {
 
     fn set_register(&mut self, frame: FrameRef, name: &str, expression: &str) -> Result<Seen> {
         let process = frame.thread.process;
-        let value = {
+        let Addr(value) = {
             let view = self.at(process)?;
             view.in_frame(frame.thread.thread, frame.level, |scope| {
                 scope
@@ -94,9 +94,10 @@ impl Group {
         let setup = self.set_up(frame, text)?;
         let (thread, before) = self.registers_of(frame)?;
         let mut registers = before;
-        let stack = (before.rsp - RED_ZONE - 256) & !15;
-        registers.rsp = stack - 8;
-        registers.rip = setup.function;
+        let room = before.sp().minus(RED_ZONE + 256);
+        let stack = room.minus(room.within(16));
+        registers.rsp = stack.minus(8).0;
+        registers.rip = setup.function.0;
         // No vector registers are used for what varies.
         registers.rax = 0;
         registers.orig_rax = u64::MAX;
@@ -111,7 +112,7 @@ impl Group {
         let signal = alive.pending(thread);
         alive.set_pending(thread, None)?;
         alive.choose(thread)?;
-        alive.write_memory(stack - 8, &setup.back.to_le_bytes())?;
+        alive.write_memory(stack.minus(8), &setup.back.0.to_le_bytes())?;
         alive.write_registers(thread, &registers)?;
         let came = self.run_call(process, thread, &setup, stack, cancel);
         // Whatever came of it, it is over.
@@ -165,7 +166,7 @@ impl Group {
                 if !fits {
                     return Ok(None);
                 }
-                values.push(value.to_address(process)?);
+                values.push(value.to_address(process)?.0);
             }
             let fits = |ty: &inspect::types::Ty| match &ty.peeled().kind {
                 Kind::Base(encoding) => encoding.0 != FLOAT,
@@ -192,7 +193,7 @@ impl Group {
         process: ProcessId,
         thread: ThreadNo,
         setup: &Setup,
-        stack: u64,
+        stack: Addr,
         cancel: &Cancel,
     ) -> Result<()> {
         let i = self.index(process)?;
@@ -290,7 +291,9 @@ fn bytes_for(to: &Value, from: &Value, process: &dyn inspect::Process) -> inspec
     match &kind.kind {
         Kind::Base(_) | Kind::Enum(_) | Kind::Pointer(_) if size <= 16 => {
             let number = match &other.kind {
-                Kind::Array { .. } | Kind::Function { .. } => i128::from(from.to_address(process)?),
+                Kind::Array { .. } | Kind::Function { .. } => {
+                    i128::from(from.to_address(process)?.0)
+                }
                 _ => from.integer(process)?,
             };
             Ok(number

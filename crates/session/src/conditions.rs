@@ -12,6 +12,7 @@ use inspect::lookup::Location;
 use inspect::scope::Scope;
 use inspect::{Inspector, Library, ThreadId};
 use protocol::condition;
+use protocol::id::Addr;
 use target::{MapsVersion, Registers, Target};
 
 use crate::bytecode::encode;
@@ -21,7 +22,7 @@ use crate::stops::{Point, What};
 pub(crate) const INLINED_MAX: usize = 100;
 
 /// Conditions whose names were looked up, by point and address.
-pub(crate) type Conditions = HashMap<(u32, u64), (MapsVersion, Asked)>;
+pub(crate) type Conditions = HashMap<(u32, Option<Addr>), (MapsVersion, Asked)>;
 
 /// A condition whose names were looked up.
 pub(crate) struct Asked {
@@ -124,7 +125,7 @@ impl Judge<'_> {
         number: u32,
         text: &str,
     ) -> inspect::Result<bool> {
-        let pc = scope.frame().map_or(0, |frame| frame.pc);
+        let pc = scope.frame().map(|frame| frame.pc);
         if let Some((for_this, asked)) = self.known.get(&(number, pc))
             && *for_this == maps
             && asked.is_of(text)
@@ -178,6 +179,6 @@ impl condition::Machine for Machine<'_> {
     fn memory(&self, address: u64, size: usize) -> Option<u64> {
         let mut bytes = [0; 8];
         let into = bytes.get_mut(..size)?;
-        (self.target.read(address, into) == size).then(|| u64::from_le_bytes(bytes))
+        (self.target.read(Addr(address), into) == size).then(|| u64::from_le_bytes(bytes))
     }
 }

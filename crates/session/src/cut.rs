@@ -5,7 +5,7 @@
 //! itself can say. A second one of it is led there and asked, and nobody is moved.
 
 use protocol::id::{EventNo, ProcessId};
-use target::{Arrival, Cancel, Position};
+use target::{Arrival, Cancel, ONE_INSTRUCTION, Position};
 
 use crate::commit::{Crew, Settled};
 use crate::found::Search;
@@ -30,7 +30,7 @@ impl Group {
             return Ok(member.within(next));
         }
         let probe = member.probe_mut(context.program, Position::Event(event), cancel)?;
-        let arrival = probe.step(0..0, &[], cancel)?;
+        let arrival = probe.step(ONE_INSTRUCTION, &[], cancel)?;
         let got = probe.position();
         Ok(match (arrival, got) {
             (Arrival::Stepped, Position::Inside(inside)) if inside.event == event.next() => got,

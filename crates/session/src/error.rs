@@ -1,6 +1,6 @@
 //! Why the debugger could not do what it was asked to.
 
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 
 /// Of everything that is asked of the debugger.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("`{0}` cannot be caught")]
     NotCaught(String),
     #[error("memory at {0:#x} cannot be written")]
-    NotWritten(u64),
+    NotWritten(Addr),
     #[error("there is no register `{0}` that can be set here")]
     NoRegister(String),
     #[error("`{0}` cannot be called")]

@@ -11,7 +11,7 @@ use causality::History;
 use inspect::inspector::Layout;
 use inspect::lookup::Location;
 use inspect::{Inspector, Library};
-use protocol::id::{EventNo, ProcessId, ProcessIx, ThreadNo};
+use protocol::id::{Addr, EventNo, ProcessId, ProcessIx, ThreadNo};
 use target::{Alive, Arrival, Cancel, ImageSpan, Living, MapsVersion, Position, Recorded, Target};
 
 use crate::conditions::{Conditions, Judge};
@@ -243,9 +243,9 @@ impl Member {
     }
 
     /// The stack pointer of the thread that runs.
-    pub fn stack_pointer(&self) -> Result<Option<u64>> {
+    pub fn stack_pointer(&self) -> Result<Option<Addr>> {
         let running = self.target()?.running();
-        Ok(running.map(|thread| thread.registers.rsp))
+        Ok(running.map(|thread| thread.registers.sp()))
     }
 
     /// Which of its programs it is in at an event.

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use protocol::id::{EventNo, ProcessId, ThreadNo};
+use protocol::id::{Addr, EventNo, ProcessId, ThreadNo};
 use target::{Arrival, Cancel, Position};
 
 use crate::commit::{Crew, Settled};
@@ -56,7 +56,7 @@ pub enum How {
     /// To an event, unless something stops somebody before.
     RunTo(EventNo),
     /// By the instructions that begin in a range, at least one.
-    Instructions(Range<u64>),
+    Instructions(Range<Addr>),
     /// By one instruction, or a call and all that it leads to.
     NextInstruction,
     /// To another line; into functions that have lines, or over them.
@@ -64,7 +64,7 @@ pub enum How {
     /// Out of the frame of this level. Back: to where it was called.
     Finish { level: usize },
     /// To one of these addresses.
-    Until(Vec<u64>),
+    Until(Vec<Addr>),
     /// To a position, whatever is on the way.
     To(Position),
     /// Each of these to a place of its own, unless something stops somebody on the way.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use inspect::lookup::Location;
+use protocol::id::Addr;
 use target::{Condition, Watch};
 
 use crate::member::{Context, Member};
@@ -15,7 +16,7 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Addresses of breakpoints, with their numbers.
-    pub addresses: Vec<(u64, u32)>,
+    pub addresses: Vec<(Addr, u32)>,
     /// What inlined functions those that are in one are of.
     pub inlined: Vec<(u32, Location)>,
     pub watches: Vec<Watch>,
@@ -25,23 +26,23 @@ pub(crate) struct Plan {
     pub mapped: bool,
     /// Where the loader comes by when it has mapped something, in a process that is
     /// alive.
-    pub loader: Vec<u64>,
+    pub loader: Vec<Addr>,
     /// The frames of watched variables, with their points.
     pub frames: Vec<(u32, FrameKey)>,
 }
 
 impl Plan {
     /// The inlined function that a breakpoint is of, at an address.
-    pub fn inlined_at(&self, number: u32, address: u64) -> Option<&Location> {
+    pub fn inlined_at(&self, number: u32, address: Addr) -> Option<&Location> {
         let mut all = self.inlined.iter();
         let found = all.find(|(n, location)| *n == number && location.address == address);
         found.map(|(_, location)| location)
     }
 
     /// What a process stops at on its way, and `others`, in order.
-    pub fn breakpoints(&self, others: &[u64]) -> Result<Vec<u64>> {
+    pub fn breakpoints(&self, others: &[Addr]) -> Result<Vec<Addr>> {
         let own = self.addresses.iter().map(|(address, _)| *address);
-        let mut all: Vec<u64> = own
+        let mut all: Vec<Addr> = own
             .chain(others.iter().chain(&self.loader).copied())
             .collect();
         all.sort_unstable();
@@ -123,10 +124,10 @@ impl Member {
         &self,
         context: Context<'_>,
         plan: &Plan,
-        others: &[u64],
+        others: &[Addr],
     ) -> Result<Vec<Condition>> {
         let maps = self.target()?.maps_version();
-        let codes = |address: u64, number: u32| -> Option<Vec<Arc<[u8]>>> {
+        let codes = |address: Addr, number: u32| -> Option<Vec<Arc<[u8]>>> {
             let point = context.stops.get(number)?;
             // Each thread comes by.
             if point.thread.is_some() {
@@ -138,7 +139,7 @@ impl Member {
                 }
                 _ => {
                     let text = point.condition.as_deref()?;
-                    let (for_maps, asked) = self.conditions.get(&(number, address))?;
+                    let (for_maps, asked) = self.conditions.get(&(number, Some(address)))?;
                     let is_its = *for_maps == maps && asked.is_of(text);
                     Some(vec![asked.code().filter(|_| is_its)?])
                 }

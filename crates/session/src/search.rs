@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use inspect::lookup::Location;
-use protocol::id::EventNo;
+use protocol::id::{Addr, EventNo};
 use target::{Arrival, Cancel, Position, Stops, Target};
 
 use crate::Result;
@@ -71,7 +71,7 @@ impl Member {
     pub fn leg(
         &mut self,
         context: Context<'_>,
-        extra: &[u64],
+        extra: &[Addr],
         limit: Position,
         mut passed: Option<&mut Passed>,
     ) -> Result<Leg> {
@@ -80,7 +80,7 @@ impl Member {
             let plan = self.plan(context)?;
             let returns = plan.frames.iter();
             let returns = returns.filter_map(|(_, frame)| frame.returns.map(|(at, _)| at));
-            let others: Vec<u64> = extra.iter().copied().chain(returns).collect();
+            let others: Vec<Addr> = extra.iter().copied().chain(returns).collect();
             let breakpoints = plan.breakpoints(&others)?;
             let now = self.position()?;
             let next = match now {
@@ -167,10 +167,10 @@ impl Member {
                     Ok(points) => match self.at_points(points)? {
                         Some(found) => Some(found),
                         None => {
-                            let address = at.address().unwrap_or(0);
-                            match self.frame_left(&plan, address)? {
+                            let is_extra = at.address().is_some_and(|at| extra.contains(&at));
+                            match self.frame_left(&plan, at)? {
                                 Some(came) => Some(self.found(came)?),
-                                None if extra.contains(&address) => return Ok(Leg::At),
+                                None if is_extra => return Ok(Leg::At),
                                 None => None,
                             }
                         }
@@ -359,8 +359,8 @@ impl Member {
     }
 
     /// Whether the frame of a watched variable has just returned.
-    pub fn frame_left(&self, plan: &Plan, address: u64) -> Result<Option<Came>> {
-        let Some(rsp) = self.stack_pointer()? else {
+    pub fn frame_left(&self, plan: &Plan, at: Position) -> Result<Option<Came>> {
+        let (Some(address), Some(rsp)) = (at.address(), self.stack_pointer()?) else {
             return Ok(None);
         };
         let thread = self.thread()?;

@@ -1,5 +1,6 @@
 //! The last stop of one process.
 
+use protocol::id::Addr;
 use target::{Back, Cancel, Hit, Position, Stops, Target, Watch};
 
 use crate::conditions::Trouble;
@@ -62,7 +63,7 @@ impl Member {
     pub fn leg_back(
         &mut self,
         context: Context<'_>,
-        extra: &[u64],
+        extra: &[Addr],
         floor: Position,
     ) -> Result<Leg> {
         loop {
@@ -70,7 +71,7 @@ impl Member {
             let plan = self.plan(context)?;
             let from = self.position()?;
             let begins = plan.frames.iter().filter_map(|(_, frame)| frame.begins);
-            let others: Vec<u64> = extra.iter().copied().chain(begins).collect();
+            let others: Vec<Addr> = extra.iter().copied().chain(begins).collect();
             let breakpoints = plan.breakpoints(&others)?;
             let first = Position::Event(self.image_begins(from.event()));
             let caught = self.last_caught(context, from.event());
@@ -103,13 +104,13 @@ impl Member {
                     if let Some(found) = self.at_points(points)? {
                         return Ok(Leg::Found(found));
                     }
-                    let address = at.address().unwrap_or(0);
+                    let address = at.address();
                     if let Some((number, _)) = self.frame_begins(&plan, address)? {
                         return Ok(Leg::Found(
                             self.found(Came::OutOfScope { number, back: true })?,
                         ));
                     }
-                    if extra.contains(&address) {
+                    if address.is_some_and(|at| extra.contains(&at)) {
                         return Ok(Leg::At);
                     }
                 }
@@ -153,7 +154,7 @@ impl Member {
         stops: &Stops<'_>,
         floor: Position,
         plan: &Plan,
-        extra: &[u64],
+        extra: &[Addr],
     ) -> Result<std::result::Result<Back, Trouble>> {
         let matters = |number: &u32| {
             let point = context.stops.get(*number);
@@ -215,8 +216,9 @@ impl Member {
     }
 
     /// The frame of a watched variable that begins here.
-    fn frame_begins(&self, plan: &Plan, address: u64) -> Result<Option<(u32, FrameKey)>> {
-        Ok(begins_here(plan, self.target()?, address))
+    fn frame_begins(&self, plan: &Plan, at: Option<Addr>) -> Result<Option<(u32, FrameKey)>> {
+        let target = self.target()?;
+        Ok(at.and_then(|address| begins_here(plan, target, address)))
     }
 
     /// The process is before what changes watched memory: what that is, if it
@@ -266,13 +268,13 @@ impl Member {
     }
 }
 
-fn begins_here(plan: &Plan, target: &dyn Target, address: u64) -> Option<(u32, FrameKey)> {
+fn begins_here(plan: &Plan, target: &dyn Target, address: Addr) -> Option<(u32, FrameKey)> {
     let could = plan.frames.iter().any(|(_, f)| f.begins == Some(address));
     let running = target.running().filter(|_| could)?;
-    let rsp = running.registers.rsp;
+    let rsp = running.registers.sp();
     let mut frames = plan.frames.iter();
     let found = frames.find(|(_, f)| {
-        f.thread == running.number && f.begins == Some(address) && rsp.wrapping_add(8) == f.cfa
+        f.thread == running.number && f.begins == Some(address) && rsp.plus(8) == f.cfa
     });
     found.cloned()
 }

@@ -10,8 +10,8 @@ use inspect::frames::{Frame, Stack};
 use inspect::lookup::Location;
 use inspect::stepping::Exits;
 use inspect::{Inspector, ThreadId};
-use protocol::id::{EventNo, ThreadNo};
-use target::{Arrival, Position, Stops, Target};
+use protocol::id::{Addr, EventNo, ThreadNo};
+use target::{Arrival, ONE_INSTRUCTION, Position, Stops, Target};
 
 use crate::conditions::INLINED_MAX;
 use crate::found::{Came, Found, Leg, Passed, Search};
@@ -66,13 +66,13 @@ impl Member {
         &mut self,
         context: Context<'_>,
         thread: Option<ThreadNo>,
-        range: Range<u64>,
+        range: Range<Addr>,
         passed: &mut Passed,
     ) -> Result<Search> {
         self.here(context.program)?;
         let plan = self.plan(context)?;
         let is_crossed = plan.addresses.iter().any(|(a, _)| range.contains(a));
-        let range = if is_crossed { 0..0 } else { range };
+        let range = if is_crossed { ONE_INSTRUCTION } else { range };
         loop {
             let before = self.position()?;
             let thread = match thread {
@@ -88,7 +88,7 @@ impl Member {
                 let limit = turn.map_or(Position::END, Position::way_to);
                 match self.leg(context, &[], limit, Some(passed))? {
                     Leg::There if self.position()? == before => {
-                        self.execute(context, 0..0, passed)?
+                        self.execute(context, ONE_INSTRUCTION, passed)?
                     }
                     other => other,
                 }
@@ -113,7 +113,7 @@ impl Member {
     fn execute(
         &mut self,
         context: Context<'_>,
-        range: Range<u64>,
+        range: Range<Addr>,
         passed: &mut Passed,
     ) -> Result<Leg> {
         let plan = self.plan(context)?;
@@ -179,7 +179,7 @@ impl Member {
                 let leg = self.run_out(context, thread, next, rsp, Position::END, Some(passed))?;
                 self.stepped(leg)
             }
-            _ => self.step_instructions(context, None, 0..0, passed),
+            _ => self.step_instructions(context, None, ONE_INSTRUCTION, passed),
         }
     }
 
@@ -189,8 +189,8 @@ impl Member {
         &mut self,
         context: Context<'_>,
         thread: ThreadNo,
-        address: u64,
-        cfa: u64,
+        address: Addr,
+        cfa: Addr,
         limit: Position,
         mut passed: Option<&mut Passed>,
     ) -> Result<Leg> {
@@ -211,7 +211,12 @@ impl Member {
     }
 
     /// Runs on to one of the addresses, or to `limit`: nothing else stops it.
-    pub fn way(&mut self, context: Context<'_>, addresses: &[u64], limit: Position) -> Result<Leg> {
+    pub fn way(
+        &mut self,
+        context: Context<'_>,
+        addresses: &[Addr],
+        limit: Position,
+    ) -> Result<Leg> {
         let stops = Stops {
             breakpoints: addresses,
             ..Stops::default()
@@ -317,7 +322,7 @@ impl Member {
                         return Ok(Search::Found(self.found(Came::Left(caller))?));
                     }
                     if exits.jumps.contains(&frame.pc) {
-                        leg = self.execute(context, 0..0, passed)?;
+                        leg = self.execute(context, ONE_INSTRUCTION, passed)?;
                         continue;
                     }
                 }
@@ -330,7 +335,7 @@ impl Member {
     pub fn until(
         &mut self,
         context: Context<'_>,
-        addresses: &[u64],
+        addresses: &[Addr],
         passed: &mut Passed,
     ) -> Result<Search> {
         self.here(context.program)?;
@@ -364,7 +369,7 @@ impl Member {
     fn step(
         &mut self,
         context: Context<'_>,
-        range: Range<u64>,
+        range: Range<Addr>,
         passed: Option<&mut Passed>,
     ) -> Result<Leg> {
         if let Some(passed) = passed {
@@ -391,10 +396,9 @@ impl Member {
     ) -> Result<Leg> {
         let thread = self.thread()?;
         let Some(start) = self.top(context)? else {
-            return self.step(context, 0..0, passed);
+            return self.step(context, ONE_INSTRUCTION, passed);
         };
         let border = self.next_image(self.position()?.event());
-        let start_cfa = start.cfa.unwrap_or(0);
         let start_line = start.place.as_ref().map(|p| p.line);
         for _ in 0..STEPS_MAX {
             // The range of the line, and the way out.
@@ -416,7 +420,7 @@ impl Member {
                     let passed = passed.as_deref_mut();
                     self.run_out(context, thread, address, cfa, limit, passed)?
                 }
-                (None, None) => self.step(context, 0..0, passed.as_deref_mut())?,
+                (None, None) => self.step(context, ONE_INSTRUCTION, passed.as_deref_mut())?,
             };
             match leg {
                 Leg::At => {}
@@ -446,9 +450,9 @@ impl Member {
             let Some(now) = self.top(context)? else {
                 continue;
             };
-            let cfa = now.cfa.unwrap_or(0);
             let has_line = now.place.is_some();
-            if cfa < start_cfa {
+            // A frame whose address is not known is taken for an inner one.
+            if now.cfa < start.cfa {
                 // Deeper: a call was made.
                 match self.called(context, &now, thread, into, limit, passed.as_deref_mut())? {
                     Call::Stopped(leg) => return Ok(leg),
@@ -463,7 +467,7 @@ impl Member {
                 }
                 continue;
             }
-            if cfa > start_cfa {
+            if now.cfa > start.cfa {
                 // Returned.
                 if has_line {
                     return Ok(Leg::At);

@@ -6,8 +6,8 @@
 use inspect::ThreadId;
 use inspect::frames::Frame;
 use inspect::stepping::Entries;
-use protocol::id::ThreadNo;
-use target::{Arrival, Back, Position, Stops, Target};
+use protocol::id::{Addr, ThreadNo};
+use target::{Arrival, Back, ONE_INSTRUCTION, Position, Stops, Target};
 
 use crate::found::{Came, Found, Leg, Search};
 use crate::member::{Context, Member};
@@ -122,10 +122,10 @@ impl Member {
         let Some(begins) = frame.begins else {
             return Err(Error::NoBeginning);
         };
-        let rsp = frame.cfa.wrapping_sub(8);
+        let rsp = frame.cfa.minus(8);
         let mut is_entry = |target: &dyn Target, _| {
             let own = target.running().filter(|t| t.number == frame.thread);
-            own.is_some_and(|thread| thread.registers.rsp == rsp)
+            own.is_some_and(|thread| thread.registers.sp() == rsp)
         };
         let stops = Stops {
             breakpoints: &[begins],
@@ -172,7 +172,7 @@ impl Member {
             let (Some(now), Some(rsp)) = (self.top(context)?, self.stack_pointer()?) else {
                 continue;
             };
-            if Some(now.pc) == frame.begins && rsp.wrapping_add(8) == entries.cfa {
+            if Some(now.pc) == frame.begins && rsp.plus(8) == entries.cfa {
                 // So it is called where that is.
                 return self.one_back(context);
             }
@@ -182,7 +182,7 @@ impl Member {
             // A jump may not have been taken.
             let at = self.position()?;
             let never = target::Cancel::new();
-            self.target_mut()?.step(0..0, &[], &never)?;
+            self.target_mut()?.step(ONE_INSTRUCTION, &[], &never)?;
             let led = self
                 .top(context)?
                 .is_some_and(|next| entries.is_inside(next.pc) && next.cfa == Some(entries.cfa));
@@ -263,12 +263,12 @@ impl Member {
         let Some((starts, begins)) = starts else {
             return Ok(None);
         };
-        let breakpoints: Vec<u64> = starts.iter().copied().chain([begins]).collect();
+        let breakpoints: Vec<Addr> = starts.iter().copied().chain([begins]).collect();
         if starts.is_empty() || breakpoints.len() > protocol::replay::BREAKPOINTS {
             return Ok(None);
         }
         let rsp = self.stack_pointer()?;
-        if frame.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa) {
+        if frame.pc == begins && rsp.map(|rsp| rsp.plus(8)) == Some(cfa) {
             // It was just called.
             return self.calling_line(context, into).map(Some);
         }
@@ -297,7 +297,7 @@ impl Member {
                 return Ok(None);
             };
             let rsp = self.stack_pointer()?;
-            let is_entry = now.pc == begins && rsp.map(|rsp| rsp.wrapping_add(8)) == Some(cfa);
+            let is_entry = now.pc == begins && rsp.map(|rsp| rsp.plus(8)) == Some(cfa);
             let is_same = self.thread()? == thread
                 && (is_entry || now.cfa == Some(cfa) && now.name == frame.name);
             if !is_same {
@@ -335,7 +335,9 @@ impl Member {
             return self.one_back(context);
         };
         // A frame is its address and its function: others were there before.
-        let cfa = frame.cfa.unwrap_or(0);
+        let Some(cfa) = frame.cfa else {
+            return self.one_back(context);
+        };
         let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
         let begins = self.look_at_stack(context, 1, |inspector, _| {
             let (_, begins) = inspector.function_name(frame.pc)?;
@@ -392,10 +394,12 @@ impl Member {
         context: Context<'_>,
         thread: ThreadNo,
         frame: &Frame,
-        begins: Option<(u64, u64)>,
+        begins: Option<(Addr, Addr)>,
         limit: Position,
     ) -> Result<Option<Entered>> {
-        let cfa = frame.cfa.unwrap_or(0);
+        let Some(cfa) = frame.cfa else {
+            return Ok(None);
+        };
         let is_same = |other: &Frame| other.cfa == Some(cfa) && other.name == frame.name;
         let inner = self.look(context.program.library(), |inspector, _| {
             let stack = inspector.stack(ThreadId(thread.0), 10_000).ok()?;
@@ -422,7 +426,7 @@ impl Member {
         let Some((begins, body)) = begins else {
             return Ok(None);
         };
-        let run = |member: &mut Member, address: u64| -> Result<bool> {
+        let run = |member: &mut Member, address: Addr| -> Result<bool> {
             let stops = Stops {
                 breakpoints: &[address],
                 ..Stops::default()
@@ -432,9 +436,7 @@ impl Member {
         };
         let mut entry = None;
         while run(self, begins)? {
-            let is_entry = self
-                .stack_pointer()?
-                .is_some_and(|rsp| rsp.wrapping_add(8) == cfa);
+            let is_entry = self.stack_pointer()?.is_some_and(|rsp| rsp.plus(8) == cfa);
             if self.thread()? == thread && is_entry {
                 entry = Some(self.position()?);
             }
@@ -453,7 +455,7 @@ impl Member {
 
 impl Member {
     /// Back to a place in the code, or to what stopped the process last.
-    pub fn until_back(&mut self, context: Context<'_>, addresses: &[u64]) -> Result<Search> {
+    pub fn until_back(&mut self, context: Context<'_>, addresses: &[Addr]) -> Result<Search> {
         self.here(context.program)?;
         let floor = self.beginning();
         Ok(match self.leg_back(context, addresses, floor)? {

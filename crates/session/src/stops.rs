@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use inspect::Inspector;
 use inspect::lookup::Location;
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 use target::Watch;
 
 use crate::caught::Caught;
@@ -51,13 +51,13 @@ pub enum What {
     /// that a process executes now. If there are conditions (in the language of
     /// [`protocol::condition`]), one of them must hold.
     Code {
-        address: u64,
+        address: Addr,
         conditions: Vec<Arc<[u8]>>,
     },
     /// A variable.
     Watch(Box<Watched>),
     /// Memory, for who knows what is there.
-    Memory { address: u64, length: u64 },
+    Memory { address: Addr, length: u64 },
     /// Events.
     Catch(Caught),
 }
@@ -216,7 +216,7 @@ impl StopTable {
             });
             its.map(|p| &p.what).chain([what])
         };
-        let mut addresses: Vec<u64> = own()
+        let mut addresses: Vec<Addr> = own()
             .filter_map(|what| match what {
                 What::Code { address, .. } => Some(*address),
                 _ => None,
@@ -238,7 +238,7 @@ impl StopTable {
 /// An address that a place in the code stands for.
 #[derive(Clone, Debug)]
 pub struct CodeLocation {
-    pub address: u64,
+    pub address: Addr,
     /// The source line there.
     pub line: Option<inspect::frames::SourceLocation>,
     /// The inlined function that is meant, if it is one.
@@ -278,6 +278,7 @@ pub fn locations(inspector: &Inspector<'_>, text: &str) -> Result<Vec<CodeLocati
 }
 
 /// The address that a place is, if it is one: `*0x1234`.
-pub fn address_in(place: &str) -> Option<u64> {
-    u64::from_str_radix(place.strip_prefix("*0x")?, 16).ok()
+pub fn address_in(place: &str) -> Option<Addr> {
+    let number = u64::from_str_radix(place.strip_prefix("*0x")?, 16);
+    number.ok().map(Addr)
 }

@@ -9,9 +9,10 @@ use inspect::print::{PrintOptions, Printer, backtrace};
 use inspect::scope::Scope;
 use inspect::value::Value;
 use inspect::{Inspector, Library, Process, ThreadId};
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 use target::{Cancel, Position, Target, ThreadState, Watch};
 
+use crate::change::RED_ZONE;
 use crate::conditions::INLINED_MAX;
 use crate::group::Group;
 use crate::reason::Seen;
@@ -40,13 +41,13 @@ pub struct FrameRef {
 pub struct FrameInfo {
     pub level: usize,
     /// The instruction that comes next in it.
-    pub pc: u64,
+    pub pc: Addr,
     /// The name of its function.
     pub function: Option<String>,
     /// Where it is in the source.
     pub line: Option<inspect::frames::SourceLocation>,
     /// Its canonical frame address.
-    pub cfa: Option<u64>,
+    pub cfa: Option<Addr>,
 }
 
 /// A variable of a frame, and its value or why there is none.
@@ -275,7 +276,7 @@ impl Group {
         let running = view.target.thread();
         let thread = frame.thread.thread.unwrap_or(running);
         let image = view.target.maps_version().image;
-        let rsp = view.target.running().map(|t| t.registers.rsp);
+        let rsp = view.target.running().map(|t| t.registers.sp());
         let (value, seen, inner) = view.in_frame(Some(thread), level, |scope| {
             let value = scope.evaluate(text)?;
             let seen = seen_in(scope, &value);
@@ -292,7 +293,7 @@ impl Group {
             let text = text.to_string();
             return Err(Error::TooLong { text, size });
         }
-        let low = inner.or(rsp.map(|rsp| rsp.saturating_sub(128)));
+        let low = inner.or(rsp.map(|rsp| rsp.minus(RED_ZONE)));
         let never = Cancel::new();
         let i = self.index(process)?;
         let (member, context) = self.with(i, &never)?;

@@ -1,7 +1,7 @@
 //! Variables that are watched.
 
 use inspect::value::Value;
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 use target::Watch;
 
 use crate::reason::Seen;
@@ -15,7 +15,7 @@ pub struct Watched {
     pub process: ProcessId,
     pub image: usize,
     pub value: Value,
-    pub address: u64,
+    pub address: Addr,
     /// In as many parts as it takes.
     pub parts: Vec<Watch>,
     /// The frame that it is a variable of.
@@ -29,10 +29,10 @@ pub struct Watched {
 pub struct FrameKey {
     pub thread: ThreadNo,
     /// Its canonical frame address.
-    pub cfa: u64,
+    pub cfa: Addr,
     pub function: Option<String>,
     /// Where its function begins.
-    pub begins: Option<u64>,
+    pub begins: Option<Addr>,
     /// Where it returns to, and the least stack pointer there.
-    pub returns: Option<(u64, u64)>,
+    pub returns: Option<(Addr, Addr)>,
 }

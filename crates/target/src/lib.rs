@@ -25,7 +25,7 @@ mod verdict;
 use std::ops::Range;
 
 use inspect::Process;
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 
 pub use cancel::Cancel;
 pub use error::{Error, Result};
@@ -36,6 +36,9 @@ pub use state::{
     CheckpointId, CheckpointInfo, Handler, ImageSpan, MapsVersion, Region, ThreadState,
 };
 pub use verdict::{Difference, Ending, Outcome, Verdict};
+
+/// What a step goes over that is to execute one instruction: no code begins in it.
+pub const ONE_INSTRUCTION: Range<Addr> = Addr::NULL..Addr::NULL;
 
 /// Asked at each stop of a search back whether it is one.
 pub type Ask<'a> = dyn FnMut(&dyn Target, Hit) -> bool + 'a;
@@ -72,7 +75,7 @@ pub trait Target {
     fn handlers(&self) -> Vec<Handler>;
 
     /// Reads memory as it is: how many bytes from `address` on could be had.
-    fn read(&self, address: u64, out: &mut [u8]) -> usize;
+    fn read(&self, address: Addr, out: &mut [u8]) -> usize;
 
     /// Changes when what is mapped does, and is the same at the same position.
     fn maps_version(&self) -> MapsVersion;
@@ -91,9 +94,9 @@ pub trait Target {
     /// Runs on until something says to stop, or to `until`.
     fn run(&mut self, stops: &Stops<'_>, until: Position, cancel: &Cancel) -> Result<Arrival>;
 
-    /// Has the thread that runs execute one instruction, or as many as begin in
-    /// `range`; it stops earlier if watched memory changes.
-    fn step(&mut self, range: Range<u64>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival>;
+    /// Has the thread that runs execute one instruction ([`ONE_INSTRUCTION`]), or as
+    /// many as begin in `range`; it stops earlier if watched memory changes.
+    fn step(&mut self, range: Range<Addr>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival>;
 
     /// Its past, if it has one that can be gone to.
     fn history(&mut self) -> Option<&mut dyn Recorded> {
@@ -153,7 +156,7 @@ pub trait Recorded {
 /// Everything here is done while it stands still.
 pub trait Alive {
     /// Writes memory: how many bytes from `address` on could be written.
-    fn write_memory(&mut self, address: u64, bytes: &[u8]) -> Result<usize>;
+    fn write_memory(&mut self, address: Addr, bytes: &[u8]) -> Result<usize>;
 
     /// Gives a thread other registers.
     fn write_registers(&mut self, thread: ThreadNo, registers: &Registers) -> Result<()>;

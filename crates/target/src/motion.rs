@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 
 use crate::verdict::Difference;
 
 /// Memory whose changes are to be seen: `length` bytes from `address` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
-    pub address: u64,
+    pub address: Addr,
     pub length: u8,
 }
 
@@ -21,10 +21,10 @@ impl Watch {
     pub const MOST: u64 = protocol::replay::WATCHES as u64 * 8;
 
     /// A stretch of memory, in as many as it takes.
-    pub fn split(address: u64, length: u64) -> impl Iterator<Item = Watch> {
+    pub fn split(address: Addr, length: u64) -> impl Iterator<Item = Watch> {
         let parts = (0..length).step_by(Watch::LONGEST as usize);
         parts.map(move |from| Watch {
-            address: address.wrapping_add(from),
+            address: address.plus(from),
             length: (length - from).min(Watch::LONGEST) as u8,
         })
     }
@@ -38,7 +38,7 @@ impl Watch {
                 address: at,
                 length,
             };
-            at = at.wrapping_add(u64::from(length));
+            at = at.plus(u64::from(length));
             left -= length;
             Some(piece)
         })
@@ -49,7 +49,7 @@ impl Watch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Of the breakpoint.
-    pub address: u64,
+    pub address: Addr,
     /// In the language of [`protocol::condition`].
     pub code: Arc<[u8]>,
 }
@@ -58,7 +58,7 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stops<'a> {
     /// Before the instructions at these addresses.
-    pub breakpoints: &'a [u64],
+    pub breakpoints: &'a [Addr],
     /// Behind what changes this memory.
     pub watches: &'a [Watch],
     /// Behind each call that maps code.
@@ -177,17 +177,17 @@ mod tests {
     #[test]
     fn memory_of_any_length_is_split() {
         for length in [0, 1, 8, 13, 248, 249, 512, 1000] {
-            let parts: Vec<Watch> = Watch::split(0x1000, length).collect();
-            let mut at = 0x1000;
+            let parts: Vec<Watch> = Watch::split(Addr(0x1000), length).collect();
+            let mut at = Addr(0x1000);
             for part in &parts {
                 assert_eq!(part.address, at);
                 let pieces: Vec<Watch> = part.pieces().collect();
                 assert!(pieces.iter().all(|p| [1, 2, 4, 8].contains(&p.length)));
                 let sum: u64 = pieces.iter().map(|p| u64::from(p.length)).sum();
                 assert_eq!(sum, u64::from(part.length));
-                at += sum;
+                at = at.plus(sum);
             }
-            assert_eq!(at, 0x1000 + length);
+            assert_eq!(at, Addr(0x1000).plus(length));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where a process is in its run.
 
-use protocol::id::EventNo;
+use protocol::id::{Addr, EventNo};
 
 /// A place between two events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,8 +9,9 @@ pub struct Inside {
     pub event: EventNo,
     /// How many control transfers were taken since the one before.
     pub transfers: u64,
-    /// Of the instruction. As a goal, 0 is the first one after those transfers.
-    pub address: u64,
+    /// Of the instruction. As a goal, [`Addr::NULL`] is the first one after those
+    /// transfers.
+    pub address: Addr,
 }
 
 /// Where a process that is alive stands: it has no log that could be counted.
@@ -19,7 +20,7 @@ pub struct Halted {
     /// How often it was halted before.
     pub halt: u64,
     /// Of the instruction that comes next.
-    pub address: u64,
+    pub address: Addr,
 }
 
 /// A place in the run of a process. Places are in the order in which the
@@ -52,7 +53,7 @@ impl Position {
     }
 
     /// The instruction it stands before, if it stands between events.
-    pub fn address(&self) -> Option<u64> {
+    pub fn address(&self) -> Option<Addr> {
         match self {
             Position::Event(_) => None,
             Position::Inside(inside) => Some(inside.address),
@@ -65,13 +66,13 @@ impl Position {
         Position::Inside(Inside {
             event,
             transfers: 0,
-            address: 0,
+            address: Addr::NULL,
         })
     }
 
-    fn key(&self) -> (EventNo, u64, u64) {
+    fn key(&self) -> (EventNo, u64, Addr) {
         match self {
-            Position::Event(event) => (*event, u64::MAX, 0),
+            Position::Event(event) => (*event, u64::MAX, Addr::NULL),
             // Without control transfers, addresses only rise.
             Position::Inside(inside) => (inside.event, inside.transfers, inside.address),
             Position::Halted(halted) => (EventNo(halted.halt), 0, halted.address),
@@ -101,7 +102,7 @@ mod tests {
             Position::Inside(Inside {
                 event: EventNo(event),
                 transfers,
-                address,
+                address: Addr(address),
             })
         };
         let event = |event| Position::Event(EventNo(event));

@@ -2,6 +2,7 @@
 //! their own: conversions to those are here, each by its name.
 
 use inspect::target::Registers as DwarfRegisters;
+use protocol::id::Addr;
 
 /// The registers of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,18 @@ impl Registers {
             r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
             r.r12, r.r13, r.r14, r.r15, r.rip,
         ]
+    }
+
+    /// The instruction that comes next.
+    #[must_use]
+    pub fn pc(&self) -> Addr {
+        Addr(self.rip)
+    }
+
+    /// The stack pointer.
+    #[must_use]
+    pub fn sp(&self) -> Addr {
+        Addr(self.rsp)
     }
 
     /// One that can be set, by its name.
@@ -174,7 +187,7 @@ mod tests {
         general.swap(1, 3);
         assert_eq!(gdb.get(..16), Some(&general[..]));
         assert_eq!(gdb.last(), Some(&dwarf.rip));
-        assert_eq!(dwarf.rsp(), registers.rsp);
+        assert_eq!((dwarf.sp(), dwarf.pc()), (registers.sp(), registers.pc()));
         let mut xmm = [0; 16];
         let words = [7u64, 8].into_iter().flat_map(u64::to_le_bytes);
         for (byte, value) in xmm.iter_mut().zip(words) {

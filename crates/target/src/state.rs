@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use protocol::id::{EventNo, ImageNo, ThreadNo};
+use protocol::id::{Addr, EventNo, ImageNo, ThreadNo};
 
 use crate::Registers;
 
@@ -29,14 +29,14 @@ pub enum Handler {
     /// Nothing of its own.
     System,
     Ignored,
-    /// It calls this function.
-    Function(u64),
+    /// It calls a function: this one, if that is known.
+    Function(Option<Addr>),
 }
 
 /// A piece of a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    pub range: Range<u64>,
+    pub range: Range<Addr>,
     pub writable: bool,
     pub executable: bool,
     /// Where in the file it begins.

@@ -1,6 +1,6 @@
 //! What came of replaying a process and comparing it with its recording.
 
-use protocol::id::{EventNo, ImageNo, ProcessId, ThreadNo};
+use protocol::id::{Addr, EventNo, ImageNo, ProcessId, ThreadNo};
 
 /// What came of one image of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,5 +68,5 @@ pub struct Difference {
     pub expected: String,
     pub found: String,
     /// Where the program was.
-    pub address: u64,
+    pub address: Addr,
 }

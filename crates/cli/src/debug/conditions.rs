@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::session::{Direction, How, Reason};
 use ::target::Position;
 use instants::{Conditions, Does, Entry, Error, Fires, Instant, Next, Part, Traced};
-use protocol::id::ProcessId;
+use protocol::id::{Addr, ProcessId};
 
 use super::commands::Prompt;
 use super::debugger::Mode;
@@ -453,7 +453,7 @@ impl Prompt {
         let inside = ::target::Inside {
             event: event.number.next(),
             transfers: transfers.parse().map_err(|_| wrong())?,
-            address: u64::from_str_radix(address, 16).map_err(|_| wrong())?,
+            address: Addr(u64::from_str_radix(address, 16).map_err(|_| wrong())?),
         };
         Ok((process, Position::Inside(inside)))
     }

@@ -12,7 +12,7 @@ use inspect::Inspector;
 use inspect::frames::Stack;
 use inspect::scope::Scope;
 use instants::Conditions;
-use protocol::id::{ProcessId, ProcessIx, ThreadNo};
+use protocol::id::{Addr, ProcessId, ProcessIx, ThreadNo};
 use query::Names;
 
 use crate::failure::Failure;
@@ -170,11 +170,11 @@ impl Debugger {
     }
 
     /// The address that an expression stands for.
-    pub fn address(&mut self, expression: &str) -> Result<u64, Failure> {
+    pub fn address(&mut self, expression: &str) -> Result<Addr, Failure> {
         // This needs no frame.
         let digits = expression.trim().strip_prefix("0x");
         if let Some(address) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
-            return Ok(address);
+            return Ok(Addr(address));
         }
         self.in_frame(|inspector, scope| scope.evaluate(expression)?.to_address(inspector.process))
     }

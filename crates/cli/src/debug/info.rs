@@ -183,8 +183,8 @@ impl Prompt {
             let does = match handler {
                 Handler::System => "default".to_string(),
                 Handler::Ignored => "ignored".to_string(),
-                Handler::Function(0) => "handled".to_string(),
-                Handler::Function(address) => self.debugger.look(|inspector, _, _| {
+                Handler::Function(None) => "handled".to_string(),
+                Handler::Function(Some(address)) => self.debugger.look(|inspector, _, _| {
                     let name = inspector.symbolize(*address);
                     format!("{address:#x} {}", name.unwrap_or_default())
                 })?,

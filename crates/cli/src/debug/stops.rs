@@ -1,7 +1,7 @@
 //! The commands about what to stop at, and about what to show there.
 
 use ::session::{Caught, Error, Point, What, Whom, address_in, locations};
-use protocol::id::EventNo;
+use protocol::id::{Addr, EventNo};
 
 use super::commands::{Prompt, number};
 use super::screen::say;
@@ -67,7 +67,7 @@ fn lines(point: &Point) -> Vec<String> {
 
 impl Prompt {
     /// The addresses of a place that must be there.
-    pub(super) fn addresses_of(&mut self, what: &str, place: &str) -> Result<Vec<u64>, Failure> {
+    pub(super) fn addresses_of(&mut self, what: &str, place: &str) -> Result<Vec<Addr>, Failure> {
         if place.is_empty() {
             return Err(Failure::new(format!("{what} where?")).hint(format!("`{what} main.rs:50`")));
         }
@@ -128,7 +128,7 @@ impl Prompt {
                 let mut mapped = inspector.mappings().iter();
                 mapped.any(|m| (m.start..m.end).contains(&address) && !m.executable && !m.writable)
             })?;
-            if is_data || address < 4096 {
+            if is_data || address < Addr(4096) {
                 return Err(Failure::new(why));
             }
         }

@@ -128,7 +128,7 @@ pub(super) fn auxv_of(image: &ImageStart, regions: &[Region]) -> Option<Vec<u8>>
     const AT_SYSINFO_EHDR: u64 = 33;
     let vdso = regions.iter().find(|region| region.is_vdso);
     let words = image.auxv.iter().filter_map(|(kind, value)| match *kind {
-        AT_SYSINFO_EHDR => Some([*kind, vdso?.range.start]),
+        AT_SYSINFO_EHDR => Some([*kind, vdso?.range.start.0]),
         _ => Some([*kind, *value]),
     });
     let words = words.flatten();

@@ -15,7 +15,7 @@ use ::gdb_remote::signals::to_protocol;
 use ::gdb_remote::{Motion, Refused, Registers, Stop, StopKind, StopReason, ThreadId};
 use ::session::{Caught, Follow, Group, Reason, Stopped, What};
 use ::target::{Happening, ThreadState};
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 
 use super::program::{Program, Served, Told, stop};
 use super::{Cmd, Room};
@@ -460,7 +460,11 @@ impl Program {
 
     pub(super) fn write_memory(&mut self, pid: u32, address: u64, bytes: &[u8]) -> Option<usize> {
         let id = self.served.get(self.index(pid)?)?.id;
-        self.group.alive(id).ok()?.write_memory(address, bytes).ok()
+        self.group
+            .alive(id)
+            .ok()?
+            .write_memory(Addr(address), bytes)
+            .ok()
     }
 
     pub(super) fn write_registers(

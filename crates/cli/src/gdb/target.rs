@@ -8,6 +8,7 @@ use ::gdb_remote::{
 };
 use ::session::{How, Move, What, Who, Whom};
 use ::target::{Cancel, Position, ThreadState};
+use protocol::id::Addr;
 
 use super::files::auxv_of;
 use super::program::{Program, tid, words};
@@ -81,7 +82,7 @@ impl Target for Program {
             return 0;
         };
         match self.group.at(id) {
-            Ok(view) => view.inspector().process.read(address, out),
+            Ok(view) => view.inspector().process.read(Addr(address), out),
             Err(_) => 0,
         }
     }
@@ -117,15 +118,16 @@ impl Target for Program {
         };
         let mut hole = 0..u64::MAX;
         for region in self.regions(i) {
-            if region.range.contains(&address) {
+            if region.range.contains(&Addr(address)) {
                 let write = if region.writable { "w" } else { "" };
                 let execute = if region.executable { "x" } else { "" };
-                return (region.range.clone(), format!("r{write}{execute}"));
+                let range = region.range.start.0..region.range.end.0;
+                return (range, format!("r{write}{execute}"));
             }
-            if region.range.end <= address {
-                hole.start = hole.start.max(region.range.end);
+            if region.range.end.0 <= address {
+                hole.start = hole.start.max(region.range.end.0);
             } else {
-                hole.end = hole.end.min(region.range.start);
+                hole.end = hole.end.min(region.range.start.0);
             }
         }
         (hole, String::new())
@@ -133,11 +135,12 @@ impl Target for Program {
 
     fn thread_local(&mut self, thread: ThreadId, offset: u64, module: u64) -> Option<u64> {
         let i = self.index(thread.pid)?;
-        let fs_base = self.registers(thread)?.fs_base;
+        let fs_base = Addr(self.registers(thread)?.fs_base);
         self.look(i, |inspector| {
-            let bias = inspect::target::read_u64(inspector.process, module).ok()?;
+            let bias = inspect::target::read_u64(inspector.process, Addr(module)).ok()?;
             let loaded = inspector.modules().iter().find(|m| m.bias == bias)?;
-            inspector.thread_local(loaded, fs_base, offset).ok()
+            let found = inspector.thread_local(loaded, fs_base, offset).ok()?;
+            Some(found.0)
         })
     }
 
@@ -151,11 +154,11 @@ impl Target for Program {
             // Only changes can be seen, not who looks.
             StopKind::Read | StopKind::Access => return Err(Refused::Unsupported),
             StopKind::Write => What::Memory {
-                address: stop.address,
+                address: Addr(stop.address),
                 length: stop.length,
             },
             StopKind::Software | StopKind::Hardware => What::Code {
-                address: stop.address,
+                address: Addr(stop.address),
                 conditions: stop
                     .conditions
                     .iter()
@@ -222,7 +225,9 @@ impl Target for Program {
             },
             process,
             thread: Some(thread),
-            how: motion.step.clone().map_or(How::Continue, How::Instructions),
+            how: motion.step.clone().map_or(How::Continue, |range| {
+                How::Instructions(Addr(range.start)..Addr(range.end))
+            }),
             direction: match motion.direction {
                 Direction::Forwards => ::session::Direction::Forwards,
                 Direction::Backwards => ::session::Direction::Backwards,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use protocol::id::{EventNo, ThreadNo};
+use protocol::id::{Addr, EventNo, ThreadNo};
 use protocol::record::{kind, tag};
 use protocol::syscall::int80;
 use recording::Recording;
@@ -58,11 +58,11 @@ pub fn shows_what_was(recorded: &Recorded) -> HashMap<u8, u32> {
                 let count = recording::calls::row(event.nr).map_or(0, |row| row.args.len());
                 let mut args = [now.rdi, now.rsi, now.rdx, now.r10, now.r8, now.r9];
                 // `int 0x80` has them elsewhere.
-                let is_int80 = |at: u64| {
+                let is_int80 = |at: Addr| {
                     let mut code = [0; 2];
                     session.read_code(at, &mut code) == 2 && code == [0xcd, 0x80]
                 };
-                if is_int80(now.rip) || is_int80(now.rip - 2) {
+                if is_int80(now.pc()) || is_int80(now.pc().minus(2)) {
                     args = [now.rbx, now.rcx, now.rdx, now.rsi, now.rdi, now.rbp];
                 }
                 let number = int80(event.nr).unwrap_or(event.nr);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use causality::{EventId, History};
 use inspect::{Inspector, Library, Options, ThreadId};
-use protocol::id::{EventNo, ProcessId, ProcessIx};
+use protocol::id::{Addr, EventNo, ProcessId, ProcessIx};
 use recording::Recording;
 use replay::Replayer;
 use session::Follow;
-use target::{Arrival, Cancel, Opener, Position, Target};
+use target::{Arrival, Cancel, ONE_INSTRUCTION, Opener, Position, Target};
 
 pub const FUNCTIONS: [&str; 3] = ["sent", "got", "again"];
 
@@ -26,7 +26,7 @@ pub enum Kind {
 /// Where in the source a position is, and in which frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    cfa: u64,
+    cfa: Addr,
     function: String,
     line: u32,
     /// A line begins there: as one stops at, and as tables of lines have it.
@@ -53,7 +53,7 @@ pub struct Walked {
     /// Where it stands when it goes back over a change: before it.
     pub before_change: HashMap<Position, Position>,
     /// Where `total` is, in the last of its programs.
-    pub total: Option<u64>,
+    pub total: Option<Addr>,
 }
 
 impl Walked {
@@ -174,7 +174,7 @@ fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked 
     let (mut entries, mut total) = (Vec::new(), None);
     let mut value = None;
     // Whether code has lines, by its address, in one program.
-    let mut lined: HashMap<(usize, u64), bool> = HashMap::new();
+    let mut lined: HashMap<(usize, Addr), bool> = HashMap::new();
     loop {
         let maps = target.maps_version();
         if known != Some(maps) {
@@ -200,21 +200,23 @@ fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked 
                 value = None;
             }
         }
-        let read = |target: &dyn Target, address: u64| {
+        let read = |target: &dyn Target, address: Addr| {
             let mut word = [0; 8];
             (target.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word))
         };
         if value.is_none() {
             value = total.and_then(|address| read(&*target, address));
         }
-        let arrival = target.step(0..0, &[], &never).unwrap();
+        let arrival = target.step(ONE_INSTRUCTION, &[], &never).unwrap();
         let at = target.position();
         let before = *walked.positions.last().unwrap();
         let maps_now = target.maps_version();
         if at != before {
             walked.positions.push(at);
             walked.images.push(maps_now.image);
-            let pc = target.running().map_or(0, |thread| thread.registers.rip);
+            let pc = target
+                .running()
+                .map_or(Addr::NULL, |thread| thread.registers.pc());
             let has_line = *lined.entry((maps_now.image, pc)).or_insert_with(|| {
                 let looked = target.look();
                 let inspector = Inspector::new(&library, &*looked);

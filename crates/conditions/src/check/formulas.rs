@@ -1,8 +1,8 @@
-//! Formulas over tracks, made of conditions over states.
+//! Formulas over traces, made of conditions over states.
 //!
 //! Here values become the whole numbers that engines compare: each comparison has its
-//! own measure, and the tracks in its formula are in that.
-#![allow(clippy::indexing_slicing)] // Tables with a row for each state and track.
+//! own measure, and the traces in its formula are in that.
+#![allow(clippy::indexing_slicing)] // Tables with a row for each state and trace.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::engine::Sym;
 use crate::engine::relation::Rel;
 use crate::engine::solve::{Formula, Linear};
-use crate::engine::track::{Change, Track, Val};
+use crate::engine::trace::{Change, Trace, Val};
 use crate::history::At;
 use crate::rules::{Condition, Number, Use};
 use crate::source::Symbols;
@@ -23,14 +23,14 @@ const WAYS_MAX: usize = 256;
 /// Numbers and texts have no order among them.
 const UNORDERED: &str = "a number and a text are neither before nor behind each other";
 
-/// Whose a track is.
+/// Whose a trace is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub state: usize,
     pub instance: usize,
 }
 
-/// As what the tracks of a state are taken.
+/// As what the traces of a state are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Taken {
     /// True or false.
@@ -47,9 +47,9 @@ enum Taken {
 pub(super) struct Builder<'i> {
     instances: &'i [Vec<Instance>],
     symbols: &'i Symbols,
-    pub tracks: Vec<Track>,
+    pub traces: Vec<Trace>,
     pub owners: Vec<Owner>,
-    /// Where the tracks of a state begin.
+    /// Where the traces of a state begin.
     begins: HashMap<(usize, Taken), usize>,
     /// Of comparisons, by where they are.
     measures: HashMap<*const Number, (usize, Rc<Measure>)>,
@@ -82,7 +82,7 @@ impl<'i> Builder<'i> {
         Builder {
             instances,
             symbols,
-            tracks: Vec::new(),
+            traces: Vec::new(),
             owners: Vec::new(),
             begins: HashMap::new(),
             measures: HashMap::new(),
@@ -98,15 +98,15 @@ impl<'i> Builder<'i> {
         }
     }
 
-    /// What a track was before it was measured.
-    pub fn origin(&self, track: usize) -> &Track<Value> {
-        let own = self.owners[track];
-        &self.instances[own.state][own.instance].track
+    /// What a trace was before it was measured.
+    pub fn origin(&self, trace: usize) -> &Trace<Value> {
+        let own = self.owners[trace];
+        &self.instances[own.state][own.instance].trace
     }
 
-    /// The tracks of a state that are about these values, with the numbers of their
+    /// The traces of a state that are about these values, with the numbers of their
     /// instances.
-    fn tracks_of(
+    fn traces_of(
         &mut self,
         own: &Use,
         values: &[Sym],
@@ -116,25 +116,25 @@ impl<'i> Builder<'i> {
         let begin = match self.begins.get(&(own.state, taken)) {
             Some(begin) => *begin,
             None => {
-                let begin = self.tracks.len();
+                let begin = self.traces.len();
                 for (number, instance) in self.instances[own.state].iter().enumerate() {
                     let is_text = |value: Value| matches!(value, Value::Text(_));
-                    let mut changes = instance.track.changes.iter();
+                    let mut changes = instance.trace.changes.iter();
                     let measured = matches!(taken, Taken::Measured(_) | Taken::Whole);
                     if !measured && changes.any(|change| is_text(change.value)) {
                         self.trouble = Some("it is a text, which is neither true nor false");
                     }
-                    let track = match taken {
-                        Taken::Truth => mapped(&instance.track, Value::truth),
+                    let trace = match taken {
+                        Taken::Truth => mapped(&instance.trace, Value::truth),
                         Taken::Counted(by) => {
-                            mapped(&instance.track, |value| match value.truth() {
+                            mapped(&instance.trace, |value| match value.truth() {
                                 Val::Int(number) => Val::Int(i128::from(number != 0) << by),
                                 other => other,
                             })
                         }
-                        _ => measure.track(&instance.track, self.symbols),
+                        _ => measure.trace(&instance.trace, self.symbols),
                     };
-                    self.tracks.push(track);
+                    self.traces.push(trace);
                     self.owners.push(Owner {
                         state: own.state,
                         instance: number,
@@ -161,11 +161,11 @@ impl<'i> Builder<'i> {
     pub fn formula(&mut self, condition: &Condition, values: &[Sym]) -> Formula {
         match condition {
             Condition::Is(own) => {
-                let tracks = self.tracks_of(own, values, Taken::Truth, &Measure::Whole);
-                match tracks.as_slice() {
+                let traces = self.traces_of(own, values, Taken::Truth, &Measure::Whole);
+                match traces.as_slice() {
                     [(one, _)] => Formula::Is(*one, true),
                     many => {
-                        let each = many.iter().map(|(track, _)| Formula::Is(*track, true));
+                        let each = many.iter().map(|(trace, _)| Formula::Is(*trace, true));
                         Formula::Any(each.collect())
                     }
                 }
@@ -195,9 +195,9 @@ impl<'i> Builder<'i> {
             walk(side, factor, &mut |factor, number| match number {
                 Number::Literal(literal) => compared.literals.push((factor, literal)),
                 Number::Sum(own) | Number::Value(own) => {
-                    let tracks = self.instances[own.state].iter();
-                    let tracks = tracks.map(|instance| (factor, &*instance.track));
-                    compared.tracks.extend(tracks);
+                    let traces = self.instances[own.state].iter();
+                    let traces = traces.map(|instance| (factor, &*instance.trace));
+                    compared.traces.extend(traces);
                 }
                 Number::Count(own) => {
                     let most = i64::try_from(self.instances[own.state].len());
@@ -247,11 +247,11 @@ impl<'i> Builder<'i> {
             ways = ways
                 .iter()
                 .flat_map(|(terms, present)| {
-                    choices.iter().map(move |track| {
+                    choices.iter().map(move |trace| {
                         let mut terms = terms.clone();
-                        terms.push((factor, *track));
+                        terms.push((factor, *trace));
                         let mut present = present.clone();
-                        present.push(*track);
+                        present.push(*trace);
                         (terms, present)
                     })
                 })
@@ -293,10 +293,10 @@ impl<'i> Builder<'i> {
             }
             Number::Sum(own) => {
                 let mut parted: HashMap<u32, Vec<usize>> = HashMap::new();
-                for (track, instance) in self.tracks_of(own, values, taken, measure) {
+                for (trace, instance) in self.traces_of(own, values, taken, measure) {
                     match instance.part_of {
-                        None => sum.terms.push((factor, track)),
-                        Some(message) => parted.entry(message).or_default().push(track),
+                        None => sum.terms.push((factor, trace)),
+                        Some(message) => parted.entry(message).or_default().push(trace),
                     }
                 }
                 let mut parted: Vec<Vec<usize>> = parted.into_values().collect();
@@ -309,14 +309,14 @@ impl<'i> Builder<'i> {
                     Measure::Fractions(by) => *by,
                     _ => 0,
                 };
-                let tracks = self.tracks_of(own, values, Taken::Counted(by), measure);
-                let tracks = tracks.into_iter();
-                sum.terms.extend(tracks.map(|(track, _)| (factor, track)));
+                let traces = self.traces_of(own, values, Taken::Counted(by), measure);
+                let traces = traces.into_iter();
+                sum.terms.extend(traces.map(|(trace, _)| (factor, trace)));
             }
             Number::Value(own) => {
-                let tracks = self.tracks_of(own, values, taken, measure);
-                let tracks = tracks.into_iter().map(|(track, _)| track);
-                sum.values.push((factor, tracks.collect()));
+                let traces = self.traces_of(own, values, taken, measure);
+                let traces = traces.into_iter().map(|(trace, _)| trace);
+                sum.values.push((factor, traces.collect()));
             }
             Number::Times(..) | Number::Plus(_) => {}
         }
@@ -374,15 +374,15 @@ impl<'i> Builder<'i> {
         let Some(owner) = self.owners.first().copied() else {
             return Formula::Const(false);
         };
-        let mut track = Track::new(self.tracks[0].process);
-        track.push(Change {
+        let mut trace = Trace::new(self.traces[0].process);
+        trace.push(Change {
             at: At::default(),
             time: 0,
             value: Val::Unknown,
         });
-        self.tracks.push(track);
+        self.traces.push(trace);
         self.owners.push(owner);
-        Formula::Is(self.tracks.len() - 1, true)
+        Formula::Is(self.traces.len() - 1, true)
     }
 }
 
@@ -394,7 +394,7 @@ fn choices(lists: &[&(i64, Vec<usize>)]) -> Vec<Vec<(i64, usize)>> {
             .iter()
             .flat_map(|own| {
                 let each = list.iter();
-                each.map(move |track| [own.as_slice(), &[(*factor, *track)]].concat())
+                each.map(move |trace| [own.as_slice(), &[(*factor, *trace)]].concat())
             })
             .collect();
     }

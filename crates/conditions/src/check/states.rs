@@ -1,4 +1,4 @@
-//! Rules over states: a condition becomes a formula over tracks, for each way to give
+//! Rules over states: a condition becomes a formula over traces, for each way to give
 //! values to its names, and the solver is asked.
 
 use super::Run;
@@ -9,7 +9,7 @@ use crate::rules::{Body, Condition, Number, Rule, Use};
 use crate::source::Events;
 use crate::states::{Empty, Instance};
 use crate::syntax::ast::Kind;
-use crate::timeline::Stretches;
+use crate::timeline::StateCondition;
 use crate::verdict::{Outcome, Verdict, Witness};
 
 impl<E: Events + ?Sized> Run<'_, E> {
@@ -48,7 +48,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
             let formula = builder.formula(condition, &values);
             let solver = Solver {
                 history: self.events,
-                tracks: &builder.tracks,
+                traces: &builder.traces,
                 floor: None,
             };
             match solver.ask(&formula, modality) {
@@ -140,7 +140,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
         names: &[String],
         instances: &[Vec<Instance>],
         empty: &[Option<Empty>],
-    ) -> Result<Stretches, (Outcome, String)> {
+    ) -> Result<StateCondition, (Outcome, String)> {
         let (mut builder, assignments) = self.ways(condition, names, instances, empty)?;
         let mut ways = Vec::new();
         for values in assignments {
@@ -149,12 +149,12 @@ impl<E: Events + ?Sized> Run<'_, E> {
         }
         let owners = builder.owners.iter();
         let name = |own: &Owner| self.rules.states[own.state].name.clone();
-        let origin = |own: &Owner| instances[own.state][own.instance].track.clone();
-        Ok(Stretches {
+        let origin = |own: &Owner| instances[own.state][own.instance].trace.clone();
+        Ok(StateCondition {
             names: owners.clone().map(name).collect(),
             origins: owners.map(origin).collect(),
             symbols: self.symbols.clone(),
-            tracks: builder.tracks,
+            traces: builder.traces,
             ways,
         })
     }
@@ -177,18 +177,18 @@ impl<E: Events + ?Sized> Run<'_, E> {
         formula: &Formula,
     ) -> Witness {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
-        let values = used.into_iter().filter_map(|track| {
-            let own = &builder.tracks[track];
+        let values = used.into_iter().filter_map(|trace| {
+            let own = &builder.traces[trace];
             let place = state
                 .places
                 .iter()
                 .find(|(process, _)| *process == own.process)?;
-            let owner = builder.owners[track];
+            let owner = builder.owners[trace];
             let name = self.rules.states[owner.state].name.clone();
-            let value = builder.origin(track).at(place.1).words(&self.symbols)?;
+            let value = builder.origin(trace).at(place.1).words(&self.symbols)?;
             Some((own.process, name, value))
         });
         Witness {

@@ -8,7 +8,7 @@
 //! stretch and every link is looked at once, and no clock is needed.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each process.
 
-use super::track::Span;
+use super::trace::Span;
 use crate::history::{At, Cursor, History};
 
 /// A consistent state.

@@ -12,7 +12,7 @@ pub mod recognizer;
 pub mod relation;
 pub mod solve;
 pub mod temporal;
-pub mod track;
+pub mod trace;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

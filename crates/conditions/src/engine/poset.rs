@@ -6,7 +6,7 @@
 //! change is behind it without those that happened before.
 #![allow(clippy::indexing_slicing)] // Tables with a row for each process.
 
-use super::track::{Edge, Track, Val};
+use super::trace::{Edge, Trace, Val};
 use crate::history::{At, History};
 use crate::stream::{Mark, Stream};
 
@@ -49,23 +49,23 @@ const CELLS_MAX: usize = 40_000_000;
 
 impl Poset {
     /// Of all changes of these.
-    pub fn new<H: History + ?Sized>(history: &H, tracks: &[&Track]) -> Result<Poset, TooMany> {
-        Poset::between(history, tracks, None, None)
+    pub fn new<H: History + ?Sized>(history: &H, traces: &[&Trace]) -> Result<Poset, TooMany> {
+        Poset::between(history, traces, None, None)
     }
 
     /// Of the changes behind a place in each process, up to another.
     pub fn between<H: History + ?Sized>(
         history: &H,
-        tracks: &[&Track],
+        traces: &[&Trace],
         floor: Option<&[At]>,
         ceiling: Option<&[Edge]>,
     ) -> Result<Poset, TooMany> {
-        let mut lanes: Vec<usize> = tracks.iter().map(|track| track.process).collect();
+        let mut lanes: Vec<usize> = traces.iter().map(|trace| trace.process).collect();
         lanes.sort_unstable();
         lanes.dedup();
         let mut marks: Vec<Vec<Mark>> = vec![Vec::new(); history.processes()];
-        for track in tracks {
-            marks[track.process].extend(track.changes.iter().map(|change| Mark {
+        for trace in traces {
+            marks[trace.process].extend(trace.changes.iter().map(|change| Mark {
                 at: change.at,
                 time: change.time,
             }));
@@ -136,17 +136,17 @@ impl Poset {
         }
     }
 
-    /// Of each track, the values by number of changes of its process.
-    pub fn values(&self, track: &Track) -> Vec<Val> {
+    /// Of each trace, the values by number of changes of its process.
+    pub fn values(&self, trace: &Trace) -> Vec<Val> {
         let lane = self
             .lanes
             .iter()
-            .position(|process| *process == track.process);
+            .position(|process| *process == trace.process);
         let nodes = lane.map_or(&[][..], |lane| &self.nodes[lane][..]);
         let base = lane.and_then(|lane| self.bases[lane]);
-        let mut now = base.map_or(Val::Absent, |base| track.at(base));
+        let mut now = base.map_or(Val::Absent, |base| trace.at(base));
         let mut values = vec![now];
-        let mut changes = track.changes.iter().peekable();
+        let mut changes = trace.changes.iter().peekable();
         for node in nodes {
             while let Some(change) = changes.peek() {
                 if change.at > node.at {

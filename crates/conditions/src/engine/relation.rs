@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::poset::Poset;
-use super::track::Val;
+use super::trace::Val;
 
 /// How two numbers compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

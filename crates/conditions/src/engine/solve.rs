@@ -7,7 +7,7 @@
 //! matter of pairs of stretches ([`relation`](super::relation)); a sum over many
 //! is bounded by flow ([`flow`](super::flow)). Anything else is looked for among
 //! all consistent states, up to a number of them ([`enumerate`](super::enumerate)).
-#![allow(clippy::indexing_slicing)] // Tables with a row for each track or process.
+#![allow(clippy::indexing_slicing)] // Tables with a row for each trace or process.
 
 mod formula;
 mod last;
@@ -16,7 +16,7 @@ mod sums;
 use super::cut::{self, Search};
 use super::enumerate::{self, Looked};
 use super::poset::Poset;
-use super::track::{Span, Track, Val, intersect, spans};
+use super::trace::{Span, Trace, Val, intersect, spans};
 use crate::history::{At, History, within};
 use crate::stream::closure_from;
 
@@ -60,12 +60,12 @@ pub enum Modality {
 /// Conjunctions that a condition may have in disjunctive form.
 const CONJUNCTIONS_MAX: usize = 20_000;
 
-/// Answers conditions over some tracks.
+/// Answers conditions over some traces.
 pub struct Solver<'h, H: ?Sized> {
     /// The history.
     pub history: &'h H,
-    /// The tracks that formulas name.
-    pub tracks: &'h [Track],
+    /// The traces that formulas name.
+    pub traces: &'h [Trace],
     /// Where everybody is, if not at the beginning: a consistent state, and only it
     /// and later ones count.
     pub floor: Option<&'h [At]>,
@@ -119,9 +119,9 @@ impl<H: History + ?Sized> Solver<'_, H> {
 
     fn has_unknown(&self, formula: &Formula) -> bool {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
-        used.iter().any(|track| {
-            let changes = self.tracks[*track].changes.iter();
+        formula.traces(&mut used);
+        used.iter().any(|trace| {
+            let changes = self.traces[*trace].changes.iter();
             changes
                 .into_iter()
                 .any(|change| change.value == Val::Unknown)
@@ -206,14 +206,14 @@ impl<H: History + ?Sized> Solver<'_, H> {
         for part in parts {
             match part {
                 Formula::Const(true) => {}
-                Formula::Is(track, wanted) => {
-                    let track = &self.tracks[*track];
+                Formula::Is(trace, wanted) => {
+                    let trace = &self.traces[*trace];
                     let fits = |value| match value {
                         Val::Unknown => unknown,
                         Val::Absent => !wanted,
                         Val::Int(number) => (number != 0) == *wanted,
                     };
-                    add(track.process, spans(track, fits));
+                    add(trace.process, spans(trace, fits));
                 }
                 Formula::Compare(linear) => {
                     let by_process = self.combine(linear);
@@ -223,7 +223,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                                 return None;
                             }
                         }
-                        [(track, _)] => {
+                        [(trace, _)] => {
                             let fits = |value| match value {
                                 Val::Unknown => unknown,
                                 Val::Absent => linear.absent,
@@ -231,7 +231,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                                     linear.rel.holds(number.saturating_add(linear.constant), 0)
                                 }
                             };
-                            add(track.process, spans(track, fits));
+                            add(trace.process, spans(trace, fits));
                         }
                         _ => compared.push(linear),
                     }
@@ -315,28 +315,28 @@ impl<H: History + ?Sized> Solver<'_, H> {
     /// By looking at states one after the other.
     fn enumerate(&self, formula: &Formula, modality: Modality, unknown: bool) -> Answer {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
-        let tracks: Vec<&Track> = used.iter().map(|track| &self.tracks[*track]).collect();
-        let Ok(poset) = Poset::between(self.history, &tracks, self.floor, None) else {
+        let traces: Vec<&Trace> = used.iter().map(|trace| &self.traces[*trace]).collect();
+        let Ok(poset) = Poset::between(self.history, &traces, self.floor, None) else {
             return Answer::Unknown(
                 "there are too many changes for all consistent states to be looked at".to_string(),
             );
         };
-        let values: Vec<Vec<Val>> = tracks.iter().map(|track| poset.values(track)).collect();
-        let lanes: Vec<usize> = tracks
+        let values: Vec<Vec<Val>> = traces.iter().map(|trace| poset.values(trace)).collect();
+        let lanes: Vec<usize> = traces
             .iter()
-            .map(|track| {
+            .map(|trace| {
                 let own = poset
                     .lanes
                     .iter()
-                    .position(|process| *process == track.process);
+                    .position(|process| *process == trace.process);
                 own.unwrap_or(0)
             })
             .collect();
         let fits = |state: &[u32]| {
-            let value = |track: usize| match used.binary_search(&track) {
+            let value = |trace: usize| match used.binary_search(&trace) {
                 Ok(at) => values[at][state[lanes[at]] as usize],
                 Err(_) => Val::Absent,
             };
@@ -359,13 +359,13 @@ impl<H: History + ?Sized> Solver<'_, H> {
     /// The first state in the order of recorded times.
     fn observed(&self, formula: &Formula, unknown: bool) -> Answer {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
         let mut marks: Vec<Vec<crate::stream::Mark>> = vec![Vec::new(); self.history.processes()];
-        for track in &used {
-            let track = &self.tracks[*track];
-            marks[track.process].extend(track.changes.iter().map(|change| crate::stream::Mark {
+        for trace in &used {
+            let trace = &self.traces[*trace];
+            marks[trace.process].extend(trace.changes.iter().map(|change| crate::stream::Mark {
                 at: change.at,
                 time: change.time,
             }));
@@ -380,30 +380,30 @@ impl<H: History + ?Sized> Solver<'_, H> {
             for (list, floor) in marks.iter_mut().zip(floor) {
                 list.retain(|mark| mark.at > *floor);
             }
-            for (now, track) in now.iter_mut().zip(&used) {
-                let track = &self.tracks[*track];
-                let floor = floor[track.process];
-                let behind = track.changes.partition_point(|change| change.at <= floor);
-                *now = (behind, track.at(floor));
-                if !places.iter().any(|(process, _)| *process == track.process) {
-                    places.push((track.process, floor));
+            for (now, trace) in now.iter_mut().zip(&used) {
+                let trace = &self.traces[*trace];
+                let floor = floor[trace.process];
+                let behind = trace.changes.partition_point(|change| change.at <= floor);
+                *now = (behind, trace.at(floor));
+                if !places.iter().any(|(process, _)| *process == trace.process) {
+                    places.push((trace.process, floor));
                 }
             }
         }
-        let value = |now: &[(usize, Val)], track: usize| match used.binary_search(&track) {
+        let value = |now: &[(usize, Val)], trace: usize| match used.binary_search(&trace) {
             Ok(at) => now[at].1,
             Err(_) => Val::Absent,
         };
-        if formula.holds(&|track| value(&now, track), unknown) {
+        if formula.holds(&|trace| value(&now, trace), unknown) {
             return Answer::Yes(self.state(places));
         }
         for moment in crate::stream::Stream::new(self.history, &marks) {
-            for (at, track) in used.iter().enumerate() {
-                let track = &self.tracks[*track];
-                if track.process != moment.process {
+            for (at, trace) in used.iter().enumerate() {
+                let trace = &self.traces[*trace];
+                if trace.process != moment.process {
                     continue;
                 }
-                while let Some(change) = track.changes.get(now[at].0) {
+                while let Some(change) = trace.changes.get(now[at].0) {
                     if change.at > moment.at {
                         break;
                     }
@@ -417,7 +417,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 Some(place) => place.1 = moment.at,
                 None => places.push((moment.process, moment.at)),
             }
-            if formula.holds(&|track| value(&now, track), unknown) {
+            if formula.holds(&|trace| value(&now, trace), unknown) {
                 places.sort_unstable();
                 return Answer::Yes(self.state(places));
             }

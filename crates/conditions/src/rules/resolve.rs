@@ -12,7 +12,7 @@ mod states;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::{Command, Component, Failed, Origin, Part, Place, Rules, read};
+use super::{Command, Component, Failed, Origin, Part, Rules, SourceSpan, read};
 use crate::engine::Atom;
 use crate::syntax::ast::{self, Item};
 use crate::syntax::{Span, Text, parse};
@@ -68,7 +68,7 @@ impl Resolver {
         for item in items {
             if let Item::Include(name) = &item {
                 let path = dir.unwrap_or(Path::new("")).join(&name.text);
-                let place = Place {
+                let place = SourceSpan {
                     text: at,
                     span: name.span,
                 };
@@ -92,7 +92,7 @@ impl Resolver {
     }
 
     fn error(&self, text: usize, span: Span, expected: impl Into<String>) -> Failed {
-        self.rules.error(Place { text, span }, expected).into()
+        self.rules.error(SourceSpan { text, span }, expected).into()
     }
 
     pub(super) fn resolve(&mut self) -> Resolved<()> {

@@ -7,7 +7,7 @@
     clippy::panic
 )]
 
-use conditions::engine::track::{Change, Track, Val};
+use conditions::engine::trace::{Change, Trace, Val};
 use conditions::history::{Arrow, At, History};
 
 /// Numbers that look random and are the same every time.
@@ -195,8 +195,8 @@ impl Toy {
     }
 
     /// A value that changes now and then, also between events.
-    pub fn track(&self, random: &mut Random, process: usize, values: &[i64]) -> Track {
-        let mut track = Track {
+    pub fn trace(&self, random: &mut Random, process: usize, values: &[i64]) -> Trace {
+        let mut trace = Trace {
             process,
             changes: Vec::new(),
         };
@@ -206,32 +206,32 @@ impl Toy {
                 break;
             }
             for step in [0, 1 + random.below(3) as u64] {
-                let first = track.changes.is_empty();
+                let first = trace.changes.is_empty();
                 if first || random.chance(if step == 0 { 40 } else { 12 }) {
                     let value = Val::Int(values[random.below(values.len())].into());
                     let at = At { bound, step };
                     let time = self.time(process, at);
-                    track.push(Change { at, time, value });
+                    trace.push(Change { at, time, value });
                 }
             }
         }
-        if self.ended[process] && !track.changes.is_empty() {
+        if self.ended[process] && !trace.changes.is_empty() {
             let at = At::bound(last);
             let time = self.time(process, at);
             let value = Val::Absent;
-            track.push(Change { at, time, value });
+            trace.push(Change { at, time, value });
         }
-        track
+        trace
     }
 
-    /// All places of a process at which something of these tracks changes, and
+    /// All places of a process at which something of these traces changes, and
     /// right after each event.
-    pub fn places(&self, process: usize, tracks: &[Track]) -> Vec<At> {
+    pub fn places(&self, process: usize, traces: &[Trace]) -> Vec<At> {
         let mut places: Vec<At> = (0..=self.times[process].len() as u32)
             .map(At::bound)
             .collect();
-        for track in tracks.iter().filter(|track| track.process == process) {
-            places.extend(track.changes.iter().map(|change| change.at));
+        for trace in traces.iter().filter(|trace| trace.process == process) {
+            places.extend(trace.changes.iter().map(|change| change.at));
         }
         places.sort_unstable();
         places.dedup();

@@ -1,5 +1,7 @@
 //! The containers of libstdc++.
 
+use protocol::id::Addr;
+
 use super::items::{Arrangement, Items, NodeLayout};
 use super::{Collection, Container, Holder, Part, Text};
 use crate::inspector::Inspector;
@@ -26,10 +28,11 @@ pub(super) fn sequence(
     value: &Value,
     ty: &Ty,
     name: &str,
-) -> Option<(Ty, u64, u64)> {
+) -> Option<(Ty, Addr, u64)> {
     let process = inspector.process;
     let name = plain(name);
     let word = |v: &Value, n: &str| v.inside(process, n)?.pointer(process).ok();
+    let number = |n: &str| u64::try_from(value.inside(process, n)?.integer(process).ok()?).ok();
     if is(&name, "std::vector") {
         let element = argument(ty, 0)?;
         if element.name.as_deref() == Some("bool") {
@@ -37,20 +40,16 @@ pub(super) fn sequence(
         }
         let (start, end) = (word(value, "_M_start")?, word(value, "_M_finish")?);
         let size = element.size_of().filter(|s| *s > 0)?;
-        return Some((element, start, end.checked_sub(start)? / size));
+        return Some((element, start, end.checked_since(start)? / size));
     }
     if is(&name, "std::basic_string") {
         let element = argument(ty, 0)?;
         let start = word(value, "_M_p")?;
-        let length = word(value, "_M_string_length")?;
+        let length = number("_M_string_length")?;
         return Some((element, start, length));
     }
     if is(&name, "std::basic_string_view") {
-        return Some((
-            argument(ty, 0)?,
-            word(value, "_M_str")?,
-            word(value, "_M_len")?,
-        ));
+        return Some((argument(ty, 0)?, word(value, "_M_str")?, number("_M_len")?));
     }
     if is(&name, "std::array") {
         let elements = value.inside(process, "_M_elems")?;
@@ -88,7 +87,7 @@ pub(super) fn container(
             let end = value.inside(process, "_M_end_of_storage")?;
             let end = end.pointer(process).ok()?;
             Collection::Vector {
-                capacity: end.checked_sub(start)? / size.max(1),
+                capacity: end.checked_since(start)? / size.max(1),
             }
         };
         let arrangement = Arrangement::Row { element, start };
@@ -242,9 +241,9 @@ fn deque(inspector: &Inspector<'_>, value: &Value, ty: &Ty) -> Option<Items> {
         word(&finish, "_M_cur")?,
         word(&finish, "_M_node")?,
     );
-    let offset = cur.checked_sub(first)? / size;
-    let blocks = last_node.checked_sub(table)? / 8;
-    let last = last_cur.checked_sub(last_first)? / size;
+    let offset = cur.checked_since(first)? / size;
+    let blocks = last_node.checked_since(table)? / 8;
+    let last = last_cur.checked_since(last_first)? / size;
     let count = blocks.checked_mul(per_block)?.checked_add(last)?;
     let count = count.checked_sub(offset).filter(|count| *count <= MOST)?;
     let arrangement = Arrangement::Blocks {

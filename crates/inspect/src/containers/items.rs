@@ -7,8 +7,10 @@
 
 use std::ops::Range;
 
+use protocol::id::Addr;
+
 use crate::error::{Error, Result};
-use crate::target::{Process, read_exact, read_u64};
+use crate::target::{Process, read_exact, read_pointer};
 use crate::types::Ty;
 use crate::value::Value;
 
@@ -33,13 +35,13 @@ pub(crate) struct NodeLayout {
 }
 
 impl NodeLayout {
-    fn at(&self, node: u64) -> Entry {
-        let place = node.wrapping_add(self.skip);
+    fn at(&self, node: Addr) -> Entry {
+        let place = node.plus(self.skip);
         let element = Value::in_memory(self.element.clone(), place);
         match &self.mapped {
             Some((ty, offset)) => Entry {
                 key: Some(element),
-                value: Value::in_memory(ty.clone(), place.wrapping_add(*offset)),
+                value: Value::in_memory(ty.clone(), place.plus(*offset)),
             },
             None => Entry {
                 key: None,
@@ -74,14 +76,14 @@ pub(crate) enum Arrangement {
         /// Of this type.
         element: Ty,
         /// The first one's address.
-        start: u64,
+        start: Addr,
     },
     /// One behind the other, and from the end back to the beginning.
     Ring {
         /// Of this type.
         element: Ty,
         /// The buffer's address.
-        start: u64,
+        start: Addr,
         /// The place of the first.
         head: u64,
         /// The number of places.
@@ -92,7 +94,7 @@ pub(crate) enum Arrangement {
         /// Of this type.
         element: Ty,
         /// The address of the first block's address.
-        table: u64,
+        table: Addr,
         /// The place of the first in the first block.
         offset: u64,
         /// Places in a block.
@@ -103,14 +105,14 @@ pub(crate) enum Arrangement {
         /// What they hold.
         node: NodeLayout,
         /// The first.
-        first: u64,
+        first: Addr,
     },
     /// A binary tree: colour, parent, left, right.
     SearchTree {
         /// What its nodes hold.
         node: NodeLayout,
         /// The root.
-        root: u64,
+        root: Addr,
     },
     /// A hash table of hashbrown: a byte for each place, and before these
     /// bytes the places, last first.
@@ -118,7 +120,7 @@ pub(crate) enum Arrangement {
         /// A pair of key and value.
         pair: Ty,
         /// The first byte's address.
-        control: u64,
+        control: Addr,
         /// The number of places, less one.
         mask: u64,
         /// Whether there are only keys.
@@ -129,7 +131,7 @@ pub(crate) enum Arrangement {
         /// Its nodes.
         layout: BTreeLayout,
         /// The root.
-        root: u64,
+        root: Addr,
         /// The levels below it.
         height: u64,
     },
@@ -203,9 +205,9 @@ impl Items {
 
     /// One of the elements that are found without walking.
     pub(crate) fn indexed(&self, process: &dyn Process, index: u64) -> Result<Entry> {
-        let place = |element: &Ty, start: u64, at: u64| {
+        let place = |element: &Ty, start: Addr, at: u64| {
             let size = element.size_of().unwrap_or(0);
-            Value::in_memory(element.clone(), start.wrapping_add(at.wrapping_mul(size)))
+            Value::in_memory(element.clone(), start.plus(at.wrapping_mul(size)))
         };
         let value = match &self.arrangement {
             Arrangement::Row { element, start } => place(element, *start, index),
@@ -226,10 +228,8 @@ impl Items {
                 per_block,
             } => {
                 let (at, per_block) = (index.wrapping_add(*offset), (*per_block).max(1));
-                let block = read_u64(
-                    process,
-                    table.wrapping_add((at / per_block).wrapping_mul(8)),
-                )?;
+                let slot = table.plus((at / per_block).wrapping_mul(8));
+                let block = read_pointer(process, slot)?;
                 place(element, block, at % per_block)
             }
             _ => return Err(Error::other("the elements are found by walking only")),
@@ -266,20 +266,20 @@ enum Order {
 fn linked(
     process: &dyn Process,
     node: &NodeLayout,
-    first: u64,
+    first: Addr,
     range: Range<u64>,
 ) -> Result<Vec<Entry>> {
     let mut found = Vec::new();
     let mut at = first;
     for index in 0..range.end {
-        if at == 0 {
+        if at.is_null() {
             break;
         }
         if index >= range.start {
             found.push(node.at(at));
         }
         if index + 1 < range.end {
-            at = read_u64(process, at)?;
+            at = read_pointer(process, at)?;
         }
     }
     Ok(found)
@@ -289,20 +289,20 @@ fn linked(
 /// node, what is behind it.
 fn search_tree(
     process: &dyn Process,
-    root: u64,
+    root: Addr,
     range: Range<u64>,
     order: Order,
-    visit: &mut dyn FnMut(u64),
+    visit: &mut dyn FnMut(Addr),
 ) -> Result<()> {
-    let mut waiting: Vec<(u64, u64)> = Vec::new();
+    let mut waiting: Vec<(Addr, Addr)> = Vec::new();
     let mut at = root;
     let mut passed = 0;
     while passed < range.end {
-        while at != 0 {
+        while !at.is_null() {
             let mut links = [0; 16];
-            read_exact(process, at.wrapping_add(16), &mut links)?;
+            read_exact(process, at.plus(16), &mut links)?;
             let (left, right) = links.split_at(8);
-            let word = |bytes: &[u8]| crate::value::integer_from(bytes, false) as u64;
+            let word = |bytes: &[u8]| Addr(crate::value::integer_from(bytes, false) as u64);
             let (before, behind) = match order {
                 Order::Forwards => (word(left), word(right)),
                 Order::Backwards => (word(right), word(left)),
@@ -328,7 +328,7 @@ fn search_tree(
 fn buckets(
     process: &dyn Process,
     pair: &Ty,
-    control: u64,
+    control: Addr,
     mask: u64,
     set: bool,
     range: Range<u64>,
@@ -343,14 +343,14 @@ fn buckets(
         let Some(chunk) = bytes.get_mut(..wanted) else {
             break;
         };
-        let read = process.read(control.wrapping_add(at), chunk);
+        let read = process.read(control.plus(at), chunk);
         for (index, byte) in (at..).zip(chunk.iter().take(read)) {
             // The top bit marks an empty place.
             if byte & 0x80 != 0 {
                 continue;
             }
             if passed >= range.start {
-                let place = control.wrapping_sub((index + 1).wrapping_mul(size));
+                let place = control.minus((index + 1).wrapping_mul(size));
                 let pair = Value::in_memory(pair.clone(), place);
                 let part = |name| {
                     let part = pair.field(process, name);
@@ -392,9 +392,9 @@ struct BTreeWalk<'a> {
 }
 
 impl BTreeWalk<'_> {
-    fn node(&mut self, node: u64, height: u64) -> Result<()> {
+    fn node(&mut self, node: Addr, height: u64) -> Result<()> {
         let mut bytes = [0; 2];
-        read_exact(self.process, node.wrapping_add(self.layout.len), &mut bytes)?;
+        read_exact(self.process, node.plus(self.layout.len), &mut bytes)?;
         // A node has at most eleven keys.
         let count = u64::from(u16::from_le_bytes(bytes).min(11));
         if height == 0 && self.passed + count <= self.range.start {
@@ -410,8 +410,8 @@ impl BTreeWalk<'_> {
                 Order::Backwards => (count - step, (count - step).checked_sub(1)),
             };
             if height > 0 {
-                let edges = node.wrapping_add(self.layout.edges);
-                let child = read_u64(self.process, edges.wrapping_add(edge * 8))?;
+                let edges = node.plus(self.layout.edges);
+                let child = read_pointer(self.process, edges.plus(edge * 8))?;
                 self.node(child, height - 1)?;
             }
             if let Some(key) = key {
@@ -421,13 +421,11 @@ impl BTreeWalk<'_> {
         Ok(())
     }
 
-    fn take(&mut self, node: u64, at: u64) {
+    fn take(&mut self, node: Addr, at: u64) {
         if self.range.contains(&self.passed) {
             let part = |ty: &Ty, offset: u64| {
                 let size = ty.size_of().unwrap_or(0);
-                let place = node
-                    .wrapping_add(offset)
-                    .wrapping_add(at.wrapping_mul(size));
+                let place = node.plus(offset).plus(at.wrapping_mul(size));
                 Value::in_memory(ty.clone(), place)
             };
             let key = part(&self.layout.key, self.layout.keys);

@@ -11,6 +11,8 @@ mod cpp;
 pub(crate) mod items;
 mod rust;
 
+use protocol::id::Addr;
+
 use crate::dwarf::Language;
 use crate::inspector::Inspector;
 use crate::types::{Kind, Ty};
@@ -35,7 +37,7 @@ pub(crate) struct Text {
     /// The type of one.
     pub element: Ty,
     /// The first one's address.
-    pub start: u64,
+    pub start: Addr,
     /// How many.
     pub length: u64,
 }
@@ -131,7 +133,7 @@ pub(crate) fn container(inspector: &Inspector<'_>, value: &Value) -> Option<Cont
 
 /// Type of the elements, address of the first, and number, of a container
 /// whose elements lie in a row.
-pub(crate) fn sequence(inspector: &Inspector<'_>, value: &Value) -> Option<(Ty, u64, u64)> {
+pub(crate) fn sequence(inspector: &Inspector<'_>, value: &Value) -> Option<(Ty, Addr, u64)> {
     let ty = value.ty.peeled().complete();
     let name = ty.name.as_deref()?;
     match ty.language {

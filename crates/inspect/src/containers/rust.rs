@@ -1,5 +1,7 @@
 //! The containers of Rust's standard library.
 
+use protocol::id::Addr;
+
 use super::items::{Arrangement, BTreeLayout, Items};
 use super::{Collection, Container, Holder, Part, Text};
 use crate::inspector::Inspector;
@@ -66,7 +68,7 @@ pub(super) fn sequence(
     value: &Value,
     ty: &Ty,
     name: &str,
-) -> Option<(Ty, u64, u64)> {
+) -> Option<(Ty, Addr, u64)> {
     let process = inspector.process;
     let field = |v: &Value, n: &str| v.field(process, n);
     if is(name, "alloc::vec::Vec") {
@@ -291,7 +293,7 @@ fn btree(inspector: &Inspector<'_>, map: &Value, set: bool) -> Option<Items> {
     if count == 0 {
         let arrangement = Arrangement::Row {
             element: key,
-            start: 0,
+            start: Addr::NULL,
         };
         return Some(Items { count, arrangement });
     }
@@ -300,8 +302,8 @@ fn btree(inspector: &Inspector<'_>, map: &Value, set: bool) -> Option<Items> {
     let height = root.field(process, "height")?.integer(process).ok()?;
     // Every node begins with what a leaf is; an inner one has its edges behind
     // that.
-    let leaf = Value::in_memory(node.ty.target()?, 0);
-    let offset = |name: &str| leaf.field(process, name)?.address();
+    let leaf = Value::in_memory(node.ty.target()?, Addr::NULL);
+    let offset = |name: &str| Some(leaf.field(process, name)?.address()?.since(Addr::NULL));
     key.size_of()?;
     mapped.size_of()?;
     let layout = BTreeLayout {

@@ -1,5 +1,7 @@
 //! What is inside of a value or a frame: registers, members, elements.
 
+use protocol::id::Addr;
+
 use super::Node;
 use super::eval::wrong;
 use super::types::{base_type, number_type};
@@ -49,7 +51,7 @@ pub(super) fn register(scope: &Scope<'_>, name: &str, node: &Node) -> Result<Val
     };
     let code = || Ty::void().pointer();
     match name {
-        "pc" | "rip" => return word(registers.pc(), code()),
+        "pc" | "rip" => return word(registers.pc().ok_or_else(missing)?.0, code()),
         "sp" | "rsp" => return word(registers.get(7).ok_or_else(missing)?, code()),
         "fp" | "rbp" => return word(registers.get(6).ok_or_else(missing)?, code()),
         "eflags" => return word(registers.now.eflags, number_type(scope, "int")),
@@ -157,7 +159,7 @@ pub(super) fn member(scope: &Scope<'_>, value: Value, name: &str, node: &Node) -
 
 /// The element type, first address and number of elements of a container of
 /// Rust or C++ whose elements lie in a row.
-pub(super) fn sequence(scope: &Scope<'_>, value: &Value) -> Option<(Ty, u64, u64)> {
+pub(super) fn sequence(scope: &Scope<'_>, value: &Value) -> Option<(Ty, Addr, u64)> {
     match &value.ty.peeled().kind {
         Kind::Array {
             element,
@@ -180,7 +182,7 @@ pub(super) fn element(scope: &Scope<'_>, value: Value, index: i128, node: &Node)
         let to = to.get();
         let base = value.pointer(scope.inspector.process)?;
         let size = i128::from(to.size_of().unwrap_or(1).max(1));
-        let address = i128::from(base).wrapping_add(index.wrapping_mul(size)) as u64;
+        let address = base.plus(index.wrapping_mul(size) as u64);
         return Ok(Value::in_memory(to, address));
     }
     if let Some((ty, start, count)) = sequence(scope, &value) {
@@ -192,10 +194,7 @@ pub(super) fn element(scope: &Scope<'_>, value: Value, index: i128, node: &Node)
             )
         })?;
         let size = ty.size_of().unwrap_or(0);
-        return Ok(Value::in_memory(
-            ty,
-            start.wrapping_add(at.wrapping_mul(size)),
-        ));
+        return Ok(Value::in_memory(ty, start.plus(at.wrapping_mul(size))));
     }
     Err(wrong(
         "cannot subscript something that is no array or pointer",

@@ -13,7 +13,7 @@ use super::{eval, types};
 use crate::frames::Frame;
 use crate::scope::Scope;
 use crate::target::GENERAL;
-use crate::types::{Kind, MemberPlace, Ty};
+use crate::types::{Kind, MemberLocation, Ty};
 use crate::value::is_signed;
 
 /// A step of a condition, on a stack of words.
@@ -229,7 +229,7 @@ impl Builder<'_> {
             }
             NodeKind::Global(die, module) => self.variable(*die, *module, None),
             NodeKind::Symbol(address, ty) => {
-                self.push(Step::Constant(*address));
+                self.push(Step::Constant(address.0));
                 Some(Operand::At(ty.clone()))
             }
             NodeKind::Register(name) => self.register(name, node),
@@ -492,7 +492,7 @@ fn field(ty: &Ty, name: &str, depth: usize) -> Option<(u64, Ty)> {
     let depth = depth.checked_sub(1)?;
     let aggregate = ty.aggregate()?;
     let place = |member: &crate::types::Member| match member.place {
-        MemberPlace::Offset(offset) if member.bits.is_none() => Some(offset),
+        MemberLocation::Offset(offset) if member.bits.is_none() => Some(offset),
         _ => None,
     };
     let mut named = aggregate.members.iter();

@@ -2,6 +2,8 @@
 
 use gimli::constants as c;
 
+use protocol::id::Addr;
+
 use super::access::referenced;
 use super::eval::{evaluate, integer, is_real, real, truth, wrong};
 use super::types::{common, is_rust, number_type, promoted, truth_type};
@@ -32,7 +34,9 @@ pub(super) fn cast(scope: &Scope<'_>, ty: &Ty, value: &Value, node: &Node) -> Re
         Kind::Base(_) | Kind::Enum(_) | Kind::Pointer(_) => {
             // An array is the address of its first element.
             let number = match (&value.ty.peeled().kind, value.address()) {
-                (Kind::Array { .. } | Kind::Function { .. }, Some(address)) => i128::from(address),
+                (Kind::Array { .. } | Kind::Function { .. }, Some(address)) => {
+                    i128::from(address.0)
+                }
                 _ => integer(scope, &value, node)?,
             };
             let boolean = matches!(to.kind, Kind::Base(c::DW_ATE_boolean));
@@ -77,7 +81,7 @@ pub(super) fn unary(
             match &value.data {
                 Data::Memory(address) => Ok(Value::from_integer(
                     value.ty.clone().pointer(),
-                    i128::from(*address),
+                    i128::from(address.0),
                 )),
                 Data::Bytes {
                     register: Some(number),
@@ -119,7 +123,7 @@ pub(super) fn unary(
                 Kind::Function { .. } => Ok(value),
                 // gdb reads an integer as the address of a long.
                 Kind::Base(_) => {
-                    let address = integer(scope, &value, node)? as u64;
+                    let address = Addr(integer(scope, &value, node)? as u64);
                     Ok(Value::in_memory(number_type(scope, "long"), address))
                 }
                 _ => Err(wrong(
@@ -321,7 +325,7 @@ pub(super) fn pointers(
     right: &Node,
     node: &Node,
 ) -> Result<Option<Value>> {
-    let as_pointer = |v: &Value| -> Option<(Ty, u64)> {
+    let as_pointer = |v: &Value| -> Option<(Ty, Addr)> {
         match &v.ty.peeled().kind {
             Kind::Pointer(to) => Some((to.get(), v.pointer(scope.inspector.process).ok()?)),
             Kind::Array { element, .. } => Some((element.get(), v.address()?)),
@@ -331,9 +335,9 @@ pub(super) fn pointers(
     };
     let (p, q) = (as_pointer(a), as_pointer(b));
     let size = |ty: &Ty| i128::from(ty.size_of().unwrap_or(1).max(1));
-    let moved = |to: &Ty, base: u64, by: i128| {
-        let address = (i128::from(base)).wrapping_add(by.wrapping_mul(size(to))) as u64;
-        Value::from_integer(to.clone().pointer(), i128::from(address))
+    let moved = |to: &Ty, base: Addr, by: i128| {
+        let address = base.plus(by.wrapping_mul(size(to)) as u64);
+        Value::from_integer(to.clone().pointer(), i128::from(address.0))
     };
     match (operator, p, q) {
         (_, None, None) => Ok(None),
@@ -347,7 +351,7 @@ pub(super) fn pointers(
             Ok(Some(moved(&to, base, -integer(scope, b, right)?)))
         }
         (Binary::Subtract, Some((to, x)), Some((_, y))) => {
-            let distance = (i128::from(x) - i128::from(y)) / size(&to);
+            let distance = (i128::from(x.0) - i128::from(y.0)) / size(&to);
             Ok(Some(Value::from_integer(
                 number_type(scope, "long"),
                 distance,
@@ -363,8 +367,8 @@ pub(super) fn pointers(
             p,
             q,
         ) => {
-            let number = |p: Option<(Ty, u64)>, v: &Value, n: &Node| match p {
-                Some((_, address)) => Ok(i128::from(address)),
+            let number = |p: Option<(Ty, Addr)>, v: &Value, n: &Node| match p {
+                Some((_, address)) => Ok(i128::from(address.0)),
                 None => integer(scope, v, n),
             };
             let (x, y) = (number(p, a, left)?, number(q, b, right)?);

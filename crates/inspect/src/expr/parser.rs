@@ -1,5 +1,7 @@
 //! From words to a tree, with C's precedences and Rust's additions.
 
+use protocol::id::Addr;
+
 use super::lexer::Token;
 use crate::dwarf::Language;
 use crate::dwarf::die::Die;
@@ -66,7 +68,7 @@ pub enum NodeKind {
     /// A variable outside of functions.
     Global(Die, Loaded),
     /// A function or a symbol without debug information.
-    Symbol(u64, Ty),
+    Symbol(Addr, Ty),
     /// A constant of an enumeration.
     Constant(Ty, i128),
     Register(String),

@@ -50,7 +50,7 @@ impl Builder<'_> {
             let Data::Memory(address) = value.data else {
                 return None;
             };
-            self.push(Step::Constant(address));
+            self.push(Step::Constant(address.0));
             return Some(Operand::At(ty));
         }
         match self.location(expression, die, module, frame?)? {

@@ -1,5 +1,7 @@
 //! Structures, enumerations and arrays in Rust's manner, as gdb has it.
 
+use protocol::id::Addr;
+
 use super::{Printer, text};
 use crate::tree::parts::{Elements, Members};
 use crate::types::{Aggregate, Kind, Ty, VariantPart};
@@ -114,7 +116,7 @@ impl Printer<'_> {
             self.elements(out, u64::try_from(count).unwrap_or(0), depth, |i| {
                 Some(Value::in_memory(
                     element.clone(),
-                    address.wrapping_add(i.wrapping_mul(size)),
+                    address.plus(i.wrapping_mul(size)),
                 ))
             });
             out.push(']');
@@ -204,7 +206,7 @@ impl Printer<'_> {
     }
 
     /// Text at an address, of a length.
-    pub(crate) fn rust_text(&self, start: u64, length: u64) -> Option<String> {
+    pub(crate) fn rust_text(&self, start: Addr, length: u64) -> Option<String> {
         let limit = self.options.elements as u64;
         let wanted = length.min(limit) as usize;
         let mut bytes = vec![0; wanted];

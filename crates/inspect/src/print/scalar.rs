@@ -2,6 +2,8 @@
 
 use gimli::constants as c;
 
+use protocol::id::Addr;
+
 use super::text::{self, Unit};
 use super::{Printer, float};
 use crate::dwarf::Language;
@@ -55,7 +57,7 @@ impl Printer<'_> {
         match &ty.kind {
             Kind::Base(encoding) => self.base(out, number, *encoding, &value.ty, ty),
             Kind::Enum(e) => self.enumeration(out, number, e, ty),
-            Kind::Pointer(to) => self.pointer(out, number as u64, &to.get()),
+            Kind::Pointer(to) => self.pointer(out, Addr(number as u64), &to.get()),
             _ => out.push_str(&number.to_string()),
         }
     }
@@ -126,7 +128,7 @@ impl Printer<'_> {
         out.push_str(&format!("({})", parts.join(" | ")));
     }
 
-    fn pointer(&self, out: &mut String, address: u64, to: &Ty) {
+    fn pointer(&self, out: &mut String, address: Addr, to: &Ty) {
         let code = matches!(to.peeled().kind, Kind::Function { .. });
         self.address(out, address, code);
         let rust = self.options.language == Language::Rust;
@@ -139,7 +141,7 @@ impl Printer<'_> {
         }
         let width = if rust { None } else { text::width_of(to) };
         if let Some(width) = width
-            && address != 0
+            && !address.is_null()
             && !code
         {
             out.push(' ');
@@ -148,7 +150,7 @@ impl Printer<'_> {
     }
 
     /// An address, with the symbol it belongs to.
-    pub(crate) fn address(&self, out: &mut String, address: u64, code: bool) {
+    pub(crate) fn address(&self, out: &mut String, address: Addr, code: bool) {
         out.push_str(&format!("{address:#x}"));
         if (self.options.symbols || code)
             && let Some(name) = self.inspector.symbolize(address)
@@ -158,7 +160,7 @@ impl Printer<'_> {
     }
 
     /// The string at an address.
-    pub(crate) fn string_at(&self, out: &mut String, address: u64, width: u64, prefix: &str) {
+    pub(crate) fn string_at(&self, out: &mut String, address: Addr, width: u64, prefix: &str) {
         let process = self.inspector.process;
         let limit = self.options.elements;
         if width == 1 {
@@ -175,7 +177,7 @@ impl Printer<'_> {
                         self.options.repeats,
                         more,
                     ));
-                    let end = address.wrapping_add(bytes.len() as u64);
+                    let end = address.plus(bytes.len() as u64);
                     let mut byte = [0u8; 1];
                     if !more && process.read(end, &mut byte) == 0 {
                         out.push_str(&format!(
@@ -191,7 +193,7 @@ impl Printer<'_> {
         let mut more = true;
         for at in 0..limit as u64 {
             let mut one = vec![0; width as usize];
-            let place = address.wrapping_add(at * width);
+            let place = address.plus(at * width);
             if process.read(place, &mut one) < one.len() {
                 out.push_str(&format!(
                     "<error: Cannot access memory at address {place:#x}>"
@@ -241,7 +243,7 @@ impl Printer<'_> {
                 out.push('(');
                 out.push_str(&crate::types::name_of(ty));
                 out.push_str(") ");
-                self.address(out, word as u64, true);
+                self.address(out, Addr(word as u64), true);
             }
             if adjustment != 0 {
                 out.push_str(&format!(", this adjustment {adjustment}"));
@@ -255,7 +257,7 @@ impl Printer<'_> {
         let class = class.get();
         let member = class.aggregate().and_then(|a| {
             a.members.into_iter().find(|m| {
-                matches!(m.place, crate::types::MemberPlace::Offset(o) if i128::from(o) == word)
+                matches!(m.place, crate::types::MemberLocation::Offset(o) if i128::from(o) == word)
                     && m.fixed.is_none()
                     && !m.base
             })

@@ -3,11 +3,13 @@
 
 use gimli::{AttributeValue, constants as c};
 
+use protocol::id::Addr;
+
 use super::{Facts, Scope, location_at};
 use crate::dwarf::die::{Die, Entry};
 use crate::error::{Error, Result};
 use crate::frames::FrameKind;
-use crate::location::{evaluate_address, register_bytes};
+use crate::location::{evaluate_word, register_bytes};
 use crate::tailcalls;
 use crate::types::Ty;
 use crate::value::Value;
@@ -98,13 +100,14 @@ impl Scope<'_> {
                     .value(c::DW_AT_call_target)
                     .or_else(|| entry.value(c::DW_AT_GNU_call_site_target));
                 match target {
-                    Some(AttributeValue::Exprloc(expression)) => evaluate_address(
+                    Some(AttributeValue::Exprloc(expression)) => evaluate_word(
                         &facts.machine(Some(site.die)),
                         expression,
                         site.die.unit.header.encoding(),
                         None,
                     )
-                    .ok(),
+                    .ok()
+                    .map(Addr),
                     _ => None,
                 }
             }
@@ -143,7 +146,7 @@ impl Scope<'_> {
             }
             _ => {}
         }
-        evaluate_address(
+        evaluate_word(
             &facts.machine(Some(site.die)),
             expression,
             site.die.unit.header.encoding(),

@@ -2,6 +2,8 @@
 
 use gimli::{AttributeValue, Expression, constants as c};
 
+use protocol::id::Addr;
+
 use super::Scope;
 use super::entry::site_register;
 use crate::dwarf::Slice;
@@ -9,7 +11,7 @@ use crate::dwarf::die::Die;
 use crate::error::{Error, Result};
 use crate::frames::Frame;
 use crate::inspector::Loaded;
-use crate::location::{FrameFacts, Machine, evaluate_address};
+use crate::location::{FrameFacts, Machine, evaluate_word};
 
 /// Answers an expression's questions.
 pub(crate) struct Facts<'a> {
@@ -64,28 +66,29 @@ impl Facts<'_> {
 }
 
 impl FrameFacts for Facts<'_> {
-    fn cfa(&self) -> Result<u64> {
+    fn cfa(&self) -> Result<Addr> {
         self.frame
             .and_then(|f| f.cfa)
             .ok_or_else(|| Error::other("No frame selected."))
     }
 
-    fn frame_base(&self) -> Result<u64> {
+    fn frame_base(&self) -> Result<Addr> {
         let (die, expression) = self.frame_base_expression()?;
         // It must not ask for the frame base itself.
         let plain = expression.0.slice().first() != Some(&0x91);
         if !plain {
             return Err(Error::OptimizedOut);
         }
-        evaluate_address(
+        evaluate_word(
             &self.machine(Some(die)),
             expression,
             die.unit.header.encoding(),
             None,
         )
+        .map(Addr)
     }
 
-    fn tls(&self, offset: u64) -> Result<u64> {
+    fn tls(&self, offset: u64) -> Result<Addr> {
         let registers = &self
             .scope
             .stack
@@ -96,7 +99,7 @@ impl FrameFacts for Facts<'_> {
             .now;
         self.scope
             .inspector
-            .thread_local(&self.module, registers.fs_base, offset)
+            .thread_local(&self.module, Addr(registers.fs_base), offset)
     }
 
     fn entry_value(&self, expression: Expression<Slice>) -> Result<u64> {

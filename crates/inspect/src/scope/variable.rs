@@ -2,13 +2,16 @@
 
 use gimli::{AttributeValue, Expression, constants as c};
 
+use protocol::id::Addr;
+
 use super::{Facts, Scope};
 use crate::dwarf::Slice;
 use crate::dwarf::die::{Die, Entry};
 use crate::error::{Error, Result};
 use crate::frames::Frame;
 use crate::inspector::Loaded;
-use crate::location::{Machine, evaluate, evaluate_address, register_bytes, value_bytes};
+use crate::location::{Machine, evaluate, evaluate_word, register_bytes, value_bytes};
+use crate::target::{read_exact, read_u64};
 use crate::types::{Count, Kind, Ty, TypeRef};
 use crate::value::{Data, Value};
 
@@ -148,7 +151,7 @@ fn resolve_within(facts: &Facts<'_>, ty: &Ty, depth: usize) -> Option<Ty> {
                 Count::Known(n) => *n,
                 Count::Unknown => return None,
                 Count::Upper(die, expression) | Count::Number(die, expression) => {
-                    let value = evaluate_address(
+                    let value = evaluate_word(
                         &facts.machine(Some(*die)),
                         Expression(*expression),
                         die.unit.header.encoding(),
@@ -158,7 +161,7 @@ fn resolve_within(facts: &Facts<'_>, ty: &Ty, depth: usize) -> Option<Ty> {
                     // The expression of a bound names where it is.
                     let value = match expression.slice().first() {
                         Some(0x91 | 0x70..=0x8f) if !ends_in_value(expression.slice()) => {
-                            crate::target::read_u64(facts.scope.inspector.process, value).ok()?
+                            read_u64(facts.scope.inspector.process, Addr(value)).ok()?
                         }
                         _ => value,
                     };
@@ -233,7 +236,7 @@ fn assemble(machine: &Machine<'_>, ty: Ty, pieces: &[gimli::Piece<Slice>]) -> Va
     {
         return match &piece.location {
             gimli::Location::Empty => Value::optimized_out(ty),
-            gimli::Location::Address { address } => Value::in_memory(ty, *address),
+            gimli::Location::Address { address } => Value::in_memory(ty, Addr(*address)),
             gimli::Location::Register { register } => {
                 match machine
                     .registers
@@ -312,12 +315,8 @@ fn piece_bytes(machine: &Machine<'_>, piece: &gimli::Piece<Slice>, len: u64) -> 
     match &piece.location {
         gimli::Location::Address { address } => {
             let mut bytes = vec![0; len];
-            crate::target::read_exact(
-                machine.process,
-                address.wrapping_add(skip as u64),
-                &mut bytes,
-            )
-            .ok()?;
+            let start = Addr(*address).plus(skip as u64);
+            read_exact(machine.process, start, &mut bytes).ok()?;
             Some(bytes)
         }
         gimli::Location::Register { register } => {

@@ -14,6 +14,8 @@ pub(crate) mod parts;
 
 use std::ops::Range;
 
+use protocol::id::Addr;
+
 use crate::containers::{Container, Entry, container};
 use crate::dwarf::Language;
 use crate::error::Result;
@@ -268,7 +270,9 @@ impl<'a> Tree<'a> {
                 let to = to.get().peeled().complete();
                 let is_value = !matches!(to.kind, Kind::Void | Kind::Function { .. });
                 match value.target(process) {
-                    Ok(target) if is_value && target.address() != Some(0) => Shape::Target(target),
+                    Ok(target) if is_value && target.address() != Some(Addr::NULL) => {
+                        Shape::Target(target)
+                    }
                     _ => Shape::Nothing,
                 }
             }

@@ -106,7 +106,7 @@ pub enum AggregateKind {
 
 /// Where a member is.
 #[derive(Debug, Clone, Copy)]
-pub enum MemberPlace {
+pub enum MemberLocation {
     /// Bytes from the start.
     Offset(u64),
     /// To be computed from the object's address (virtual base classes).
@@ -121,7 +121,7 @@ pub struct Member {
     /// The type.
     pub ty: TypeRef,
     /// Where it is.
-    pub place: MemberPlace,
+    pub place: MemberLocation,
     /// Bits from the start of the structure, and width, if it is a bit-field.
     pub bits: Option<(u64, u64)>,
     /// Whether it is a base class.

@@ -3,7 +3,7 @@
 use gimli::{AttributeValue, constants as c};
 
 use super::{
-    Aggregate, AggregateKind, Count, Enumeration, Kind, Member, MemberPlace, Qualifier,
+    Aggregate, AggregateKind, Count, Enumeration, Kind, Member, MemberLocation, Qualifier,
     TemplateArgument, Ty, Type, TypeRef, Variant, VariantPart,
 };
 use crate::dwarf::die::{Die, Entry};
@@ -186,18 +186,18 @@ fn structure(entry: &Entry, kind: AggregateKind) -> Kind {
 
 fn member(entry: &Entry) -> Member {
     let base = entry.tag() == c::DW_TAG_inheritance;
-    let mut place = MemberPlace::Offset(0);
+    let mut place = MemberLocation::Offset(0);
     match entry.value(c::DW_AT_data_member_location) {
         Some(AttributeValue::Exprloc(expression)) => {
             // `DW_OP_plus_uconst N` is only an old way to say N.
             place = match expression.0.slice().split_first() {
-                Some((0x23, rest)) => MemberPlace::Offset(leb128(rest)),
-                _ => MemberPlace::Expression(expression.0),
+                Some((0x23, rest)) => MemberLocation::Offset(leb128(rest)),
+                _ => MemberLocation::Expression(expression.0),
             };
         }
         Some(_) => {
             if let Some(offset) = entry.number(c::DW_AT_data_member_location) {
-                place = MemberPlace::Offset(offset);
+                place = MemberLocation::Offset(offset);
             }
         }
         None => {}
@@ -214,8 +214,8 @@ fn member(entry: &Entry) -> Member {
                 .unwrap_or(4);
             let from_top = entry.signed(c::DW_AT_bit_offset).unwrap_or(0);
             let offset = match place {
-                MemberPlace::Offset(offset) => offset,
-                MemberPlace::Expression(_) => 0,
+                MemberLocation::Offset(offset) => offset,
+                MemberLocation::Expression(_) => 0,
             };
             let low = (unit as i64 * 8)
                 .saturating_sub(from_top)
@@ -223,7 +223,7 @@ fn member(entry: &Entry) -> Member {
             (offset.wrapping_mul(8)).wrapping_add_signed(low)
         };
         bits = Some((start, width));
-        place = MemberPlace::Offset(start / 8);
+        place = MemberLocation::Offset(start / 8);
     }
     let elsewhere = entry.flag(c::DW_AT_external) || entry.flag(c::DW_AT_declaration);
     let fixed = (elsewhere && !base).then_some(entry.die);

@@ -140,10 +140,10 @@ impl Cfi {
     }
 
     /// The rules at a link-time address.
-    pub fn rules(&self, address: u64) -> Option<Rules> {
+    pub fn rules(&self, linked: u64) -> Option<Rules> {
         self.eh
-            .rules(address, true)
-            .or_else(|| self.debug.rules(address, false))
+            .rules(linked, true)
+            .or_else(|| self.debug.rules(linked, false))
     }
 
     /// The bytes of an expression of `rules`.

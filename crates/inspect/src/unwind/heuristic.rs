@@ -1,15 +1,17 @@
 //! Callers without rules: what gdb reads from a function's prologue.
 
-use crate::target::{Process, RBP, RIP, RSP};
+use protocol::id::Addr;
+
+use crate::target::{Process, RBP};
 
 use super::step::FrameRegisters;
 
 /// What was found about a frame.
 pub struct Guess {
     /// The caller's stack pointer.
-    pub cfa: u64,
+    pub cfa: Addr,
     /// Where the caller's `rbp` is, if it was pushed.
-    pub saved_rbp: Option<u64>,
+    pub saved_rbp: Option<Addr>,
 }
 
 /// `endbr64`
@@ -31,7 +33,7 @@ enum Prologue {
     Set,
 }
 
-fn prologue(process: &dyn Process, start: u64, pc: u64) -> Prologue {
+fn prologue(process: &dyn Process, start: Addr, pc: Addr) -> Prologue {
     let mut code = [0u8; 12];
     let read = process.read(start, &mut code);
     let code = code.get(..read).unwrap_or(&[]);
@@ -39,10 +41,10 @@ fn prologue(process: &dyn Process, start: u64, pc: u64) -> Prologue {
         Some(rest) => (4, rest),
         None => (0, code),
     };
-    if rest.first() != Some(&PUSH) || pc <= start + skipped {
+    if rest.first() != Some(&PUSH) || pc <= start.plus(skipped) {
         return Prologue::Nothing;
     }
-    let after = start + skipped + 1;
+    let after = start.plus(skipped + 1);
     let sets = rest.get(1..4).is_some_and(|b| MOVES.iter().any(|m| m == b));
     if sets && pc > after {
         Prologue::Set
@@ -52,7 +54,7 @@ fn prologue(process: &dyn Process, start: u64, pc: u64) -> Prologue {
 }
 
 /// Where the code behind a prologue with a frame pointer is, or `start`.
-pub fn after_prologue(process: &dyn Process, start: u64) -> u64 {
+pub fn after_prologue(process: &dyn Process, start: Addr) -> Addr {
     let mut code = [0u8; 12];
     let read = process.read(start, &mut code);
     let code = code.get(..read).unwrap_or(&[]);
@@ -62,40 +64,40 @@ pub fn after_prologue(process: &dyn Process, start: u64) -> u64 {
     };
     let sets =
         rest.first() == Some(&PUSH) && rest.get(1..4).is_some_and(|b| MOVES.iter().any(|m| m == b));
-    if sets { start + skipped + 4 } else { start }
+    if sets { start.plus(skipped + 4) } else { start }
 }
 
 /// The caller's frame as far as it can be told without rules.
 pub fn guess(
     process: &dyn Process,
     registers: &FrameRegisters,
-    function: Option<u64>,
+    function: Option<Addr>,
     innermost: bool,
 ) -> Option<Guess> {
-    let pc = registers.get(RIP)?;
-    let rsp = registers.get(RSP)?;
+    let pc = registers.pc()?;
+    let rsp = registers.sp()?;
     // About to return: the frame is gone already.
     let mut instruction = [0u8; 1];
     if innermost && process.read(pc, &mut instruction) == 1 && instruction == [RET] {
         return Some(Guess {
-            cfa: rsp.wrapping_add(8),
+            cfa: rsp.plus(8),
             saved_rbp: None,
         });
     }
     let state = function.map_or(Prologue::Nothing, |start| prologue(process, start, pc));
     Some(match state {
         Prologue::Nothing => Guess {
-            cfa: rsp.wrapping_add(8),
+            cfa: rsp.plus(8),
             saved_rbp: None,
         },
         Prologue::Pushed => Guess {
-            cfa: rsp.wrapping_add(16),
+            cfa: rsp.plus(16),
             saved_rbp: Some(rsp),
         },
         Prologue::Set => {
-            let rbp = registers.get(RBP)?;
+            let rbp = Addr(registers.get(RBP)?);
             Guess {
-                cfa: rbp.wrapping_add(16),
+                cfa: rbp.plus(16),
                 saved_rbp: Some(rbp),
             }
         }

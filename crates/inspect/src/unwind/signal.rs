@@ -1,5 +1,7 @@
 //! Signal frames without rules: the kernel's own layout.
 
+use protocol::id::Addr;
+
 use crate::target::{Process, read_u64};
 
 use super::step::FrameRegisters;
@@ -11,7 +13,7 @@ const RESTORE_WIDE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 const RESTORE: [u8; 7] = [0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// Whether `pc` is in code that ends a signal handler.
-pub fn is_trampoline(process: &dyn Process, pc: u64) -> bool {
+pub fn is_trampoline(process: &dyn Process, pc: Addr) -> bool {
     for code in [&RESTORE_WIDE[..], &RESTORE[..]] {
         let second = code.len() as u64 - 2;
         for into in [0, second] {
@@ -19,7 +21,7 @@ pub fn is_trampoline(process: &dyn Process, pc: u64) -> bool {
             let Some(bytes) = bytes.get_mut(..code.len()) else {
                 continue;
             };
-            if process.read(pc.wrapping_sub(into), bytes) == code.len() && bytes == code {
+            if process.read(pc.minus(into), bytes) == code.len() && bytes == code {
                 return true;
             }
         }
@@ -36,12 +38,12 @@ const SAVED: [u64; 17] = [
 /// `ucontext` when the handler has returned.
 pub fn interrupted(
     process: &dyn Process,
-    rsp: u64,
+    rsp: Addr,
     base: &FrameRegisters,
 ) -> Option<FrameRegisters> {
     let mut registers = base.clone();
     for (number, offset) in SAVED.iter().enumerate() {
-        let place = rsp.wrapping_add(*offset);
+        let place = rsp.plus(*offset);
         let value = read_u64(process, place).ok()?;
         registers.set_saved(number as u16, value, place);
     }

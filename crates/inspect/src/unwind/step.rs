@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use gimli::{CfaRule, RegisterRule};
 
+use protocol::id::Addr;
+
 use super::cfi::{Cfi, Rules};
 use super::{heuristic, signal};
-use crate::location::{Machine, evaluate_address};
+use crate::location::{Machine, evaluate_word};
 use crate::target::{Process, RBP, RIP, RSP, Registers, read_u64};
 
 /// How many registers are followed through frames: the general ones and the
@@ -18,7 +20,7 @@ const FOLLOWED: usize = 17;
 pub struct FrameRegisters {
     values: [Option<u64>; FOLLOWED],
     /// Where a caller's register was saved.
-    saved: [Option<u64>; FOLLOWED],
+    saved: [Option<Addr>; FOLLOWED],
     /// The thread's registers now, for what is not followed.
     pub now: Arc<Registers>,
 }
@@ -43,13 +45,18 @@ impl FrameRegisters {
     }
 
     /// Where it was saved, if it was.
-    pub fn saved_at(&self, register: u16) -> Option<u64> {
+    pub fn saved_at(&self, register: u16) -> Option<Addr> {
         self.saved.get(usize::from(register)).copied().flatten()
     }
 
-    /// The instruction pointer.
-    pub fn pc(&self) -> u64 {
-        self.get(RIP).unwrap_or(0)
+    /// The instruction pointer, of an outer frame the return address.
+    pub fn pc(&self) -> Option<Addr> {
+        self.get(RIP).map(Addr)
+    }
+
+    /// The stack pointer.
+    pub fn sp(&self) -> Option<Addr> {
+        self.get(RSP).map(Addr)
     }
 
     pub(crate) fn set(&mut self, register: u16, value: Option<u64>) {
@@ -61,7 +68,7 @@ impl FrameRegisters {
         }
     }
 
-    pub(crate) fn set_saved(&mut self, register: u16, value: u64, place: u64) {
+    pub(crate) fn set_saved(&mut self, register: u16, value: u64, place: Addr) {
         self.set(register, Some(value));
         if let Some(slot) = self.saved.get_mut(usize::from(register)) {
             *slot = Some(place);
@@ -75,7 +82,7 @@ pub enum Stop {
     /// The outermost frame, as its rules or its name say.
     Outermost,
     /// Memory that is needed is not there.
-    Memory(u64),
+    Memory(Addr),
     /// The rules cannot be followed.
     Rules,
     /// The caller would be deeper in the stack than the callee.
@@ -92,7 +99,7 @@ pub struct Step {
     /// The registers in the caller.
     pub registers: FrameRegisters,
     /// The callee's canonical frame address.
-    pub cfa: u64,
+    pub cfa: Addr,
     /// Whether the callee is the frame of a signal's delivery.
     pub signal: bool,
 }
@@ -102,10 +109,10 @@ pub struct Code<'a> {
     /// The rules of its module, and what to add to link-time addresses.
     pub cfi: Option<(&'a Cfi, u64)>,
     /// Where its function begins.
-    pub function: Option<u64>,
+    pub function: Option<Addr>,
     /// Address at which to look for rules: a return address may be behind its
     /// function's end.
-    pub lookup: u64,
+    pub lookup: Addr,
     /// Whether it is the innermost frame.
     pub innermost: bool,
 }
@@ -113,7 +120,7 @@ pub struct Code<'a> {
 /// The rules of a frame, if it has any.
 pub fn rules<'a>(code: &Code<'a>) -> Option<(Rules, &'a Cfi, u64)> {
     let (cfi, bias) = code.cfi?;
-    let rules = cfi.rules(code.lookup.wrapping_sub(bias))?;
+    let rules = cfi.rules(code.lookup.linked(bias))?;
     Some((rules, cfi, bias))
 }
 
@@ -126,8 +133,11 @@ pub fn step(
     if let Some((rules, cfi, bias)) = rules(code) {
         return by_rules(process, registers, &rules, cfi, bias);
     }
-    let rsp = registers.get(RSP).ok_or(Stop::Rules)?;
-    if signal::is_trampoline(process, registers.pc()) {
+    let rsp = registers.sp().ok_or(Stop::Rules)?;
+    if registers
+        .pc()
+        .is_some_and(|pc| signal::is_trampoline(process, pc))
+    {
         let caller = signal::interrupted(process, rsp, registers).ok_or(Stop::Memory(rsp))?;
         return Ok(Step {
             registers: caller,
@@ -137,11 +147,11 @@ pub fn step(
     }
     let guess =
         heuristic::guess(process, registers, code.function, code.innermost).ok_or(Stop::Rules)?;
-    let place = guess.cfa.wrapping_sub(8);
+    let place = guess.cfa.minus(8);
     let pc = read_u64(process, place).map_err(|_| Stop::Memory(place))?;
     let mut caller = registers.clone();
     caller.set_saved(RIP, pc, place);
-    caller.set(RSP, Some(guess.cfa));
+    caller.set(RSP, Some(guess.cfa.0));
     if let Some(place) = guess.saved_rbp {
         let value = read_u64(process, place).map_err(|_| Stop::Memory(place))?;
         caller.set_saved(RBP, value, place);
@@ -158,7 +168,7 @@ pub fn frame_address(
     process: &dyn Process,
     registers: &FrameRegisters,
     code: &Code<'_>,
-) -> Option<u64> {
+) -> Option<Addr> {
     match rules(code) {
         Some((rules, cfi, bias)) => cfa(process, registers, &rules, cfi, bias).ok(),
         None => heuristic::guess(process, registers, code.function, code.innermost).map(|g| g.cfa),
@@ -171,20 +181,21 @@ fn cfa(
     rules: &Rules,
     cfi: &Cfi,
     bias: u64,
-) -> Result<u64, Stop> {
+) -> Result<Addr, Stop> {
     match &rules.cfa {
-        CfaRule::RegisterAndOffset { register, offset } => Ok(registers
-            .get(register.0)
-            .ok_or(Stop::Rules)?
-            .wrapping_add_signed(*offset)),
+        CfaRule::RegisterAndOffset { register, offset } => {
+            let base = registers.get(register.0).map(Addr);
+            Ok(base.ok_or(Stop::Rules)?.offset(*offset))
+        }
         CfaRule::Expression(expression) => {
             let expression = cfi.expression(rules, expression).ok_or(Stop::Rules)?;
-            evaluate_address(
+            evaluate_word(
                 &Machine::unwinding(process, registers, bias),
                 expression,
                 rules.encoding,
                 None,
             )
+            .map(Addr)
             .map_err(|_| Stop::Rules)
         }
     }
@@ -201,7 +212,7 @@ fn by_rules(
     let mut caller = registers.clone();
     // What is not said about: the stack pointer is the frame address, the
     // rest is as it was.
-    caller.set(RSP, Some(cfa));
+    caller.set(RSP, Some(cfa.0));
     let mut outermost = false;
     let mut found_return = false;
     for (register, rule) in &rules.registers {
@@ -216,11 +227,11 @@ fn by_rules(
         }
         let evaluate = |expression: &gimli::UnwindExpression<usize>| {
             let expression = cfi.expression(rules, expression).ok_or(Stop::Rules)?;
-            evaluate_address(
+            evaluate_word(
                 &Machine::unwinding(process, registers, bias),
                 expression,
                 rules.encoding,
-                Some(cfa),
+                Some(cfa.0),
             )
             .map_err(|_| Stop::Rules)
         };
@@ -231,7 +242,7 @@ fn by_rules(
             }
             RegisterRule::SameValue => caller.set(target, registers.get(*register)),
             RegisterRule::Offset(offset) => {
-                let place = cfa.wrapping_add_signed(*offset);
+                let place = cfa.offset(*offset);
                 match read_u64(process, place) {
                     Ok(value) => caller.set_saved(target, value, place),
                     Err(_) if target == RIP => return Err(Stop::Memory(place)),
@@ -239,11 +250,11 @@ fn by_rules(
                 }
             }
             RegisterRule::ValOffset(offset) => {
-                caller.set(target, Some(cfa.wrapping_add_signed(*offset)));
+                caller.set(target, Some(cfa.offset(*offset).0));
             }
             RegisterRule::Register(other) => caller.set(target, registers.get(other.0)),
             RegisterRule::Expression(expression) => {
-                let place = evaluate(expression)?;
+                let place = Addr(evaluate(expression)?);
                 match read_u64(process, place) {
                     Ok(value) => caller.set_saved(target, value, place),
                     Err(_) if target == RIP => return Err(Stop::Memory(place)),

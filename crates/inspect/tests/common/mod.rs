@@ -147,20 +147,21 @@ impl Build {
         }
         if made(&answers) < made(&last).max(made(&scripts.join("show.py"))) {
             let _ = std::fs::remove_file(&answers);
-            loop {
-                let written =
-                    || std::fs::read_to_string(&answers).map_or(0, |text| text.lines().count());
-                let before = written();
-                if before >= count {
-                    break;
-                }
-                run("show.py", before);
-                // Where gdb itself crashes there is nothing to compare with.
-                if written() == before {
-                    let mut text = std::fs::read_to_string(&answers).unwrap_or_default();
-                    text.push_str("null\n");
-                    std::fs::write(&answers, text).unwrap();
-                }
+        }
+        // There may be some of them: gdb crashed, or the tests were ended.
+        loop {
+            let written =
+                || std::fs::read_to_string(&answers).map_or(0, |text| text.lines().count());
+            let before = written();
+            if before >= count {
+                break;
+            }
+            run("show.py", before);
+            // Where gdb itself crashes there is nothing to compare with.
+            if written() == before {
+                let mut text = std::fs::read_to_string(&answers).unwrap_or_default();
+                text.push_str("null\n");
+                std::fs::write(&answers, text).unwrap();
             }
         }
         let text = std::fs::read_to_string(&answers).unwrap();

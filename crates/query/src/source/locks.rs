@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use causality::History;
 use inspect::{Inspector, Library, Options};
-use protocol::id::{EventNo, ProcessId, ProcessNo, ThreadNo};
+use protocol::id::{Addr, EventNo, ProcessId, ProcessNo, ThreadNo};
 use recording::Recording;
 
 use super::Replays;
@@ -44,14 +44,15 @@ pub fn locks(
     let library = Library::new(Options::default());
     let stopped = target.look();
     let inspector = Inspector::new(&library, &*stopped);
-    let word = |address: u64| {
+    let word = |address: Addr| {
         let mut bytes = [0; 4];
         (stopped.read(address, &mut bytes) == bytes.len()).then(|| u32::from_le_bytes(bytes))
     };
     for address in addresses {
-        let locked = word(*address).is_some_and(|word| word != 0);
-        let owner = word(address.wrapping_add(OWNER)).filter(|_| locked);
-        let name = inspector.symbolize(*address);
+        let at = Addr(*address);
+        let locked = word(at).is_some_and(|word| word != 0);
+        let owner = word(at.plus(OWNER)).filter(|_| locked);
+        let name = inspector.symbolize(at);
         let name = name.map(|name| name.trim_matches(['<', '>']).to_string());
         let lock = Lock {
             holder: owner.and_then(|tid| threads.get(&tid).copied()),

@@ -9,6 +9,8 @@ use protocol::instruction::Form;
 use protocol::layout::{MONITOR_BASE, MONITOR_END};
 use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, site};
 
+use protocol::id::Addr;
+
 use super::Session;
 use crate::Error;
 use crate::stopped::CodeFiles;
@@ -35,24 +37,24 @@ impl Session {
     }
 
     /// Reads memory: how many bytes from `address` on could be had.
-    pub fn read(&self, address: u64, out: &mut [u8]) -> usize {
+    pub fn read(&self, address: Addr, out: &mut [u8]) -> usize {
         self.here()
             .map_or(0, |image| image.current.read(address, out))
     }
 
     /// Reads memory that has code: instructions that the monitor replaced are as
     /// the program has them.
-    pub fn read_code(&self, address: u64, out: &mut [u8]) -> usize {
+    pub fn read_code(&self, address: Addr, out: &mut [u8]) -> usize {
         self.read_code_with(&self.counter_sites(), address, out)
     }
 
     /// Reads code for who has asked which are replaced: that takes longer than the
     /// rest.
-    pub fn read_code_with(&self, sites: &[u64], address: u64, out: &mut [u8]) -> usize {
+    pub fn read_code_with(&self, sites: &[u64], address: Addr, out: &mut [u8]) -> usize {
         let got = self.read(address, out);
         for (place, form) in sites.iter().copied().filter_map(Form::of_word) {
             for (at, byte) in (place + form.opcode_at()..).zip(form.original()) {
-                let into = at.wrapping_sub(address) as usize;
+                let into = at.wrapping_sub(address.0) as usize;
                 if let Some(place) = out.get_mut(..got).and_then(|out| out.get_mut(into)) {
                     *place = *byte;
                 }
@@ -66,12 +68,12 @@ impl Session {
     pub fn counter_sites(&self) -> Vec<u64> {
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let mut count = [0; 8];
-        if self.read(COUNTERS_BASE, &mut count) != count.len() {
+        if self.read(Addr(COUNTERS_BASE), &mut count) != count.len() {
             return Vec::new();
         }
         let count = (word(&count) as usize).min(COUNTER_SITES);
         let mut table = vec![0; count * size_of::<CounterSite>()];
-        let got = self.read(COUNTERS_BASE + 8, &mut table);
+        let got = self.read(Addr(COUNTERS_BASE).plus(8), &mut table);
         table.truncate(got);
         table
             .chunks_exact(size_of::<CounterSite>())
@@ -93,12 +95,12 @@ impl Session {
         let mut regions: Vec<Region> = maps
             .lines()
             .filter_map(|line| self.region(line))
-            .filter(|r| r.range.end <= MONITOR_BASE || r.range.start >= MONITOR_END)
+            .filter(|r| r.range.end.0 <= MONITOR_BASE || r.range.start.0 >= MONITOR_END)
             .collect();
         // It is in the monitor, but the program's to call.
-        let start = self.image.vdso;
+        let start = Addr(self.image.vdso);
         let vdso = Region {
-            range: start..start + self.image.vdso_len,
+            range: start..start.plus(self.image.vdso_len),
             writable: false,
             executable: true,
             offset: 0,
@@ -140,8 +142,9 @@ impl Session {
             .rsplit_once('/')
             .filter(|(dir, _)| dir.ends_with(recording::FILES))
             .and_then(|(_, id)| id.parse::<u64>().ok());
+        let address = |digits| u64::from_str_radix(digits, 16).ok().map(Addr);
         Some(Region {
-            range: u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?,
+            range: address(start)?..address(end)?,
             writable: rights.contains('w'),
             executable: rights.contains('x'),
             offset,

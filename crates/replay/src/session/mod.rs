@@ -36,6 +36,8 @@ pub use budget::{Budget, Pool};
 pub use search::Wanted;
 pub use target::Replayer;
 
+use protocol::id::Addr;
+
 use crate::Error;
 use crate::group::SharedReplay;
 use crate::player::{Motion, Stop};
@@ -262,7 +264,7 @@ impl Session {
     }
 
     /// Runs on until it comes to one of the addresses, or to `limit`.
-    pub fn run(&mut self, breakpoints: &[u64], limit: Position) -> Result<Arrival, Error> {
+    pub fn run(&mut self, breakpoints: &[Addr], limit: Position) -> Result<Arrival, Error> {
         self.run_watching(breakpoints, &[], limit)
     }
 
@@ -271,7 +273,7 @@ impl Session {
     /// behind the event that did, whichever thread that was.
     pub fn run_watching(
         &mut self,
-        breakpoints: &[u64],
+        breakpoints: &[Addr],
         watches: &[Watch],
         limit: Position,
     ) -> Result<Arrival, Error> {
@@ -305,7 +307,7 @@ impl Session {
 
     fn motion(
         &self,
-        breakpoints: &[u64],
+        breakpoints: &[Addr],
         watches: &[Watch],
         limit: Position,
     ) -> Result<Motion, Error> {
@@ -340,14 +342,14 @@ impl Session {
 
     /// Executes one instruction, or as many as begin in `range`. An event may
     /// be part of it.
-    pub fn step(&mut self, range: std::ops::Range<u64>) -> Result<Arrival, Error> {
+    pub fn step(&mut self, range: std::ops::Range<Addr>) -> Result<Arrival, Error> {
         self.step_watching(range, &[])
     }
 
     /// Executes instructions; it stops earlier if watched memory changes.
     pub fn step_watching(
         &mut self,
-        range: std::ops::Range<u64>,
+        range: std::ops::Range<Addr>,
         watches: &[Watch],
     ) -> Result<Arrival, Error> {
         let end = Position::END;

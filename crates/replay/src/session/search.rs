@@ -5,6 +5,8 @@ use ::target::{Arrival, Back, Position, Stops, Watch};
 
 use protocol::id::EventNo;
 
+use protocol::id::Addr;
+
 use super::{Session, before, named};
 use crate::Error;
 
@@ -24,7 +26,7 @@ impl Session {
     /// stands where it stood.
     pub fn run_back(
         &mut self,
-        breakpoints: &[u64],
+        breakpoints: &[Addr],
         mut wanted: impl FnMut(&Session) -> bool,
     ) -> Result<bool, Error> {
         let back = self.run_back_watching(breakpoints, &[], Some(&mut wanted))?;
@@ -38,7 +40,7 @@ impl Session {
     /// each such place (behind the change, for memory), which takes longer.
     pub fn run_back_watching(
         &mut self,
-        breakpoints: &[u64],
+        breakpoints: &[Addr],
         watches: &[Watch],
         wanted: Option<&mut Wanted<'_>>,
     ) -> Result<Back, Error> {
@@ -160,7 +162,7 @@ impl Session {
     /// gone to.
     fn last_of_all(
         &mut self,
-        breakpoints: &[u64],
+        breakpoints: &[Addr],
         watches: &[Watch],
         from: EventNo,
         limit: Position,

@@ -1,7 +1,7 @@
 //! Back by one instruction.
 
-use ::target::{Arrival, Inside, Position};
-use protocol::id::EventNo;
+use ::target::{Arrival, Inside, ONE_INSTRUCTION, Position};
+use protocol::id::{Addr, EventNo};
 
 use super::{Session, before};
 use crate::Error;
@@ -49,7 +49,7 @@ impl Session {
     }
 
     /// The instruction where the thread is that stopped.
-    fn address(&self) -> Option<u64> {
+    fn address(&self) -> Option<Addr> {
         let image = self.here()?;
         Some(image.current.inside(&image.file).address)
     }
@@ -66,13 +66,15 @@ impl Session {
             let start = Inside {
                 event,
                 transfers: count,
-                address: 0,
+                address: Addr::NULL,
             };
             self.go_to_position(Position::Inside(start))?;
             let mut last = None;
             while self.position() < here {
                 last = Some(self.position());
-                if self.step(0..0)? != Arrival::Stepped || self.position().event() != event {
+                if self.step(ONE_INSTRUCTION)? != Arrival::Stepped
+                    || self.position().event() != event
+                {
                     break;
                 }
             }
@@ -88,11 +90,11 @@ impl Session {
         let far = Inside {
             event,
             transfers: u64::MAX - 1,
-            address: u64::MAX,
+            address: Addr::MAX,
         };
         self.go_to_position(Position::Inside(Inside {
             transfers: 0,
-            address: 0,
+            address: Addr::NULL,
             ..far
         }))?;
         if self.position() == before(event) {

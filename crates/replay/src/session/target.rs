@@ -11,6 +11,8 @@ use inspect::Process;
 use protocol::id::{ProcessId, ThreadNo};
 use recording::Set;
 
+use protocol::id::Addr;
+
 use super::{Budget, Pool, Session};
 use crate::group::SharedReplay;
 use crate::stopped::Stopped;
@@ -38,7 +40,7 @@ impl Target for Session {
         Session::handlers(self)
     }
 
-    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, out: &mut [u8]) -> usize {
         Session::read(self, address, out)
     }
 
@@ -63,7 +65,7 @@ impl Target for Session {
         Ok(self.run_to(stops, until)?)
     }
 
-    fn step(&mut self, range: Range<u64>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival> {
+    fn step(&mut self, range: Range<Addr>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival> {
         self.set_cancel(cancel);
         Ok(self.step_watching(range, watches)?)
     }

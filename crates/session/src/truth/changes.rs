@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use inspect::expr::Expression;
 use inspect::scope::Scope;
 use inspect::{Inspector, Mapping, Process, Registers, ThreadId};
-use protocol::id::{EventNo, ProcessId, ThreadNo};
-use target::{Arrival, Cancel, MapsVersion, Position, Stops, Watch};
+use protocol::id::{Addr, EventNo, ProcessId, ThreadNo};
+use target::{Arrival, Cancel, MapsVersion, ONE_INSTRUCTION, Position, Stops, Watch};
 
 use super::threads::{Turn, turns};
 use super::{Changed, Moment, Trouble, Was, was};
@@ -21,7 +21,7 @@ const DEEPEST: usize = 10_000;
 struct Noted<'p> {
     process: &'p dyn Process,
     notes: Cell<bool>,
-    read: RefCell<Vec<(u64, u64)>>,
+    read: RefCell<Vec<(Addr, u64)>>,
 }
 
 /// The kind of a segment that is a program's storage of threads.
@@ -32,7 +32,7 @@ const DTV: u64 = 8;
 impl Noted<'_> {
     /// Whether any of what was read is a thread's own: the program's block of it, which
     /// ends at the thread's control block, or the table that leads to those of libraries.
-    fn is_of_thread(&self, inspector: &Inspector<'_>, base: u64) -> bool {
+    fn is_of_thread(&self, inspector: &Inspector<'_>, base: Addr) -> bool {
         let main = inspector.main_module();
         let own = main.and_then(|main| {
             let segments = main.module.image.segments.iter();
@@ -42,15 +42,16 @@ impl Noted<'_> {
         let size = own.map_or(0, |segment| {
             segment.memory_size.next_multiple_of(segment.align.max(1))
         });
-        let from = base.wrapping_sub(size);
-        self.read.borrow().iter().any(|(address, _)| {
-            address.wrapping_sub(from) < size || *address == base.wrapping_add(DTV)
-        })
+        let from = base.minus(size);
+        self.read
+            .borrow()
+            .iter()
+            .any(|(address, _)| (from..base).contains(address) || *address == base.plus(DTV))
     }
 }
 
 impl Process for Noted<'_> {
-    fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+    fn read(&self, address: Addr, buffer: &mut [u8]) -> usize {
         if self.notes.get() {
             self.read.borrow_mut().push((address, buffer.len() as u64));
         }
@@ -71,12 +72,12 @@ impl Process for Noted<'_> {
 }
 
 /// Stretches of memory, joined where they touch.
-fn joined(mut all: Vec<(u64, u64)>) -> Vec<Watch> {
+fn joined(mut all: Vec<(Addr, u64)>) -> Vec<Watch> {
     all.retain(|(_, length)| *length > 0);
     all.sort_unstable();
-    let mut whole: Vec<(u64, u64)> = Vec::new();
+    let mut whole: Vec<(Addr, Addr)> = Vec::new();
     for (from, length) in all {
-        let to = from.saturating_add(length);
+        let to = from.saturating_plus(length);
         match whole.last_mut() {
             Some((_, end)) if from <= *end => *end = to.max(*end),
             _ => whole.push((from, to)),
@@ -84,7 +85,7 @@ fn joined(mut all: Vec<(u64, u64)>) -> Vec<Watch> {
     }
     let split = whole
         .iter()
-        .map(|(from, to)| Watch::split(*from, to - from));
+        .map(|(from, to)| Watch::split(*from, to.since(*from)));
     split.flatten().collect()
 }
 
@@ -106,7 +107,7 @@ struct Follower<'f> {
     /// Why it means nothing, where it was last looked up.
     error: Option<Trouble>,
     /// What it was computed from.
-    memory: Vec<(u64, u64)>,
+    memory: Vec<(Addr, u64)>,
     found: Vec<Changed>,
     /// What it was last; of each thread, where each has one of its own.
     last: BTreeMap<Option<ThreadNo>, Was>,
@@ -237,7 +238,7 @@ impl<'f> Follower<'f> {
         let scope = Scope::new(&inspector, &stack, 0).ok_or(crate::Error::NoFrame)?;
         noted.notes.set(true);
         let was = was(&scope, &meant.expression);
-        let base = looked.registers(ThreadId(thread.0))?.fs_base;
+        let base = Addr(looked.registers(ThreadId(thread.0))?.fs_base);
         if !self.is_per_thread && noted.is_of_thread(&inspector, base) {
             return Ok(None);
         }
@@ -278,7 +279,7 @@ fn moment(member: &Member) -> Result<Moment, Trouble> {
         Position::Event(_) => true,
         Position::Inside(inside) if inside.transfers == 0 => {
             let mut call = [0; 2];
-            let before = inside.address.wrapping_sub(2);
+            let before = inside.address.minus(2);
             target.look().read(before, &mut call) == 2 && call == [0x0f, 0x05]
         }
         Position::Inside(_) | Position::Halted(_) => false,
@@ -359,7 +360,7 @@ fn follow(
     let mut ended: Vec<ThreadNo> = Vec::new();
     let mut passed: Option<EventNo> = None;
     loop {
-        let mut read: Vec<(u64, u64)> = Vec::new();
+        let mut read: Vec<(Addr, u64)> = Vec::new();
         let mut watched: Vec<Watch> = Vec::new();
         let mut mapped = false;
         let mut per_thread = false;
@@ -422,7 +423,9 @@ fn follow(
                 passed = Some(event);
                 match turn {
                     Turn::Begins => {
-                        member.target_mut()?.step(0..0, &watched, cancel)?;
+                        member
+                            .target_mut()?
+                            .step(ONE_INSTRUCTION, &watched, cancel)?;
                     }
                     Turn::Ends(thread) => {
                         ended.push(thread);

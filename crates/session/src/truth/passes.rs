@@ -6,7 +6,7 @@ use inspect::expr::Expression;
 use inspect::lookup::Location;
 use inspect::scope::Scope;
 use inspect::{Inspector, ThreadId};
-use protocol::id::{ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ThreadNo};
 use target::{Cancel, MapsVersion, Position};
 
 use super::{Moment, Passed, Trouble, Was, was};
@@ -41,14 +41,14 @@ pub struct Passing<'q> {
 struct Pending {
     thread: ThreadNo,
     /// Where it returns to, its frame's address, and the point there.
-    address: u64,
-    cfa: u64,
+    address: Addr,
+    cfa: Addr,
     point: u32,
     /// Which of those asked about.
     asked: usize,
 }
 
-type Parsed = HashMap<(MapsVersion, u64), Expression>;
+type Parsed = HashMap<(MapsVersion, Option<Addr>), Expression>;
 
 fn value_here(
     member: &mut Member,
@@ -68,7 +68,7 @@ fn value_here(
         stack = stack.entering(location);
     }
     let scope = Scope::new(&inspector, &stack, 0).ok_or(crate::Error::NoFrame)?;
-    let pc = scope.frame().map_or(0, |frame| frame.pc);
+    let pc = scope.frame().map(|frame| frame.pc);
     let expression = match parsed.entry((maps, pc)) {
         std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
         std::collections::hash_map::Entry::Vacant(free) => {
@@ -83,7 +83,7 @@ fn value_here(
 }
 
 /// The place that the innermost frame returns to.
-fn returns(member: &mut Member, program: &Program) -> Result<Option<(u64, u64)>, Trouble> {
+fn returns(member: &mut Member, program: &Program) -> Result<Option<(Addr, Addr)>, Trouble> {
     let found = member.look(program.library(), |inspector, target| {
         let stack = inspector.stack(ThreadId(target.thread().0), 2 + INLINED_MAX);
         stack
@@ -226,16 +226,15 @@ pub fn passes(
             thread: member.thread()?,
             by_event: false,
         };
-        let address = found.at.address().unwrap_or(0);
-        let rsp = member.stack_pointer()?.unwrap_or(0);
+        let (address, rsp) = (found.at.address(), member.stack_pointer()?);
         // What was called first, so that a function that was entered where
         // another returned to is not taken for that.
-        let mine = |own: &Pending| own.thread == moment.thread && own.cfa <= rsp;
+        let mine = |own: &Pending| own.thread == moment.thread && Some(own.cfa) <= rsp;
         if pending
             .iter()
-            .any(|own| mine(own) && own.address == address)
+            .any(|own| mine(own) && Some(own.address) == address)
         {
-            let is_back = |own: &&Pending| own.address == address && own.cfa == rsp;
+            let is_back = |own: &&Pending| Some(own.address) == address && Some(own.cfa) == rsp;
             let returned: Vec<usize> = pending
                 .iter()
                 .filter(|own| mine(own))
@@ -268,7 +267,7 @@ pub fn passes(
                     cancel,
                     company: None,
                 })?;
-                let inlined = plan.inlined_at(own.entry, address);
+                let inlined = address.and_then(|address| plan.inlined_at(own.entry, address));
                 own.pass(&mut member, program, moment, inlined);
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Commands that move: forwards, backwards, to any place.
 
 use ::session::{Direction, How};
+use ::target::ONE_INSTRUCTION;
 
 use super::super::commands::number;
 use super::{Command, Section, Takes};
@@ -30,7 +31,7 @@ pub const FORWARDS: Section = Section {
         .aliases(&["n"])
         .takes(Takes::Nothing, "[-only] [N]"),
         Command::new("stepi", "one instruction", |prompt, call| {
-            prompt.repeat(call.rest, How::Instructions(0..0), Forwards)
+            prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Forwards)
         })
         .aliases(&["si"])
         .takes(Takes::Nothing, "[-only] [N]"),
@@ -91,7 +92,7 @@ pub const BACKWARDS: Section = Section {
         Command::new(
             "reverse-stepi",
             "back by one instruction",
-            |prompt, call| prompt.repeat(call.rest, How::Instructions(0..0), Backwards),
+            |prompt, call| prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Backwards),
         )
         .aliases(&["rsi"])
         .takes(Takes::Nothing, "[-only] [N]")
@@ -99,7 +100,7 @@ pub const BACKWARDS: Section = Section {
         Command::new(
             "reverse-nexti",
             "back by one instruction, over calls",
-            |prompt, call| prompt.repeat(call.rest, How::Instructions(0..0), Backwards),
+            |prompt, call| prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Backwards),
         )
         .aliases(&["rni"])
         .takes(Takes::Nothing, "[-only] [N]")

@@ -1,32 +1,32 @@
-//! What is asked: conditions over tracks, and their disjunctive form.
+//! What is asked: conditions over traces, and their disjunctive form.
 //!
 //! They know nothing of order and time, only of values.
 
 use super::CONJUNCTIONS_MAX;
 use crate::engine::relation::Rel;
-use crate::engine::track::Val;
+use crate::engine::trace::Val;
 
 /// A sum of values, compared with zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linear {
-    /// Factor and track. What is absent counts nothing.
+    /// Factor and trace. What is absent counts nothing.
     pub terms: Vec<(i64, usize)>,
     /// What is added.
     pub constant: i128,
     /// How the sum compares with zero.
     pub rel: Rel,
-    /// Tracks that must not be absent.
+    /// Traces that must not be absent.
     pub present: Vec<usize>,
     /// What holds if one of them is.
     pub absent: bool,
 }
 
-/// A condition over tracks, in which only statements about values are negated.
+/// A condition over traces, in which only statements about values are negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// Always, or never.
     Const(bool),
-    /// A track is true (not absent, and not 0), or is not.
+    /// A trace is true (not absent, and not 0), or is not.
     Is(usize, bool),
     /// A comparison.
     Compare(Linear),
@@ -41,7 +41,7 @@ impl Formula {
     pub fn negated(self) -> Formula {
         match self {
             Formula::Const(value) => Formula::Const(!value),
-            Formula::Is(track, value) => Formula::Is(track, !value),
+            Formula::Is(trace, value) => Formula::Is(trace, !value),
             Formula::Compare(linear) => Formula::Compare(Linear {
                 rel: linear.rel.negated(),
                 absent: !linear.absent,
@@ -57,7 +57,7 @@ impl Formula {
     pub fn holds(&self, value: &dyn Fn(usize) -> Val, unknown: bool) -> bool {
         match self {
             Formula::Const(value) => *value,
-            Formula::Is(track, wanted) => match value(*track) {
+            Formula::Is(trace, wanted) => match value(*trace) {
                 Val::Unknown => unknown,
                 Val::Absent => !wanted,
                 Val::Int(number) => (number != 0) == *wanted,
@@ -68,17 +68,17 @@ impl Formula {
         }
     }
 
-    /// The tracks it looks at.
-    pub fn tracks(&self, into: &mut Vec<usize>) {
+    /// The traces it looks at.
+    pub fn traces(&self, into: &mut Vec<usize>) {
         match self {
             Formula::Const(_) => {}
-            Formula::Is(track, _) => into.push(*track),
+            Formula::Is(trace, _) => into.push(*trace),
             Formula::Compare(linear) => {
-                into.extend(linear.terms.iter().map(|(_, track)| *track));
+                into.extend(linear.terms.iter().map(|(_, trace)| *trace));
                 into.extend(&linear.present);
             }
             Formula::All(list) | Formula::Any(list) => {
-                list.iter().for_each(|part| part.tracks(into));
+                list.iter().for_each(|part| part.traces(into));
             }
         }
     }
@@ -89,13 +89,13 @@ impl Linear {
         if self
             .present
             .iter()
-            .any(|track| value(*track) == Val::Absent)
+            .any(|trace| value(*trace) == Val::Absent)
         {
             return self.absent;
         }
         let mut sum = self.constant;
-        for (factor, track) in &self.terms {
-            match value(*track) {
+        for (factor, trace) in &self.terms {
+            match value(*trace) {
                 Val::Absent => {}
                 Val::Unknown => return unknown,
                 Val::Int(number) => sum = added(sum, *factor, number),

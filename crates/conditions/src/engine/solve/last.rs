@@ -9,7 +9,7 @@ use super::formula::{Formula, disjuncts};
 use super::{Conjunction, Solver};
 use crate::engine::enumerate::{self, Looked};
 use crate::engine::poset::Poset;
-use crate::engine::track::{Edge, Span, Track, Val};
+use crate::engine::trace::{Edge, Span, Trace, Val};
 use crate::history::{At, History};
 
 /// What going back leads to.
@@ -120,20 +120,20 @@ impl<H: History + ?Sized> Solver<'_, H> {
     /// By looking at states one after the other, the last first.
     fn last_of_all(&self, formula: &Formula, ceiling: &[Edge]) -> Before {
         let mut used = Vec::new();
-        formula.tracks(&mut used);
+        formula.traces(&mut used);
         used.sort_unstable();
         used.dedup();
-        let tracks: Vec<&Track> = used.iter().map(|track| &self.tracks[*track]).collect();
-        let Ok(poset) = Poset::between(self.history, &tracks, None, Some(ceiling)) else {
+        let traces: Vec<&Trace> = used.iter().map(|trace| &self.traces[*trace]).collect();
+        let Ok(poset) = Poset::between(self.history, &traces, None, Some(ceiling)) else {
             return Before::Unknown(
                 "there are too many changes for all consistent states to be looked at".to_string(),
             );
         };
-        let values: Vec<Vec<Val>> = tracks.iter().map(|track| poset.values(track)).collect();
-        let lane = |track: &&Track| poset.lane(track.process).unwrap_or(0);
-        let lanes: Vec<usize> = tracks.iter().map(lane).collect();
+        let values: Vec<Vec<Val>> = traces.iter().map(|trace| poset.values(trace)).collect();
+        let lane = |trace: &&Trace| poset.lane(trace.process).unwrap_or(0);
+        let lanes: Vec<usize> = traces.iter().map(lane).collect();
         let fits = |state: &[u32]| {
-            let value = |track: usize| match used.binary_search(&track) {
+            let value = |trace: usize| match used.binary_search(&trace) {
                 Ok(at) => values[at][state[lanes[at]] as usize],
                 Err(_) => Val::Absent,
             };

@@ -6,36 +6,36 @@ use super::{Answer, Modality, Solver};
 use crate::engine::flow;
 use crate::engine::poset::Poset;
 use crate::engine::relation::{Rel, pair};
-use crate::engine::track::{Change, Track, Val};
+use crate::engine::trace::{Change, Trace, Val};
 use crate::history::{At, History};
 
 impl<H: History + ?Sized> Solver<'_, H> {
-    /// The sum of a comparison by process: of each one track, and whether it
+    /// The sum of a comparison by process: of each one trace, and whether it
     /// may be absent. (What need not be present is 0 then, and never absent.)
-    pub(super) fn combine(&self, linear: &Linear) -> Vec<(Track, bool)> {
-        let mut used: Vec<usize> = linear.terms.iter().map(|(_, track)| *track).collect();
+    pub(super) fn combine(&self, linear: &Linear) -> Vec<(Trace, bool)> {
+        let mut used: Vec<usize> = linear.terms.iter().map(|(_, trace)| *trace).collect();
         used.extend(&linear.present);
-        let mut processes: Vec<usize> = used.iter().map(|t| self.tracks[*t].process).collect();
+        let mut processes: Vec<usize> = used.iter().map(|t| self.traces[*t].process).collect();
         processes.sort_unstable();
         processes.dedup();
         let one = |process: usize| {
-            let own = |track: usize| self.tracks[track].process == process;
+            let own = |trace: usize| self.traces[trace].process == process;
             let mut places: Vec<(At, u64)> = Vec::new();
-            for track in used.iter().filter(|track| own(**track)) {
-                let changes = self.tracks[*track].changes.iter();
+            for trace in used.iter().filter(|trace| own(**trace)) {
+                let changes = self.traces[*trace].changes.iter();
                 places.extend(changes.map(|change| (change.at, change.time)));
             }
             places.sort_unstable();
             places.dedup_by_key(|(at, _)| *at);
-            let must = linear.present.iter().any(|track| own(*track));
+            let must = linear.present.iter().any(|trace| own(*trace));
             let value = |at: At| {
                 let mut sum = 0;
-                let mut present = linear.present.iter().filter(|track| own(**track));
-                if present.any(|track| self.tracks[*track].at(at) == Val::Absent) {
+                let mut present = linear.present.iter().filter(|trace| own(**trace));
+                if present.any(|trace| self.traces[*trace].at(at) == Val::Absent) {
                     return Val::Absent;
                 }
-                for (factor, track) in linear.terms.iter().filter(|(_, track)| own(*track)) {
-                    match self.tracks[*track].at(at) {
+                for (factor, trace) in linear.terms.iter().filter(|(_, trace)| own(*trace)) {
+                    match self.traces[*trace].at(at) {
                         Val::Absent => {}
                         Val::Unknown => return Val::Unknown,
                         Val::Int(number) => sum = added(sum, *factor, number),
@@ -43,12 +43,12 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 }
                 Val::Int(sum)
             };
-            let mut track = Track {
+            let mut trace = Trace {
                 process,
                 changes: Vec::new(),
             };
             if !must {
-                track.push(Change {
+                trace.push(Change {
                     at: At::default(),
                     time: 0,
                     value: Val::Int(0),
@@ -56,9 +56,9 @@ impl<H: History + ?Sized> Solver<'_, H> {
             }
             for (at, time) in places {
                 let value = value(at);
-                track.push(Change { at, time, value });
+                trace.push(Change { at, time, value });
             }
-            (track, must)
+            (trace, must)
         };
         processes.into_iter().map(one).collect()
     }
@@ -66,8 +66,8 @@ impl<H: History + ?Sized> Solver<'_, H> {
     /// One comparison of several processes.
     pub(super) fn compare(&self, linear: &Linear, parts: &[&Formula], unknown: bool) -> Answer {
         let combined = self.combine(linear);
-        let unclear = |(track, _): &(Track, bool)| {
-            track
+        let unclear = |(trace, _): &(Trace, bool)| {
+            trace
                 .changes
                 .iter()
                 .any(|change| change.value == Val::Unknown)
@@ -75,15 +75,15 @@ impl<H: History + ?Sized> Solver<'_, H> {
         if combined.iter().any(unclear) {
             return self.enumerate_all(parts, Modality::Possibly, unknown);
         }
-        let tracks: Vec<&Track> = combined.iter().map(|(track, _)| track).collect();
-        let poset = match Poset::between(self.history, &tracks, self.floor, None) {
+        let traces: Vec<&Trace> = combined.iter().map(|(trace, _)| trace).collect();
+        let poset = match Poset::between(self.history, &traces, self.floor, None) {
             Ok(poset) => poset,
             Err(_) => return self.observed_or(parts, linear, &combined, unknown),
         };
         let values: Vec<Vec<Val>> = combined
             .iter()
-            .map(|(track, must)| {
-                let mut values = poset.values(track);
+            .map(|(trace, must)| {
+                let mut values = poset.values(trace);
                 for value in values.iter_mut().filter(|value| **value == Val::Absent) {
                     // What need not be there counts nothing where it is not.
                     if !must {
@@ -93,12 +93,12 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 values
             })
             .collect();
-        if let [a, b] = tracks.as_slice() {
-            let lane = |track: &Track| {
+        if let [a, b] = traces.as_slice() {
+            let lane = |trace: &Trace| {
                 let own = poset
                     .lanes
                     .iter()
-                    .position(|process| *process == track.process);
+                    .position(|process| *process == trace.process);
                 own.unwrap_or(0)
             };
             let found = pair(
@@ -260,7 +260,7 @@ impl<H: History + ?Sized> Solver<'_, H> {
         &self,
         parts: &[&Formula],
         linear: &Linear,
-        combined: &[(Track, bool)],
+        combined: &[(Trace, bool)],
         unknown: bool,
     ) -> Answer {
         let all = Formula::All(parts.iter().map(|part| (*part).clone()).collect());
@@ -268,8 +268,8 @@ impl<H: History + ?Sized> Solver<'_, H> {
             return yes;
         }
         let mut range = (linear.constant, linear.constant);
-        for (track, must) in combined {
-            let values = track
+        for (trace, must) in combined {
+            let values = trace
                 .changes
                 .iter()
                 .filter_map(|change| match change.value {

@@ -4,14 +4,14 @@
 use super::{Resolved, Resolver, Scope};
 use crate::engine::Atom;
 use crate::engine::solve::Modality;
-use crate::rules::{Body, Component, Condition, Part, Place, Rule};
+use crate::rules::{Body, Component, Condition, Part, Rule, SourceSpan};
 use crate::syntax::ast::{self, Kind};
 
 impl Resolver {
     pub(super) fn rule(&mut self, text: usize, rule: &ast::Rule) -> Resolved<()> {
         let mut scope = Scope::default();
         let number = self.rules.rules.len();
-        let place = Place {
+        let place = SourceSpan {
             text,
             span: rule.name.span,
         };

@@ -8,7 +8,7 @@ use events::{Pattern, nearest};
 use super::{Resolved, Resolver, Scope};
 use crate::engine::Atom;
 use crate::engine::linked::Step;
-use crate::rules::{Component, Letter, Origin, Part, Place};
+use crate::rules::{Component, Letter, Origin, Part, SourceSpan};
 use crate::syntax::Span;
 use crate::syntax::ast::{Expr, ExprKind, Item, Name};
 
@@ -25,7 +25,7 @@ impl Resolver {
             name: name.to_string(),
             origin,
             captures,
-            origin_at: Place { text, span },
+            origin_at: SourceSpan { text, span },
         });
         self.rules.letters.len() as u32 - 1
     }
@@ -201,7 +201,7 @@ impl Resolver {
                 .map(String::as_str)
                 .collect();
             let near = nearest(&name.text, own).map(str::to_string).or(error.near);
-            let place = Place {
+            let place = SourceSpan {
                 text,
                 span: name.span,
             };

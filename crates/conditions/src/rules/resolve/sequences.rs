@@ -7,7 +7,7 @@ use super::{Resolved, Resolver, Scope};
 use crate::engine::Atom;
 use crate::engine::automaton::{Automaton, Expr as Regular, PERMUTATION_MAX};
 use crate::engine::recognizer::Purpose;
-use crate::rules::{Body, Command, Component, Place};
+use crate::rules::{Body, Command, Component, SourceSpan};
 use crate::syntax::ast::{self, Expr, ExprKind, Kind, Sequence};
 
 impl Resolver {
@@ -59,7 +59,7 @@ impl Resolver {
                                 &own.text,
                                 scope.names.iter().take(known).map(String::as_str),
                             );
-                            let place = Place {
+                            let place = SourceSpan {
                                 text,
                                 span: own.span,
                             };
@@ -74,7 +74,7 @@ impl Resolver {
                     let Some(rule) = self.rule_names.get(&name.text).copied() else {
                         let known = self.rule_names.keys().map(String::as_str);
                         let near = nearest(&name.text, known).map(str::to_string);
-                        let place = Place {
+                        let place = SourceSpan {
                             text,
                             span: name.span,
                         };

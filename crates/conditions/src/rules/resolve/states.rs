@@ -8,7 +8,7 @@ use events::nearest;
 use super::letters::is_pattern;
 use super::{Resolved, Resolver, Scope};
 use crate::engine::Atom;
-use crate::rules::{Condition, Number, Place, State, StateBody, Use};
+use crate::rules::{Condition, Number, SourceSpan, State, StateBody, Use};
 use crate::syntax::Span;
 use crate::syntax::ast::{self, Expr, ExprKind, Item, Name};
 
@@ -74,7 +74,7 @@ impl Resolver {
                     let own = captures.iter().position(|name| *name == capture.text);
                     let Some(own) = own else {
                         let near = nearest(&capture.text, captures.iter().map(String::as_str));
-                        let place = Place {
+                        let place = SourceSpan {
                             text,
                             span: capture.span,
                         };
@@ -100,7 +100,7 @@ impl Resolver {
             parameters: parameters.len(),
             selector: Some(state.selector.clone()),
             body,
-            place: Place { text, span },
+            place: SourceSpan { text, span },
         }))
     }
 
@@ -122,7 +122,7 @@ impl Resolver {
             }
             let known = self.states.keys().map(String::as_str);
             let near = nearest(&name.text, known).map(str::to_string);
-            let place = Place {
+            let place = SourceSpan {
                 text,
                 span: name.span,
             };
@@ -182,7 +182,7 @@ impl Resolver {
                     parameters: 0,
                     selector: None,
                     body: StateBody::InFlight(letter),
-                    place: Place {
+                    place: SourceSpan {
                         text,
                         span: event.span,
                     },
@@ -265,7 +265,7 @@ impl Resolver {
             parameters: 0,
             selector: None,
             body: StateBody::Happened(atoms),
-            place: Place {
+            place: SourceSpan {
                 text,
                 span: event.span,
             },

@@ -30,17 +30,17 @@ pub struct Change<V = Val> {
 /// A value over the run of one process. It is absent (which is the default of
 /// every kind of value) before the first change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Track<V = Val> {
+pub struct Trace<V = Val> {
     /// The process.
     pub process: usize,
     /// In order, no two at one place.
     pub changes: Vec<Change<V>>,
 }
 
-impl<V: Copy + Default + PartialEq> Track<V> {
+impl<V: Copy + Default + PartialEq> Trace<V> {
     /// Of a process, with nothing in it.
-    pub fn new(process: usize) -> Track<V> {
-        Track {
+    pub fn new(process: usize) -> Trace<V> {
+        Trace {
             process,
             changes: Vec::new(),
         }
@@ -104,11 +104,11 @@ impl Edge {
     }
 
     /// The value there.
-    pub fn value<V: Copy + Default>(self, track: &Track<V>) -> V {
-        let count = track.changes.partition_point(|change| self.has(change.at));
+    pub fn value<V: Copy + Default>(self, trace: &Trace<V>) -> V {
+        let count = trace.changes.partition_point(|change| self.has(change.at));
         let last = count
             .checked_sub(1)
-            .and_then(|last| track.changes.get(last));
+            .and_then(|last| trace.changes.get(last));
         last.map_or(V::default(), |change| change.value)
     }
 }
@@ -126,10 +126,10 @@ pub struct Span {
 }
 
 /// The stretches at which a value fits.
-pub fn spans(track: &Track, fits: impl Fn(Val) -> bool) -> Vec<Span> {
+pub fn spans(trace: &Trace, fits: impl Fn(Val) -> bool) -> Vec<Span> {
     let mut list = Vec::new();
     let mut open = fits(Val::Absent).then_some(At::default());
-    for change in &track.changes {
+    for change in &trace.changes {
         match (open, fits(change.value)) {
             (None, true) => open = Some(change.at),
             (Some(from), false) => {

@@ -21,17 +21,17 @@ pub const PORT: u16 = 7462;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How hosts are reached: what is needed for that, found when it is needed.
-pub struct Ways {
+pub struct Connector {
     /// This very program, for hosts that ssh leads to.
     binary: Binary,
     /// The file of who asks, for agents that listen.
     identity: Option<PathBuf>,
 }
 
-impl Ways {
+impl Connector {
     /// With this file as identity, where agents listen.
-    pub fn new(identity: Option<PathBuf>) -> Result<Ways, Error> {
-        Ok(Ways {
+    pub fn new(identity: Option<PathBuf>) -> Result<Connector, Error> {
+        Ok(Connector {
             binary: Binary::own()?,
             identity,
         })
