@@ -139,7 +139,7 @@ impl Prompt {
             return Ok(false);
         }
         let done = self.is_held(number);
-        self.to_front();
+        self.leave_past();
         done
     }
 
@@ -169,7 +169,7 @@ impl Prompt {
             Ok(()) => Floor::of(&self.debugger.group),
             Err(_) => Floor::default(),
         };
-        self.to_front();
+        self.leave_past();
         loop {
             let said = self.debugger.conditions.said();
             let watch = Watch::start(dir, said, floor.clone());
@@ -200,7 +200,7 @@ impl Prompt {
                 self.say_past(&halted)?;
                 return self.say_where(there);
             }
-            self.to_front();
+            self.leave_past();
             self.moved(from.clone(), None)?;
             there?;
             if !is_called || !matches!(stopped.reason, Reason::Interrupted) {

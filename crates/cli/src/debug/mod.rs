@@ -105,7 +105,7 @@ fn run_program(
     }
     prompt.living = living;
     let done = converse(&mut prompt, script);
-    prompt.to_front();
+    prompt.leave_past();
     if ends {
         prompt.end_all()?;
     }

@@ -115,7 +115,7 @@ impl Prompt {
                 match done {
                     Ok(()) => say!("(in what was recorded so far; `live` returns to the front)"),
                     Err(failure) => {
-                        self.to_front();
+                        self.leave_past();
                         Err(failure)
                     }
                 }
@@ -159,7 +159,7 @@ impl Prompt {
     }
 
     /// Has the program as it is now at hand, if its past was.
-    pub(super) fn to_front(&mut self) {
+    pub(super) fn leave_past(&mut self) {
         let Some(front) = self.front.take() else {
             return;
         };
@@ -182,7 +182,7 @@ impl Prompt {
                     .hint("`goto end` is the last of it"),
             );
         }
-        self.to_front();
+        self.leave_past();
         let members = self.debugger.group.members();
         let own = members.iter().find(|m| m.id == self.debugger.process);
         // Of one that has ended there is nothing to be seen.
