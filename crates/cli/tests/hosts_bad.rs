@@ -195,7 +195,7 @@ fn hosts_that_do_not_fit_are_told_apart() {
     let output = record(&hosts, &dir, &[("other", "echo hi"), ("small", noise)]);
     assert!(!output.status.success(), "{}", said(&output));
     assert!(
-        text(&output.stderr).contains("no space left for the recording"),
+        text(&output.stderr).contains("no room for the recording in "),
         "{}",
         said(&output)
     );

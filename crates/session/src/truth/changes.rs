@@ -42,11 +42,11 @@ impl Noted<'_> {
         let size = own.map_or(0, |segment| {
             segment.memory_size.next_multiple_of(segment.align.max(1))
         });
-        let from = base.minus(size);
-        self.read
-            .borrow()
-            .iter()
-            .any(|(address, _)| (from..base).contains(address) || *address == base.plus(DTV))
+        // A thread that has no block yet has its base at 0, and this goes around.
+        let is_within = |address: Addr| address.minus(base.minus(size).0).0 < size;
+        let read = self.read.borrow();
+        let mut read = read.iter();
+        read.any(|(address, _)| is_within(*address) || *address == base.plus(DTV))
     }
 }
 
