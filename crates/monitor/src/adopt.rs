@@ -86,7 +86,9 @@ fn take_over(what: &Adoption) -> u64 {
         });
         thread.done.set(of.done);
         let is_in_call = of.is_in_call != 0;
-        thread.again_at.set(if is_in_call { of.called.rip } else { 0 });
+        thread
+            .again_at
+            .set(if is_in_call { of.called.rip } else { 0 });
         let place = process::regs_place(thread.this.get());
         // SAFETY: the top of the thread's own stack, which nobody uses yet; both are
         // the same registers in the same order (asserted to be as many).

@@ -983,12 +983,7 @@ pub unsafe extern "C" fn clone_on_stack(
 /// `word` is the thread's own; all signals are blocked.
 #[unsafe(naked)]
 pub unsafe extern "C" fn exit(status: u64, word: *mut u32) -> ! {
-    naked_asm!(
-        "mov dword ptr [rsi], 0",
-        "mov eax, 60",
-        "syscall",
-        "ud2",
-    )
+    naked_asm!("mov dword ptr [rsi], 0", "mov eax, 60", "syscall", "ud2",)
 }
 
 /// The handler of all signals, as the kernel calls it.
