@@ -119,6 +119,16 @@ fn a_journal_that_is_damaged() {
         assert!(said.contains("damaged") || said.contains("start"), "{said}");
         damaged(&format!("cut-{part}"), &journal[..at - 1]);
     }
+    // Behind a whole frame, too: nothing that is left looks wrong.
+    let is_frame = |at: &usize| journal[*at..].starts_with(&recording::frame::MAGIC);
+    let frames = (1..journal.len()).filter(is_frame);
+    for at in frames {
+        let said = damaged(&format!("before-{at}"), &journal[..at]);
+        assert!(
+            said.contains("damaged") || said.contains("no process"),
+            "{said}"
+        );
+    }
     damaged("empty", &[]);
     damaged("foreign", &[0x5a; 100_000]);
 }

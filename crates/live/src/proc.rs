@@ -80,6 +80,8 @@ pub struct Status {
     pub caught: u64,
     /// Of this thread, and of all.
     pub pending: u64,
+    /// Of this thread alone.
+    pub pending_here: u64,
     has_memory: bool,
 }
 
@@ -114,7 +116,11 @@ impl Status {
                 "SigBlk" => status.blocked = mask(value),
                 "SigIgn" => status.ignored = mask(value),
                 "SigCgt" => status.caught = mask(value),
-                "SigPnd" | "ShdPnd" => status.pending |= mask(value),
+                "SigPnd" => {
+                    status.pending_here = mask(value);
+                    status.pending |= status.pending_here;
+                }
+                "ShdPnd" => status.pending |= mask(value),
                 _ => {}
             }
         }

@@ -302,6 +302,12 @@ pub enum Unread {
         /// How its log ends.
         end: String,
     },
+    /// Its journal has no end, and there is no arena that could hold one.
+    #[error("the recording is damaged: its journal breaks off at byte {at}, without an end")]
+    BrokenOff {
+        /// Length of the journal.
+        at: u64,
+    },
     /// There is nothing in it.
     #[error("the recording holds no process")]
     Empty,
@@ -329,7 +335,15 @@ impl Unread {
                 });
             }
         }
-        recording.processes().is_empty().then_some(Unread::Empty)
+        if recording.processes().is_empty() {
+            return Some(Unread::Empty);
+        }
+        // A recorder that was killed leaves its arena; without one, what came behind
+        // was lost later, however whole the last frame is.
+        let is_broken_off = recording.summary().is_none() && !recording.has_arena();
+        is_broken_off.then(|| Unread::BrokenOff {
+            at: recording.journal_len(),
+        })
     }
 
     /// What to do about it.
@@ -337,7 +351,7 @@ impl Unread {
         const AGAIN: &str =
             "what can be read was replayed; copy the recording again from where it was made";
         match self {
-            Unread::Journal { .. } | Unread::Log { .. } => Some(AGAIN),
+            Unread::Journal { .. } | Unread::Log { .. } | Unread::BrokenOff { .. } => Some(AGAIN),
             Unread::Empty => None,
         }
     }

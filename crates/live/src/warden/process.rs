@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use protocol::layout::{SPACE_TRAPS_AT, TRAPS_MAX, trap_word};
 
+use super::raw;
 use super::task::{Resume, Running, Stopped};
-use crate::proc;
+use crate::proc::{self, Status};
 use crate::talk::{Armed, What};
 
 /// The instruction that stops who executes it.
@@ -42,6 +43,9 @@ pub struct Task {
     pub pulled: Option<Box<([u64; 27], [u64; 27])>>,
     /// It stands where it began: the kernel said so before it said who made it.
     pub fresh: bool,
+    /// Signals that are to be sent to it when it has taken those of the same number that
+    /// wait to come: the kernel keeps one of each.
+    pub owed: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -69,6 +73,7 @@ impl Task {
             told: None,
             pulled: None,
             fresh: false,
+            owed: Vec::new(),
         }
     }
 
@@ -103,6 +108,7 @@ impl Task {
     }
 
     pub fn resume(&mut self, how: Resume) {
+        self.send_owed();
         self.state = match std::mem::replace(&mut self.state, State::Changing) {
             State::Stopped(stopped) => {
                 self.at_call = false;
@@ -115,8 +121,31 @@ impl Task {
         };
     }
 
+    /// Sends what the debugger's user has given it and what does not wait to come by now.
+    fn send_owed(&mut self) {
+        let Some(stopped) = self.stopped() else {
+            return;
+        };
+        let (tid, given) = (stopped.tid(), stopped.to_send());
+        self.owed.extend(given);
+        if self.owed.is_empty() {
+            return;
+        }
+        let mut waiting = Status::of_thread(tid).map_or(0, |status| status.pending_here);
+        self.owed.retain(|signal| {
+            let bit = 1u64 << (signal.clamp(&1, &64) - 1);
+            let waits = waiting & bit != 0;
+            if !waits {
+                let _ = raw::signal_thread(tid, *signal);
+                waiting |= bit;
+            }
+            waits
+        });
+    }
+
     /// Lets it go.
-    pub fn detach(self) {
+    pub fn detach(mut self) {
+        self.send_owed();
         if let State::Stopped(stopped) = self.state {
             if !self.watches.is_empty() {
                 let _ = stopped.watch(&[]);

@@ -81,13 +81,21 @@ impl Stopped {
         let _ = raw::detach(self.tid, self.signal_now());
     }
 
-    /// The signal that it can be resumed with. Another one is sent to it.
+    /// The signal that it can be resumed with.
     fn signal_now(&self) -> u32 {
-        if self.signal != 0 && !self.takes_signal {
-            let _ = raw::signal_thread(self.tid, self.signal);
-            return 0;
+        match self.takes_signal {
+            true => self.signal,
+            false => 0,
         }
-        self.signal
+    }
+
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// The signal that it is to get and cannot be resumed with: it is sent.
+    pub fn to_send(&self) -> Option<u32> {
+        (self.signal != 0 && !self.takes_signal).then_some(self.signal)
     }
 
     pub fn registers(&self) -> std::io::Result<General> {
