@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causality::{History, Kind};
-use harness::joined::{record_plan, said, text};
+use harness::joined::{objects, record_plan, said, text};
 use harness::namespaces::Hosts;
 use harness::{Scratch, wait_for};
 use recording::Set;
+use serde_json::Value;
 
 /// Answers every line with the line and who answered; ends when nobody is
 /// left. Its argument: where to listen.
@@ -141,6 +142,77 @@ fn a_program_on_three_hosts_is_one_recording() {
         b.iter().filter(|inode| c.contains(inode)).count() > 3,
         "{b:?} {c:?}"
     );
+}
+
+/// What commands say of causes is of all hosts: for messages between them, `why` and
+/// `effects` have both ends, `order` knows which came first, and `cut` takes the other
+/// host to where it sent.
+#[test]
+fn causes_by_command_are_those_of_all_hosts() {
+    let scratch = Scratch::new("hosts-causes");
+    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
+    let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
+        skip!("network namespaces take root");
+    };
+    let (dir, output) = record_plan(&hosts, &scratch, &plan(&hosts, &["b"]), true);
+    assert!(output.status.success(), "{}", said(&output));
+    // Both are Python's: their names have the host.
+    let parts = |event: &str| {
+        let (process, number) = event.rsplit_once(':').unwrap();
+        (process.to_string(), number.parse::<u64>().unwrap())
+    };
+    let host = |event: &str| parts(event).0.rsplit_once('@').unwrap().1.to_string();
+    let events = objects(&dir, &["events", "--json"]);
+    let links = events
+        .iter()
+        .flat_map(|event| event["causes"].as_array().unwrap());
+    let links: Vec<(String, String)> = links
+        .filter(|link| link["kind"] == "message")
+        .map(|link| {
+            let end = |key: &str| link[key].as_str().unwrap().to_string();
+            (end("cause"), end("effect"))
+        })
+        .filter(|(cause, effect)| host(cause) != host(effect))
+        .collect();
+    for from in ["a", "b"] {
+        let own = links.iter().filter(|(cause, _)| host(cause) == from);
+        assert!(own.count() >= 5, "{links:?}");
+    }
+    let ends = [&links[0], &links[1], links.last().unwrap()];
+    for (cause, effect) in ends {
+        let ask = |words: &[&str]| objects(&dir, &[words, &["--json"]].concat());
+        let has = |told: &[Value], wanted: &str| {
+            let link =
+                |row: &&Value| row["link"]["cause"] == **cause && row["link"]["effect"] == **effect;
+            let row = told
+                .iter()
+                .find(link)
+                .unwrap_or_else(|| panic!("{told:#?}"));
+            assert_eq!((&row["event"], &row["depth"]), (&wanted.into(), &1.into()));
+        };
+        has(&ask(&["why", effect, "--no-source"]), cause);
+        has(&ask(&["effects", cause, "--no-source"]), effect);
+        let order = |a: &str, b: &str| ask(&["order", a, b])[0]["order"].clone();
+        assert_eq!(order(cause, effect), "before");
+        assert_eq!(order(effect, cause), "after");
+        // Who sent has come to where it sent.
+        let (process, number) = parts(cause);
+        let cut = ask(&["cut", effect]);
+        let row = cut.iter().find(|row| row["process"] == process);
+        let last = row.and_then(|row| row["position"].as_str());
+        let last = last.unwrap_or_else(|| panic!("{cut:#?}"));
+        let (of, come_to) = parts(last);
+        assert!(of == process && come_to >= number, "{cause} {cut:#?}");
+    }
+    // Before any message nobody knows of the other.
+    let first = |from: &str| {
+        let mut own = events.iter().filter_map(|event| event["event"].as_str());
+        own.find(|event| host(event) == from).unwrap().to_string()
+    };
+    let (a, b) = (first("a"), first("b"));
+    let told = objects(&dir, &["order", &a, &b, "--json"]);
+    assert_eq!(told[0]["order"], "concurrent", "{told:#?}");
+    assert!(told[0]["path"].is_null(), "{told:#?}");
 }
 
 #[test]

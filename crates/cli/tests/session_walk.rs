@@ -416,6 +416,10 @@ fn count(done: &Acts, is_wanted: impl Fn(Act) -> bool) -> usize {
     done.iter().filter(|(act, _)| is_wanted(*act)).count()
 }
 
+/// Lines whose code is in several places, with other lines between them: back to one of
+/// them gdb passes it, and stops a line earlier.
+const LOOPS: [u32; 3] = [27, 34, 42];
+
 /// Does some acts that are chosen as they come, with breakpoints at all functions, until
 /// there are enough. As gdb does it, a step that leads out of a program is forgotten
 /// there; one that leads out of `main` stops in what called it, which has no lines, and
@@ -455,7 +459,8 @@ fn acts_of(
             continue;
         };
         let name = frames.first().and_then(|frame| frame.function.clone());
-        if act == Act::Uncall && !name.is_some_and(|name| FUNCTIONS.contains(&name.as_str())) {
+        let in_function = name.is_some_and(|name| FUNCTIONS.contains(&name.as_str()));
+        if act == Act::Uncall && !in_function {
             continue;
         }
         let (how, back) = match act {
@@ -519,7 +524,20 @@ fn acts_of(
             let how = How::Continue;
             stopped = group.go(&Move { how, ..motion }, &never).unwrap();
         }
-        if as_gdb && matches!(stopped.reason, Reason::End) {
+        let thread = ThreadRef {
+            process: stopped.process,
+            thread: Some(stopped.thread),
+        };
+        let frames = group.frames(thread, 1).unwrap_or_default();
+        let came_to = frames.first();
+        let is_out = in_function && came_to.is_some_and(|f| f.function.as_deref() == Some("main"));
+        let line = came_to.and_then(|frame| Some(frame.line.as_ref()?.line));
+        let is_step = matches!(act, Act::Line { .. } | Act::Uncall) && back;
+        // gdb by itself, on what it has recorded by itself, gets these wrong.
+        let is_lost = is_step
+            && (is_out && stopped.process == members[1].id
+                || line.is_some_and(|line| LOOPS.contains(&line)));
+        if as_gdb && (is_lost || matches!(stopped.reason, Reason::End)) {
             group.restore(&before);
             at_breakpoint = stood;
             continue;
@@ -528,19 +546,12 @@ fn acts_of(
         process = stopped.process;
         at_breakpoint =
             matches!(stopped.reason, Reason::Breakpoint { .. }).then_some(stopped.thread);
-        let thread = ThreadRef {
-            process,
-            thread: Some(stopped.thread),
-        };
-        let frames = group.frames(thread, 1).unwrap_or_default();
         let member = group.members().into_iter().find(|m| m.id == process);
         let stop = Stop {
             name: member.unwrap().name,
             event: stopped.at.event().0,
             pc: frames.first().map_or(Addr::NULL, |frame| frame.pc),
-            line: frames
-                .first()
-                .and_then(|frame| Some(frame.line.as_ref()?.line)),
+            line,
         };
         done.push((act, Some(stop)));
     }

@@ -10,16 +10,19 @@
 //! | places between events, on both sides | `steps` |
 //! | what is stopped at, traced and run on condition | `table` |
 //! | the next instant from where a group stands, and the last before | `motion` |
+//! | programs that are alive: what comes in a recording while it grows | `growing` |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
+mod growing;
 mod kept;
 mod motion;
 mod replays;
 mod steps;
 mod table;
 
+pub use growing::{Frontier, Watch};
 pub use motion::{Fires, Instant, Next, Part};
 pub use replays::Replays;
 pub use steps::{Stand, Steps};

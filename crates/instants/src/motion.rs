@@ -13,7 +13,7 @@ use conditions::history::{At, History as _};
 use conditions::recorded::Recorded;
 use conditions::timeline::{Fired, Held, StateCondition, Unknown, What, size};
 use protocol::id::{ProcessId, ProcessIx};
-use session::{Direction, Group, Program};
+use session::{Direction, Group, How, Move, Program, Reason, Stopped};
 use target::{Cancel, Position};
 
 use crate::steps::{Stand, Steps};
@@ -57,6 +57,27 @@ pub struct Next {
     pub instant: Option<Instant>,
     /// What cannot be told from here: the number of the condition, and why.
     pub unknown: Vec<(u32, String)>,
+}
+
+impl Next {
+    /// The motion that leads there: the one that was asked for if nothing comes.
+    pub fn motion(&self, asked: Move) -> Move {
+        match &self.instant {
+            None => asked,
+            Some(instant) => Move {
+                process: instant.lead,
+                thread: None,
+                how: How::ToCut(instant.goals.clone()),
+                ..asked
+            },
+        }
+    }
+
+    /// What holds where a motion there has ended: nothing if something else stopped it.
+    pub fn reached(self, stopped: &Stopped) -> Option<Instant> {
+        let is_there = matches!(stopped.reason, Reason::Arrived);
+        self.instant.filter(|_| is_there)
+    }
 }
 
 /// What was looked for, before it is known which instructions that means.

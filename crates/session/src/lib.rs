@@ -23,6 +23,7 @@
 //! | the stops that were come to, in their order | `trail` |
 //! | motion of a program that is alive, and what only that can | `alive` |
 //! | variables that are set, functions that are called | `change` |
+//! | who of a program that is alive is who in its recording | `counterparts` |
 //! | everybody to places of their own | `cut` |
 //! | questions | `view` |
 //! | what was true over the run of a process | `truth` |
@@ -37,6 +38,7 @@ mod caught;
 mod change;
 mod commit;
 mod conditions;
+mod counterparts;
 mod cut;
 mod decide;
 mod error;
@@ -60,6 +62,7 @@ mod watched;
 
 pub use caught::Caught;
 pub use change::Called;
+pub use counterparts::{Counterparts, Side};
 pub use error::{Error, Result};
 pub use group::{Group, MemberInfo, Positions};
 pub use handle::{Answer, Handle};

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::session::{Direction, How, Reason};
+use ::session::{Direction, How, Stopped};
 use ::target::Position;
 use instants::{Conditions, Does, Entry, Error, Fires, Instant, Next, Part, Traced};
 use protocol::id::{Addr, ProcessId};
@@ -27,6 +27,24 @@ pub fn failure(error: Error) -> Failure {
             Failure::new(&error).hint("docs/conditions.md says what a condition can be about")
         }
     }
+}
+
+/// What is done where no condition holds any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    GoOn,
+    Stay,
+}
+
+/// What moving on among conditions has come to.
+pub enum Came {
+    Stopped(Stopped),
+    /// Something holds that stops nobody, and nobody can be moved past it.
+    Stuck(Stopped),
+    /// A command of a rule has moved the program elsewhere.
+    Elsewhere,
+    /// Nothing comes.
+    Nowhere,
 }
 
 /// `EXPR, NAME: EXPR, ...`
@@ -176,66 +194,61 @@ impl Prompt {
             return self.run_growing(&dir);
         }
         let from = self.debugger.instant();
-        let mut told = Vec::new();
+        let came = self.come(direction, Otherwise::GoOn, &mut Vec::new());
+        self.moved(from, None)?;
+        match came? {
+            Came::Stopped(stopped) | Came::Stuck(stopped) => self.say_where(&stopped),
+            Came::Elsewhere | Came::Nowhere => Ok(()),
+        }
+    }
+
+    /// Moves until something stops the program, and does at each instant of a condition on
+    /// the way what is to be done there.
+    pub(super) fn come(
+        &mut self,
+        direction: Direction,
+        otherwise: Otherwise,
+        told: &mut Vec<u32>,
+    ) -> Result<Came, Failure> {
         loop {
-            let before = self.debugger.group.positions();
-            let Next { instant, unknown } = self.find_next(direction)?;
-            self.say_unknown(unknown, &mut told)?;
-            let stopped = match &instant {
-                None => self.debugger.go(How::Continue, direction, false),
-                Some(instant) => self
-                    .debugger
-                    .go_to_cut(instant.lead, &instant.goals, direction),
-            };
-            let stopped = match stopped {
-                Ok(stopped) => stopped,
-                Err(failure) => {
-                    self.moved(from, None)?;
-                    return Err(failure);
-                }
-            };
+            let debugger = &mut self.debugger;
+            let before = debugger.group.positions();
+            let cancel = debugger.cancel.clone();
+            let found = debugger
+                .conditions
+                .find(&mut debugger.group, direction, &cancel);
+            let next = found.map_err(failure)?;
+            self.say_unknown(&next, told)?;
+            if next.instant.is_none() && otherwise == Otherwise::Stay {
+                return Ok(Came::Nowhere);
+            }
+            let asked = self.debugger.motion(How::Continue, direction, false);
+            let stopped = self.debugger.follow_motion(&next.motion(asked))?;
             self.say_traced(&stopped)?;
-            let instant = match instant {
-                Some(instant) if matches!(stopped.reason, Reason::Arrived) => instant,
-                _ => {
-                    self.moved(from, None)?;
-                    return self.say_where(&stopped);
-                }
+            let Some(instant) = next.reached(&stopped) else {
+                return Ok(Came::Stopped(stopped));
             };
             // Whoever stands still would stand still for ever.
             let is_stuck = self.debugger.group.positions() == before;
-            let (stops, taken) = self.fire(&instant)?;
-            if taken {
-                // A command of a rule has moved the program elsewhere.
-                return self.moved(from, None);
+            let (stops, is_elsewhere) = self.fire(&instant)?;
+            if is_elsewhere {
+                return Ok(Came::Elsewhere);
             }
-            if stops || is_stuck || self.debugger.cancel.is_cancelled() {
-                self.moved(from, None)?;
-                return self.say_where(&stopped);
+            if stops || self.debugger.cancel.is_cancelled() {
+                return Ok(Came::Stopped(stopped));
+            }
+            if is_stuck {
+                return Ok(Came::Stuck(stopped));
             }
         }
     }
 
-    /// The next instant of a condition from here, or the last before.
-    pub(super) fn find_next(&mut self, direction: Direction) -> Result<Next, Failure> {
-        let debugger = &mut self.debugger;
-        let cancel = debugger.cancel.clone();
-        let found = debugger
-            .conditions
-            .find(&mut debugger.group, direction, &cancel);
-        found.map_err(failure)
-    }
-
     /// What cannot be told is told once.
-    pub(super) fn say_unknown(
-        &self,
-        unknown: Vec<(u32, String)>,
-        told: &mut Vec<u32>,
-    ) -> Result<(), Failure> {
-        for (number, why) in unknown {
-            if !told.contains(&number) {
+    fn say_unknown(&self, next: &Next, told: &mut Vec<u32>) -> Result<(), Failure> {
+        for (number, why) in &next.unknown {
+            if !told.contains(number) {
                 say!("Condition {number} cannot be told from here: {why}")?;
-                told.push(number);
+                told.push(*number);
             }
         }
         Ok(())
@@ -243,7 +256,7 @@ impl Prompt {
 
     /// What is done where conditions hold: whether everybody stops, and whether a
     /// command has moved somebody.
-    pub(super) fn fire(&mut self, instant: &Instant) -> Result<(bool, bool), Failure> {
+    fn fire(&mut self, instant: &Instant) -> Result<(bool, bool), Failure> {
         let there = self.debugger.group.positions();
         let mut stops = false;
         for fires in &instant.fires {

@@ -182,7 +182,13 @@ impl Debugger {
     /// Moves. What was stopped is at hand then.
     pub fn go(&mut self, how: How, direction: Direction, only: bool) -> Result<Stopped, Failure> {
         self.choose_alive()?;
-        let motion = Move {
+        let motion = self.motion(how, direction, only);
+        self.follow_motion(&motion)
+    }
+
+    /// A motion as it is asked for: of the process at hand, in the way that is set.
+    pub fn motion(&self, how: How, direction: Direction, only: bool) -> Move {
+        Move {
             who: match self.mode == Mode::Alone || only {
                 true => Who::One,
                 false => Who::All,
@@ -196,8 +202,12 @@ impl Debugger {
             how,
             direction,
             follow: self.follow(),
-        };
-        let stopped = self.group.go(&motion, &self.cancel);
+        }
+    }
+
+    /// Moves so. Who was stopped is at hand then.
+    pub fn follow_motion(&mut self, motion: &Move) -> Result<Stopped, Failure> {
+        let stopped = self.group.go(motion, &self.cancel);
         self.thread = None;
         self.frame = 0;
         let stopped = stopped?;
@@ -221,23 +231,6 @@ impl Debugger {
             }
         }
         Ok(())
-    }
-
-    /// Moves these to places of their own, unless something stops somebody before. Who
-    /// leads, or was stopped, is at hand then.
-    pub fn go_to_cut(
-        &mut self,
-        lead: ProcessId,
-        goals: &[(ProcessId, Position)],
-        direction: Direction,
-    ) -> Result<Stopped, Failure> {
-        let before = self.process;
-        self.choose(lead);
-        let stopped = self.go(How::ToCut(goals.to_vec()), direction, false);
-        if stopped.is_err() {
-            self.choose(before);
-        }
-        stopped
     }
 
     pub fn follow(&self) -> Follow {

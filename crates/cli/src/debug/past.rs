@@ -9,10 +9,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::session::{Program, Whom};
+use ::session::{Counterparts, Program, Side};
 use ::target::Position;
 use causality::History;
-use protocol::id::ProcessId;
 
 use super::commands::Prompt;
 use super::debugger::{Debugger, Instant};
@@ -26,60 +25,9 @@ pub struct Front {
     debugger: Debugger,
     behind: Vec<Instant>,
     ahead: Vec<Instant>,
-    known: Known,
+    known: Counterparts,
     /// Both have the same breakpoints.
     shares_points: bool,
-}
-
-/// A process is called by its id while it is alive, and by its number in a recording.
-struct Known(Vec<[(ProcessId, String); 2]>);
-
-impl Known {
-    /// Who is alive, and who that is in the recording.
-    fn new(alive: &Debugger, past: &Debugger) -> Known {
-        let recorded = past.group.members().into_iter();
-        let recorded = recorded.filter_map(|member| {
-            let recording = past.group.recording_of(member.id)?;
-            let process = recording.process(member.id.number)?;
-            Some((process.pid, process.birth, (member.id, member.name)))
-        });
-        let recorded: Vec<_> = recorded.collect();
-        let living = alive.group.members().into_iter();
-        let both = living.filter_map(|member| {
-            let same = recorded.iter().filter(|r| r.0 == member.id.number.0);
-            // Ids come again: the last that had it is the one that is alive.
-            let (_, _, own) = same.max_by_key(|(_, birth, _)| *birth)?;
-            Some([(member.id, member.name), own.clone()])
-        });
-        Known(both.collect())
-    }
-
-    fn recorded(&self, alive: ProcessId) -> Option<ProcessId> {
-        let mut all = self.0.iter();
-        let [_, (id, _)] = all.find(|[own, _]| own.0 == alive)?;
-        Some(*id)
-    }
-
-    /// Whom a breakpoint is for, in the other's words.
-    fn whom(&self, whom: &Whom, to_past: bool) -> Whom {
-        let both = |[alive, past]: &[(ProcessId, String); 2]| match to_past {
-            true => (alive.clone(), past.clone()),
-            false => (past.clone(), alive.clone()),
-        };
-        let mut all = self.0.iter().map(both);
-        match whom {
-            Whom::All => Whom::All,
-            Whom::Named(name) => match all.find(|(own, _)| own.1 == *name) {
-                Some((_, other)) => Whom::Named(other.1),
-                // The name of a program.
-                None => Whom::Named(name.clone()),
-            },
-            Whom::Process(id) => match all.find(|(own, _)| own.0 == *id) {
-                Some((_, other)) => Whom::Process(other.0),
-                None => Whom::Process(*id),
-            },
-        }
-    }
 }
 
 /// What was recorded so far of a program that is alive.
@@ -130,7 +78,7 @@ impl Prompt {
         for member in past.group.members() {
             past.group.place(member.id, Position::END)?;
         }
-        let known = Known::new(&self.debugger, &past);
+        let known = Counterparts::new(&self.debugger.group, &past.group);
         if let Some(process) = known.recorded(self.debugger.process) {
             past.choose(process);
         }
@@ -154,7 +102,7 @@ impl Prompt {
             let known = &front.known;
             let points = front.debugger.group.points();
             let stops = self.debugger.group.stops();
-            stops.adopt(points, |whom| known.whom(whom, true));
+            stops.adopt(points, |whom| known.whom(whom, Side::Recorded));
         }
     }
 
@@ -170,7 +118,9 @@ impl Prompt {
         self.debugger.conditions = past.conditions.said().growing();
         if front.shares_points {
             let stops = self.debugger.group.stops();
-            stops.adopt(past.group.points(), |whom| front.known.whom(whom, false));
+            stops.adopt(past.group.points(), |whom| {
+                front.known.whom(whom, Side::Alive)
+            });
         }
     }
 
