@@ -105,7 +105,7 @@ impl Prompt {
     fn run_watched(&mut self, dir: &Path, frontier: &Frontier) -> Result<(Stopped, bool), Failure> {
         let said = self.debugger.conditions.said();
         let dir = dir.to_path_buf();
-        let open = move || past::open(&dir).map_err(|failure| failure.message());
+        let open = move || past::open(&dir).map_err(|failure| failure.message().to_string());
         let watch = Watch::start(open, said, frontier.clone());
         let asked = self.debugger.cancel.clone();
         self.debugger.cancel = asked.or(Arc::clone(watch.found()));
