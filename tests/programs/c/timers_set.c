@@ -47,7 +47,7 @@ static void *descriptor(void *unused)
 {
     struct itimerspec set = in(LENGTH), none = in(0), seen;
     int fd = OK(timerfd_create(CLOCK_MONOTONIC, 0));
-    while (now() < until) {
+    do {
         long long before = now();
         OK(timerfd_settime(fd, 0, &set, NULL));
         OK(timerfd_gettime(fd, &seen));
@@ -55,7 +55,7 @@ static void *descriptor(void *unused)
         OK(timerfd_settime(fd, 0, &none, NULL));
         OK(timerfd_gettime(fd, &seen));
         CHECK(left_of(seen) == 0);
-    }
+    } while (now() < until);
     return unused;
 }
 
@@ -65,7 +65,7 @@ static void *posix_timer(void *unused)
     struct sigevent never = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     timer_t timer;
     OK(timer_create(CLOCK_MONOTONIC, &never, &timer));
-    while (now() < until) {
+    do {
         long long before = now();
         OK(timer_settime(timer, 0, &set, NULL));
         OK(timer_gettime(timer, &seen));
@@ -73,14 +73,14 @@ static void *posix_timer(void *unused)
         OK(timer_settime(timer, 0, &none, NULL));
         OK(timer_gettime(timer, &seen));
         CHECK(left_of(seen) == 0);
-    }
+    } while (now() < until);
     return unused;
 }
 
 static void *interval(void *unused)
 {
     struct itimerval set = {.it_value.tv_sec = LENGTH / (1000 * MS)}, none = {0}, seen;
-    while (now() < until) {
+    do {
         long long before = now();
         OK(setitimer(ITIMER_REAL, &set, NULL));
         OK(getitimer(ITIMER_REAL, &seen));
@@ -88,7 +88,7 @@ static void *interval(void *unused)
         OK(setitimer(ITIMER_REAL, &none, NULL));
         OK(getitimer(ITIMER_REAL, &seen));
         CHECK(seen.it_value.tv_sec == 0 && seen.it_value.tv_usec == 0);
-    }
+    } while (now() < until);
     return unused;
 }
 
