@@ -11,7 +11,7 @@ use crate::process;
 use crate::replay::Figure;
 
 /// Calls a function often, with a system call now and then.
-const VISITS: &str = r#"
+pub const VISITS: &str = r#"
 #include <stdio.h>
 static long visit(long n)
 {

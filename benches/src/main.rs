@@ -13,6 +13,7 @@ mod cargo;
 mod conditions;
 mod debug;
 mod hosts;
+mod live;
 mod load;
 mod machine;
 mod memcached;
@@ -83,6 +84,9 @@ struct Options {
     /// Measure several hosts instead: recording there, fetching, starting on many, joining
     #[arg(long)]
     hosts: bool,
+    /// Measure programs under the debugger while they run instead: joined, halted, stopped
+    #[arg(long)]
+    live: bool,
     /// Only make recordings of ten hosts there, with so many events
     #[arg(long, hide = true, num_args = 2, value_names = ["DIR", "EVENTS"])]
     make_hosts: Vec<String>,
@@ -146,12 +150,15 @@ fn run(options: &Options) -> Result<bool> {
         quick: options.quick,
     };
     let noise = Noise::start();
-    if options.replay || options.debug || options.conditions || options.hosts {
+    if options.replay || options.debug || options.conditions || options.hosts || options.live {
         let mw = &bench.launcher.mw;
         let (title, figures) = if options.debug {
             ("# What the debugger costs", debug::measure(&bench, mw)?)
         } else if options.hosts {
             ("# What several hosts cost", hosts::measure(&bench, mw)?)
+        } else if options.live {
+            let figures = live::measure(&bench, mw)?;
+            ("# What the debugger costs a program that runs", figures)
         } else if options.conditions {
             let figures = conditions::measure(&bench, mw)?;
             ("# What conditions over variables cost", figures)

@@ -17,6 +17,12 @@ use crate::scratch::Scratch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pid(i32);
 
+impl std::fmt::Display for Pid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl Pid {
     pub fn of(child: &Child) -> Pid {
         Pid(child.id().cast_signed())
@@ -28,6 +34,11 @@ impl Pid {
 
     pub fn terminate(self) {
         self.signal(libc::SIGTERM);
+    }
+
+    /// As Ctrl-C does.
+    pub fn interrupt(self) {
+        self.signal(libc::SIGINT);
     }
 
     fn kill(self) {

@@ -204,6 +204,11 @@ impl Running {
         Ok(pids)
     }
 
+    /// The server's first process.
+    pub fn first(&self) -> Option<Pid> {
+        self.pids.first().copied()
+    }
+
     /// Resident memory of the server's largest process, in MiB.
     pub fn resident(&self) -> Option<f64> {
         let kib = self.pids.iter().filter_map(|pid| pid.resident()).max()?;
@@ -216,7 +221,7 @@ impl Running {
 
     /// Asks the server itself to end, and waits for whatever it runs under to end after it.
     pub fn stop(mut self) -> Result<Fresh> {
-        if let Some(server) = self.pids.first() {
+        if let Some(server) = self.first() {
             server.terminate();
         }
         match process::wait(&mut self.child.0, STOP_LIMIT)? {

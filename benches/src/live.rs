@@ -1,0 +1,380 @@
+//! What it costs a program to be under the debugger while it runs.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::bench::Bench;
+use crate::debug::{VISITS, compiled};
+use crate::load::Load;
+use crate::process::{self, Pid};
+use crate::replay::Figure;
+use crate::server::{Running, Server};
+use crate::setup::Setup;
+use crate::stats;
+
+/// How long a debugger may take to let everybody go.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Between two halts the program runs so long.
+const BETWEEN: Duration = Duration::from_millis(50);
+/// What [`Prompt::script`] says when the program is about to run.
+const GO: &str = "the program goes on";
+
+/// Looks at a clock as often as it can. Its last words: the tenth of the longest times, in
+/// microseconds, between one look and the next.
+const LOOKS: &str = r#"
+#include <stdio.h>
+#include <time.h>
+static long now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+int main(void)
+{
+    long most[10] = {0}, begun = now(), last = begun;
+    while (last - begun < 1500000000L) {
+        long t = now(), gap = t - last;
+        last = t;
+        for (int i = 0; i < 10 && gap; i++)
+            if (gap > most[i]) {
+                long other = most[i];
+                most[i] = gap;
+                gap = other;
+            }
+    }
+    printf("%ld\n", most[9] / 1000);
+    return 0;
+}
+"#;
+
+/// Fifty processes: half of them compute, the others send each other bytes.
+const FIFTY: &str = r#"
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void compute(void)
+{
+    for (volatile long n = 0;; n++)
+        ;
+}
+static void serve(int fd)
+{
+    char byte = 1;
+    for (;;)
+        if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
+            _exit(0);
+}
+int main(void)
+{
+    alarm(120);
+    for (int i = 0; i < 25; i++)
+        if (fork() == 0) {
+            alarm(120);
+            compute();
+        }
+    for (int i = 0; i < 12; i++) {
+        int ends[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+            return 1;
+        for (int end = 0; end < 2; end++)
+            if (fork() == 0)
+                serve(ends[end]);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    for (;;)
+        pause();
+}
+"#;
+
+/// All figures.
+pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let size = |quick: u64, full: u64| if bench.quick { quick } else { full };
+    for (title, server, load, size, least) in [
+        (
+            "Redis GET, joined: native / joined",
+            Server::Redis,
+            Load::RedisGet { pipeline: 1 },
+            size(20_000, 100_000),
+            0.97,
+        ),
+        (
+            "nginx, joined: native / joined",
+            Server::Nginx,
+            Load::Wrk,
+            size(1, 2),
+            0.95,
+        ),
+        (
+            "memcached with 4 threads, joined: native / joined",
+            Server::Memcached,
+            Load::Memcached,
+            size(20_000, 100_000),
+            0.95,
+        ),
+    ] {
+        figures.push(Figure {
+            title,
+            value: served(bench, mw, server, load, size)?,
+            most: 1.0 / least,
+            unit: "",
+        });
+    }
+    figures.push(Figure {
+        title: "Redis under load is joined: longest time without an answer",
+        value: interrupted(bench, mw)?,
+        most: 20.0,
+        unit: " ms",
+    });
+    let dir = bench.scratch.directory("live")?;
+    let visits = compiled(dir.path(), "bench-visits", VISITS)?;
+    figures.extend(stops(mw, &visits)?);
+    figures.push(Figure {
+        title: "what a program sees of a halt of 100 ms",
+        value: seen(mw, &compiled(dir.path(), "bench-looks", LOOKS)?)?,
+        most: 0.1,
+        unit: " ms",
+    });
+    figures.extend(fifty(mw, &compiled(dir.path(), "bench-fifty", FIFTY)?)?);
+    Ok(figures)
+}
+
+/// How many requests a server answers as it is, against how many under the debugger: both
+/// in each round, the former before and after.
+fn served(bench: &Bench, mw: &Path, server: Server, load: Load, size: u64) -> Result<f64> {
+    let mut ratios = Vec::new();
+    for _ in 0..bench.rounds {
+        let running = server.start(bench, Setup::Native)?;
+        let rate = || Ok::<f64, anyhow::Error>(load.run(bench, &running, size)?.per_second);
+        let before = rate()?;
+        let prompt = Prompt::join(mw, &running)?;
+        let joined = rate()?;
+        prompt.leave()?;
+        let after = rate()?;
+        ratios.push((before + after) / 2.0 / joined);
+        running.stop()?;
+    }
+    Ok(stats::median(&ratios).context("no round")?)
+}
+
+/// The longest that a client of Redis waits for an answer while the server is joined, in
+/// milliseconds: the median over the rounds.
+fn interrupted(bench: &Bench, mw: &Path) -> Result<f64> {
+    let mut longest = Vec::new();
+    for _ in 0..bench.rounds {
+        let running = Server::Redis.start(bench, Setup::Native)?;
+        let mut stream = TcpStream::connect(running.address)?;
+        stream.set_nodelay(true)?;
+        let is_over = AtomicBool::new(false);
+        let waited = thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut most = Duration::ZERO;
+                let mut answer = [0; 7];
+                while !is_over.load(Ordering::Relaxed) {
+                    let asked = Instant::now();
+                    stream.write_all(b"PING\r\n")?;
+                    stream.read_exact(&mut answer)?;
+                    most = most.max(asked.elapsed());
+                }
+                Ok::<Duration, std::io::Error>(most)
+            });
+            thread::sleep(BETWEEN);
+            let joined = Prompt::join(mw, &running);
+            thread::sleep(BETWEEN);
+            is_over.store(true, Ordering::Relaxed);
+            let most = client.join();
+            joined?.leave()?;
+            match most {
+                Ok(most) => Ok(most?),
+                Err(_) => bail!("the client failed"),
+            }
+        })?;
+        longest.push(waited.as_secs_f64() * 1000.0);
+        running.stop()?;
+    }
+    Ok(stats::median(&longest).context("no round")?)
+}
+
+/// What a stop at a breakpoint takes until the prompt is there and the program goes on
+/// again, and what a condition that is false takes.
+fn stops(mw: &Path, visits: &Path) -> Result<[Figure; 2]> {
+    const OFTEN: usize = 220;
+    const SELDOM: usize = 20;
+    const CALLS: f64 = 100_000.0;
+    let took = |lines: &[&str]| -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..3 {
+            let begun = Instant::now();
+            Prompt::start(mw, &["run"], lines, visits)?.end()?;
+            best = best.min(begun.elapsed().as_secs_f64());
+        }
+        Ok(best)
+    };
+    let stopped = |count: usize| took(&[vec!["break visit"], vec!["continue"; count]].concat());
+    let each = (stopped(OFTEN)? - stopped(SELDOM)?) / (OFTEN - SELDOM) as f64;
+    let plain = took(&["continue"])?;
+    let is_false = took(&["break visit if n == 123456789", "continue"])?;
+    Ok([
+        Figure {
+            title: "a breakpoint, the prompt, and on",
+            value: each * 1e3,
+            most: 5.0,
+            unit: " ms",
+        },
+        Figure {
+            title: "a condition that is false, each time",
+            value: (is_false - plain) / CALLS * 1e6,
+            most: 5.0,
+            unit: " us",
+        },
+    ])
+}
+
+/// The tenth of the longest gaps, in milliseconds, that a program sees in its clock when it
+/// is halted ten times.
+fn seen(mw: &Path, looks: &Path) -> Result<f64> {
+    const HALTS: usize = 10;
+    let mut lines = vec![["echo", "continue", "shell sleep 0.1"]; HALTS].concat();
+    lines.push("continue");
+    let go = format!("echo {GO}");
+    lines
+        .iter_mut()
+        .filter(|l| **l == "echo")
+        .for_each(|l| *l = &go);
+    let mut prompt = Prompt::start(mw, &["run"], &lines, looks)?;
+    for _ in 0..HALTS {
+        prompt.halt()?;
+    }
+    let said = prompt.end()?;
+    let gap = said
+        .lines()
+        .find_map(|line| line.trim().parse::<f64>().ok());
+    Ok(gap.with_context(|| format!("the program said {said:?}"))? / 1000.0)
+}
+
+/// From the first thread that stops to the last, of fifty processes.
+fn fifty(mw: &Path, program: &Path) -> Result<[Figure; 2]> {
+    const HALTS: usize = 21;
+    let go = format!("echo {GO}");
+    let lines = [go.as_str(), "continue", "halted"].repeat(HALTS);
+    let mut prompt = Prompt::start(mw, &["run"], &lines, program)?;
+    // All are to be there.
+    thread::sleep(BETWEEN * 10);
+    for _ in 0..HALTS {
+        prompt.halt()?;
+    }
+    let said = prompt.end()?;
+    let skews = said.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("from the first to the last ")?;
+        rest.trim_end_matches(" us").parse::<f64>().ok()
+    });
+    let skews: Vec<f64> = skews.collect();
+    ensure!(skews.len() == HALTS, "{} halts: {said}", skews.len());
+    let median = stats::median(&skews).context("no halt")?;
+    let worst = skews.iter().copied().fold(0.0, f64::max);
+    let figure = |title, value: f64, most| Figure {
+        title,
+        value,
+        most,
+        unit: " us",
+    };
+    Ok([
+        figure(
+            "fifty processes, from the first stop to the last",
+            median,
+            200.0,
+        ),
+        figure("fifty processes, the worst of 21 halts", worst, 2000.0),
+    ])
+}
+
+/// A prompt that works off a script.
+struct Prompt {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    heard: String,
+}
+
+impl Prompt {
+    fn start(mw: &Path, words: &[&str], lines: &[&str], program: &Path) -> Result<Prompt> {
+        let mut command = Command::new(mw);
+        command.args(words).arg("--batch");
+        for line in lines {
+            command.args(["-e", line]);
+        }
+        Prompt::spawn(command.arg("--").arg(program))
+    }
+
+    /// Joins a server and lets it go on.
+    fn join(mw: &Path, server: &Running) -> Result<Prompt> {
+        let mut command = Command::new(mw);
+        let pid = server.first().context("the server is gone")?.to_string();
+        command.args(["attach", "--batch", "--tree", &pid]);
+        command.args(["-e", &format!("echo {GO}"), "-e", "continue"]);
+        let mut prompt = Prompt::spawn(&mut command)?;
+        prompt.wait_until_it_goes()?;
+        Ok(prompt)
+    }
+
+    fn spawn(command: &mut Command) -> Result<Prompt> {
+        let mut child = process::end_with_us(command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = child.stdout.take().context("no output")?;
+        Ok(Prompt {
+            child,
+            said: BufReader::new(said),
+            heard: String::new(),
+        })
+    }
+
+    fn wait_until_it_goes(&mut self) -> Result<()> {
+        loop {
+            let mut line = String::new();
+            if self.said.read_line(&mut line)? == 0 {
+                bail!("the debugger ended early: {}", self.heard);
+            }
+            self.heard += &line;
+            if line.trim() == GO {
+                thread::sleep(BETWEEN);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Halts the program when it goes on next.
+    fn halt(&mut self) -> Result<()> {
+        self.wait_until_it_goes()?;
+        Pid::of(&self.child).interrupt();
+        Ok(())
+    }
+
+    /// What it said, when its script is done.
+    fn end(mut self) -> Result<String> {
+        self.said.read_to_string(&mut self.heard)?;
+        let status = process::wait(&mut self.child, LIMIT)?;
+        let status = status.context("the debugger does not end")?;
+        ensure!(
+            status.success(),
+            "the debugger ended with {status}: {}",
+            self.heard
+        );
+        Ok(self.heard)
+    }
+
+    /// Lets the server be as it was.
+    fn leave(self) -> Result<()> {
+        Pid::of(&self.child).interrupt();
+        self.end().map(drop)
+    }
+}
