@@ -391,3 +391,34 @@ fn what_is_wrong_with_a_condition_is_said() {
         assert!(text.contains(said), "{line}: {text}");
     }
 }
+
+/// One process alone is not led to a state of several: `stop if` says so, and a condition
+/// that is there already is passed by who is moved alone.
+#[test]
+fn who_is_moved_alone_is_not_led_by_conditions() {
+    let scratch = Scratch::new("stop-if-alone");
+    let recorded = ledger(&scratch);
+    let (text, status) = debug(&recorded, &["mode alone", &format!("stop if {BOTH}")]);
+    assert_ne!(status, 0, "{text}");
+    assert!(
+        text.contains("cannot lead one process alone to where it holds"),
+        "{text}"
+    );
+    assert!(
+        text.contains("`mode causal` or `mode consistent`"),
+        "{text}"
+    );
+    let (text, status) = debug(
+        &recorded,
+        &[
+            &format!("stop if {BOTH}"),
+            "goto start",
+            "mode alone",
+            "process ledger-0",
+            "continue",
+            "info conditions",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(&text, &["ledger-0 has come to its end.", ", 1 times"]);
+}
