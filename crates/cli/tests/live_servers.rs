@@ -158,8 +158,11 @@ fn python() {
 fn node() {
     let tool = tool!("node");
     let port = free_port();
+    // Without a limit for how long a connection may be quiet: a busy machine takes the five
+    // seconds that it is otherwise.
     let script = format!(
-        "require('http').createServer((q, a) => a.end('hello')).listen({port}, '127.0.0.1')"
+        "const s = require('http').createServer((q, a) => a.end('hello')); \
+         s.keepAliveTimeout = 0; s.listen({port}, '127.0.0.1')"
     );
     let command = words(&[&tool, "-e", &script]);
     is_unseen(&command, port, get);
