@@ -423,7 +423,7 @@ const LOOPS: [u32; 3] = [27, 34, 42];
 /// Does some acts that are chosen as they come, with breakpoints at all functions, until
 /// there are enough. As gdb does it, a step that leads out of a program is forgotten
 /// there; one that leads out of `main` stops in what called it, which has no lines, and
-/// is not done.
+/// is not done, and nothing is that comes to an end of the recording.
 fn acts_of(
     program: &Arc<Program>,
     seed: &mut u64,
@@ -537,7 +537,7 @@ fn acts_of(
         let is_lost = is_step
             && (is_out && stopped.process == members[1].id
                 || line.is_some_and(|line| LOOPS.contains(&line)));
-        if as_gdb && (is_lost || matches!(stopped.reason, Reason::End)) {
+        if as_gdb && (is_lost || matches!(stopped.reason, Reason::Start | Reason::End)) {
             group.restore(&before);
             at_breakpoint = stood;
             continue;
@@ -694,7 +694,7 @@ fn gdb_steps_back_as_the_library_does() {
         let into = choice / 128 % 2 == 0;
         Some(match choice / 8 % 8 {
             _ if !has_line => Act::Run { back: false },
-            0 => Act::Run { back: false },
+            0 => Act::Run { back: into },
             1 => Act::Instruction { back: true },
             2 => Act::Uncall,
             3 | 4 => Act::Line { into, back: false },

@@ -122,7 +122,14 @@ impl Group {
             _ if back => self.step_back(&crew, motion, &mut traced, cancel)?,
             _ => self.step(&crew, motion, &mut traced, cancel)?,
         };
-        self.arrived(i, &reason, motion.direction);
+        self.here(i)?;
+        let is_stop = match &reason {
+            Reason::Breakpoint { .. } | Reason::Caught { .. } | Reason::Watch { .. } => true,
+            // Who steps onto a breakpoint has come to it as well.
+            Reason::Step | Reason::Arrived => self.is_at_point(i, cancel)?,
+            _ => false,
+        };
+        self.arrived(i, is_stop, motion.direction);
         let member = self.here(i)?;
         Ok(Stopped {
             process: member.id,
@@ -131,6 +138,14 @@ impl Group {
             reason,
             traced,
         })
+    }
+
+    /// Whether somebody stands at a breakpoint that counts.
+    fn is_at_point(&mut self, i: usize, cancel: &Cancel) -> Result<bool> {
+        let (member, context) = self.with(i, cancel)?;
+        let plan = member.plan(context)?;
+        let here = member.points_here(context, &plan)?;
+        Ok(here.is_ok_and(|points| !points.is_empty()))
     }
 
     /// A member, and what a search in it goes by.

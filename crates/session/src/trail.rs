@@ -68,12 +68,8 @@ impl Group {
         list.last().copied()
     }
 
-    /// A motion has ended.
-    pub(crate) fn arrived(&mut self, i: usize, reason: &Reason, direction: Direction) {
-        let is_stop = matches!(
-            reason,
-            Reason::Breakpoint { .. } | Reason::Caught { .. } | Reason::Watch { .. }
-        );
+    /// A motion has ended, at something that is stopped at or elsewhere.
+    pub(crate) fn arrived(&mut self, i: usize, is_stop: bool, direction: Direction) {
         let list = match direction {
             Direction::Backwards => &mut self.trail.behind,
             Direction::Forwards => &mut self.trail.ahead,
