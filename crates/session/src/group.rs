@@ -10,7 +10,7 @@ use target::{Cancel, ImageSpan, Position};
 use crate::member::Member;
 use crate::program::Program;
 use crate::stops::StopTable;
-use crate::trail::Trail;
+use crate::trail::{Stand, Trail};
 use crate::{Error, Result};
 
 /// The processes of a program at a cut: each has a position of its own. Moved by
@@ -45,9 +45,22 @@ pub struct MemberInfo {
     pub is_empty: bool,
 }
 
-/// Where everybody is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Positions(Vec<Position>);
+/// Where everybody is, and what was seen on the way there. Two are equal if everybody is at
+/// the same place.
+#[derive(Clone, Debug)]
+pub struct Positions {
+    at: Vec<Position>,
+    trail: Trail,
+    stands: Vec<Option<Stand>>,
+}
+
+impl PartialEq for Positions {
+    fn eq(&self, other: &Positions) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Positions {}
 
 impl Group {
     /// All processes of a program: at their beginnings if it was recorded, where
@@ -161,14 +174,21 @@ impl Group {
 
     /// Where everybody is.
     pub fn positions(&self) -> Positions {
-        Positions(self.members.iter().map(|m| m.at).collect())
+        Positions {
+            at: self.members.iter().map(|m| m.at).collect(),
+            trail: self.trail.clone(),
+            stands: self.members.iter().map(|m| m.stand.clone()).collect(),
+        }
     }
 
-    /// Says that everybody is where they were.
+    /// Says that everybody is where they were, with the same stops behind and ahead.
     pub fn restore(&mut self, positions: &Positions) {
-        for (member, at) in self.members.iter_mut().zip(&positions.0) {
+        let all = positions.at.iter().zip(&positions.stands);
+        for (member, (at, stand)) in self.members.iter_mut().zip(all) {
             member.put(*at);
+            member.stand = stand.clone();
         }
+        self.trail = positions.trail.clone();
     }
 
     /// The programs that a process executes one after the other.

@@ -13,7 +13,7 @@ use crate::reason::{Reason, Traced};
 use crate::stops::Key;
 
 /// The stops behind and ahead, each by who stopped, the nearest last.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Trail {
     behind: Vec<usize>,
     ahead: Vec<usize>,
@@ -22,9 +22,10 @@ pub(crate) struct Trail {
 }
 
 /// So many stops are kept in mind, each way.
-const MOST: usize = 100_000;
+const MOST: usize = 1000;
 
 /// A stop that a process stands at, while others move on.
+#[derive(Clone, Debug)]
 pub(crate) struct Stand {
     found: Found,
     /// What it was to stop at.
@@ -47,11 +48,10 @@ impl Group {
                 true => &mut self.trail.ahead,
                 false => &mut self.trail.behind,
             };
-            if list.len() < MOST {
-                list.push(i);
-            } else {
-                list.clear();
+            if list.len() >= MOST {
+                list.remove(0);
             }
+            list.push(i);
         }
         if is_jump || last.is_none_or(|(i, _)| i != lead) {
             // Somebody chose where to go on from.
