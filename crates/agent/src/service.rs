@@ -190,6 +190,19 @@ fn text_of(request: &Request) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
+/// Copies a file that a process maps. The copy's id; 0: there is none.
+fn capture(shared: &Shared, process: u32, path: &Path) -> u64 {
+    let name = std::fs::read_link(path).unwrap_or_default();
+    let id = open_file(path)
+        .ok()
+        .and_then(|file| shared.capture(&file, &name));
+    if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
+        let text = format!("{} was mapped but could not be copied", name.display());
+        shared.note(ProcessNo(process), "uncaptured", &text);
+    }
+    id.map_or(0, |captured| captured.id)
+}
+
 fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
     let arg = |i: usize| request.args.get(i).map_or(0, |a| a.load(Relaxed));
     let process = request.process.load(Relaxed);
@@ -198,15 +211,21 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
         request_kind::CAPTURE => {
             let pid = asker().map_or(0, |asker| asker.pid);
             let path = PathBuf::from(format!("/proc/{pid}/fd/{}", arg(0)));
-            let name = std::fs::read_link(&path).unwrap_or_default();
-            let id = open_file(&path)
-                .ok()
-                .and_then(|file| shared.capture(&file, &name));
-            if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
-                let text = format!("{} was mapped but could not be copied", name.display());
-                shared.note(ProcessNo(process), "uncaptured", &text);
+            // Who serves the file may be a process of the program, and have something to ask
+            // before it answers.
+            if shared.arena.control().serves_files.load(Acquire) != 0 {
+                let (shared, path) = (Arc::clone(shared), path.clone());
+                let apart = move || {
+                    let id = capture(&shared, process, &path);
+                    if let Some(request) = shared.arena.control().requests.get(index) {
+                        answer(request, id);
+                    }
+                };
+                if std::thread::Builder::new().spawn(apart).is_ok() {
+                    return;
+                }
             }
-            answer(request, id.map_or(0, |captured| captured.id));
+            answer(request, capture(shared, process, &path));
         }
         request_kind::EXEC => {
             if arg(1) != 0 {
