@@ -40,7 +40,7 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
         // pread64, pwrite64, preadv, pwritev: some files of the kernel's wait there, too
         17 | 18 | 295 | 296 => is_instant(thread.process(), args[0]),
         // sendfile: what it reads from can seek, so it never waits for it
-        40 => is_instant(thread.process(), args[0]),
+        40 if !served::is_on() => is_instant(thread.process(), args[0]),
         // sendto, recvfrom
         44 | 45 => args[3] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
         // sendmsg, recvmsg

@@ -31,7 +31,11 @@ static NEEDS: [u8; SYSCALLS_END] = {
             of_args |= of_arg(&TABLE[row].args[arg].1);
             arg += 1;
         }
-        let files = if names_files(&TABLE[row].kind) { u8::MAX } else { !FILES };
+        let files = if names_files(&TABLE[row].kind) {
+            u8::MAX
+        } else {
+            !FILES
+        };
         needs[number as usize] = of_args & files | of_number(number as u64);
         row += 1;
     }
@@ -68,6 +72,7 @@ const fn of_number(number: u64) -> u8 {
         // What `call::with_care` and `descriptors::note` know of.
         // And it writes, at times.
         nr::SETSOCKOPT => CARE | EXTRA,
+        nr::CLOSE_RANGE => CARE | FILES,
         // A socket's name may be a file's.
         nr::BIND => EXTRA | FILES,
         nr::IOCTL
@@ -75,7 +80,6 @@ const fn of_number(number: u64) -> u8 {
         | nr::MLOCKALL
         | nr::MUNLOCKALL
         | nr::CLOSE
-        | nr::CLOSE_RANGE
         | nr::DUP2
         | nr::DUP3
         | nr::FCNTL

@@ -99,8 +99,7 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         }
     }
     // Some wait now and then (`waiting`), some never return (`own_death`).
-    let may_be_two =
-        needs::of(number) & needs::FILES != 0 || own_death::sends_signals(number);
+    let may_be_two = needs::of(number) & needs::FILES != 0 || own_death::sends_signals(number);
     if may_be_two && replay::is_blocking(thread) {
         replay::start(thread, row, args);
         return replay::finish(thread, row, args);
