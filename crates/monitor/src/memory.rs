@@ -4,6 +4,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::layout::{LARGE_BASE, LARGE_SIZE};
 use protocol::record::tag;
 use protocol::shared::SHARED_MAX;
 use protocol::syscall::Syscall;
@@ -234,7 +235,7 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     };
     let anonymous = flags & sys::MAP_ANONYMOUS != 0 || stat.as_ref().is_some_and(is_dev_zero);
     let early = match served::is_on() && !anonymous && space().turns.get() != 0 {
-        true => turn::without(thread, || ask_early(thread, fd)),
+        true => turn::without(thread, || ask_early(thread, &args)),
         false => Early::default(),
     };
     let shared = flags & 3 != sys::MAP_PRIVATE;
@@ -294,12 +295,43 @@ struct Early {
     captured: Option<(u64, Option<usize>)>,
 }
 
-fn ask_early(thread: &Thread, fd: u64) -> Early {
+fn ask_early(thread: &Thread, args: &[u64; 6]) -> Early {
+    const FUSE: u64 = 0x6573_5546;
+    let fd = args[4] & 0xffff_ffff;
     let kind = kind_of(fd);
     let is_asked_for = kind.is_some_and(|kind| !served::is_made_up(kind));
-    Early {
-        kind,
-        captured: is_asked_for.then(|| recorder::capture(thread, fd & 0xffff_ffff)),
+    let captured = is_asked_for.then(|| recorder::capture(thread, fd));
+    if kind == Some(FUSE) {
+        fetch(thread, fd, args[5], args[1]);
+    }
+    Early { kind, captured }
+}
+
+/// Has the kernel read a part of a file, as for those who have it mapped: who touches it
+/// there has the turn.
+fn fetch(thread: &Thread, fd: u64, offset: u64, len: u64) {
+    const PROT_READ: u64 = 1;
+    const MAP_SHARED: u64 = 1;
+    const MADV_POPULATE_READ: u64 = 22;
+    const PAGE: u64 = 4096;
+    let room = LARGE_BASE + u64::from(thread.slot.get()) * LARGE_SIZE;
+    let map = |at: u64, len: u64, kind: u64| {
+        let flags = kind | sys::MAP_FIXED;
+        sys::call(nr::MMAP, room, len, PROT_READ, flags, fd, at) == room as i64
+    };
+    let size = sys::fstat(fd).map_or(0, |stat| stat.size);
+    let end = offset
+        .saturating_add(len)
+        .min(size.saturating_add(PAGE - 1) & !(PAGE - 1));
+    let mut at = offset;
+    while at < end {
+        let step = (end - at).min(LARGE_SIZE);
+        if !map(at, step, MAP_SHARED) && !map(at, step, sys::MAP_PRIVATE) {
+            return;
+        }
+        sys::call(nr::MADVISE, room, step, MADV_POPULATE_READ, 0, 0, 0);
+        sys::call(nr::MUNMAP, room, step, 0, 0, 0, 0);
+        at += step;
     }
 }
 
