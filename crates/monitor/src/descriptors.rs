@@ -37,7 +37,9 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
     match u64::from(row.nr) {
         // read, write, readv, writev, accept, accept4
         0 | 1 | 19 | 20 | 43 | 288 => is_instant(thread.process(), args[0]),
-        // pread64, pwrite64, preadv, pwritev: some files of the kernel's wait there, too
+        // pwrite64, pwritev: what is written at a place takes it. (It may be this memory.)
+        18 | 296 if !served::is_on() => true,
+        // pread64, preadv: some files of the kernel's wait there, too
         17 | 18 | 295 | 296 => is_instant(thread.process(), args[0]),
         // sendfile: what it reads from can seek, so it never waits for it
         40 if !served::is_on() => is_instant(thread.process(), args[0]),
