@@ -277,6 +277,26 @@ static void run_script(const char *path)
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
 }
 
+/* Who waits for a file system that does not answer cannot even be killed: if this process is not
+ * done in time, a child of its takes the file system away. */
+static pid_t guard(const char *dir, int *done)
+{
+    int ends[2];
+    OK(pipe2(ends, O_CLOEXEC));
+    pid_t child = OK(fork());
+    if (child == 0) {
+        close(device);
+        close(ends[1]);
+        struct pollfd wait = {.fd = ends[0]};
+        if (poll(&wait, 1, 30000) == 0)
+            umount2(dir, MNT_FORCE);
+        _exit(0);
+    }
+    OK(close(ends[0]));
+    *done = ends[1];
+    return child;
+}
+
 static void file_system(void)
 {
     device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -291,6 +311,8 @@ static void file_system(void)
     OK(mount("served", dir, "fuse", MS_NOSUID | MS_NODEV, options));
     for (size_t i = 0; i < sizeof content; i++)
         content[i] = (char)('a' + i % 23);
+    int done;
+    pid_t child = guard(dir, &done);
     pthread_t server;
     ZERO(pthread_create(&server, NULL, serve, NULL));
     const char *path = temp_file("mount/file");
@@ -301,6 +323,8 @@ static void file_system(void)
     OK(umount2(dir, MNT_DETACH));
     ZERO(pthread_join(server, NULL));
     close(device);
+    OK(close(done));
+    CHECK(waitpid(child, NULL, 0) == child);
 }
 
 /* Lets everybody do everything, until it is told to end. */
