@@ -172,7 +172,8 @@ impl Captures {
         ];
         let key = file_key(meta.dev(), meta.ino(), meta.size(), times);
         let mut known = lock(&self.lock);
-        if let Some(place) = find_captured(&control.captured, key) {
+        let found = find_captured(&control.captured, key);
+        if let Some(place) = found.filter(|_| is_dated(&meta)) {
             let entry = control.captured.get(place);
             if let Some(entry) = entry.filter(|_| why == Why::Needed) {
                 entry.needed.store(1, Release);
@@ -306,7 +307,11 @@ impl Captures {
     /// Copies a file and looks for the instructions that matter in it, as far
     /// as that has not been done before.
     fn copy_and_search(&self, file: &File, meta: &Metadata, path: &Path) -> io::Result<Sites> {
-        let known = self.cache.take_sites(meta);
+        let is_dated = is_dated(meta);
+        let known = match is_dated {
+            true => self.cache.take_sites(meta),
+            false => None,
+        };
         let is_copied = self.share(file, meta, path)?;
         // Both read all of a large file: at the same time.
         let (copied, found) = std::thread::scope(|scope| {
@@ -329,7 +334,7 @@ impl Captures {
             (copied, found.unwrap_or_else(find))
         });
         let (copied, found) = (copied?, found?);
-        if state(&file.metadata()?) == state(meta) {
+        if is_dated && state(&file.metadata()?) == state(meta) {
             if let Some(copy) = copied.filter(|copy| len_of(copy) == Some(meta.size())) {
                 self.cache.put_copy(meta, &copy, path);
             }
@@ -354,7 +359,7 @@ impl Captures {
             }
             std::fs::remove_file(path)?;
         }
-        Ok(self.cache.take_copy(meta, path))
+        Ok(is_dated(meta) && self.cache.take_copy(meta, path))
     }
 }
 
@@ -420,6 +425,12 @@ fn state(meta: &Metadata) -> (u64, [i64; 4]) {
         meta.ctime_nsec(),
     ];
     (meta.size(), times)
+}
+
+/// Whether a file says when it was changed. Who serves one (FUSE) need not: it may be another each
+/// time.
+fn is_dated(meta: &Metadata) -> bool {
+    state(meta).1 != [0; 4]
 }
 
 fn len_of(file: &File) -> Option<u64> {

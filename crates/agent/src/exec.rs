@@ -1,7 +1,7 @@
 //! An exec under way: attach, wait, describe the new image, inject.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use inject::{Attached, ExecStop, Injection, Map, Outcome};
@@ -11,7 +11,7 @@ use recording::{ImageStart, Mapping};
 
 use crate::Error;
 use crate::arena::ticks;
-use crate::capture::open_file;
+use crate::capture::{Captured, open_file};
 use crate::control::Inject;
 use crate::service::Shared;
 
@@ -68,7 +68,7 @@ pub fn adopted(
     let registers: &[u64; 27] = registers.try_into().map_err(|_| unknown())?;
     let stop = ExecStop::of_other(process as i32, from_registers(registers))?;
     let described = match stop.is_64_bit() {
-        true => describe_image(shared, &stop, slot, place),
+        true => describe_image(shared, &stop, &executable(stop.pid()), slot, place),
         false => {
             shared.note_unrecorded(stop.pid(), "it is not x86-64 code");
             Err(unknown())
@@ -113,15 +113,19 @@ pub fn wait_for(shared: &Shared, attached: Attached, tid: i32, slot: usize) {
 
 fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Result<(), Error> {
     let pid = stop.pid();
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let exe = executable(pid);
     if !stop.is_64_bit() {
         place.taken.store(0, Release);
         shared.note_unrecorded(pid, &format!("{} is not x86-64 code", exe.display()));
         return Ok(());
     }
-    let (injection, (auxv_at, auxv)) = describe_image(shared, &stop, slot, place)?;
+    let (injection, (auxv_at, auxv)) = describe_image(shared, &stop, &exe, slot, place)?;
     stop.inject(&injection, (auxv_at, &auxv))?;
     Ok(())
+}
+
+fn executable(pid: i32) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default()
 }
 
 /// The auxiliary vector: where it is, and its pairs.
@@ -131,11 +135,11 @@ type Auxv = (u64, Vec<(u64, u64)>);
 fn describe_image(
     shared: &Shared,
     stop: &ExecStop,
+    exe: &Path,
     slot: usize,
     place: &ExecSlot,
 ) -> Result<(Injection, Auxv), Error> {
     let pid = stop.pid();
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let maps = inject::read_maps(pid)?;
     let rsp = stop.regs().rsp;
     let stack = match maps.iter().find(|m| (m.start..m.end).contains(&rsp)) {
@@ -182,9 +186,7 @@ fn describe_image(
     place.entry.store(stop.regs().rip, Relaxed);
     place.stack.store(rsp, Relaxed);
     place.vdso.store(clock, Relaxed);
-    place
-        .interprets
-        .store(interprets_code(&exe).into(), Relaxed);
+    place.interprets.store(interprets_code(exe).into(), Relaxed);
     let kernels = inject::kernel_pages(&maps);
     place.kernel_start.store(kernels.start, Relaxed);
     place.kernel_end.store(kernels.end, Relaxed);
@@ -240,8 +242,14 @@ fn lines(pid: i32, what: &str) -> Vec<Vec<u8>> {
 fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot) -> Vec<Mapping> {
     const PROT_EXEC: u32 = 4;
     let mut places = slot.code.iter();
+    // A program is mapped in pieces, one behind the other: each file is asked for once.
+    let mut last: Option<(&Map, Option<Captured>)> = None;
     let described = maps.iter().flat_map(|map| {
-        let (mappings, place) = describe(shared, stop, map);
+        let known = last.filter(|(other, _)| is_same_file(other, map));
+        let captured = known.map_or_else(|| capture(shared, stop, map), |(_, captured)| captured);
+        last = Some((map, captured));
+        let mappings = describe(stop, map, captured);
+        let place = captured.and_then(|captured| captured.place);
         let has_sites = |place: &usize| !shared.arena.control().counter_sites_of(*place).is_empty();
         if map.prot & PROT_EXEC != 0
             && !map.shared
@@ -263,15 +271,19 @@ fn describe_all(shared: &Shared, stop: &ExecStop, maps: &[Map], slot: &ExecSlot)
     described
 }
 
-/// A mapping, and its file's place among those captured. In two pieces, if a
-/// file has most of its bytes, but not all.
-fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Option<usize>) {
+fn is_same_file(one: &Map, other: &Map) -> bool {
+    (one.device, one.inode, &one.name) == (other.device, other.inode, &other.name)
+}
+
+/// The copy of a mapping's file.
+fn capture(shared: &Shared, stop: &ExecStop, map: &Map) -> Option<Captured> {
+    let file = open_file(&map.path(stop.pid())?).ok()?;
+    shared.capture(&file, Path::new(&map.name))
+}
+
+/// A mapping; in two pieces, if a file has most of its bytes, but not all.
+fn describe(stop: &ExecStop, map: &Map, captured: Option<Captured>) -> Vec<Mapping> {
     const PAGE: u64 = 4096;
-    let pid = stop.pid();
-    let captured = map.path(pid).and_then(|path| {
-        let file = open_file(&path).ok()?;
-        shared.capture(&file, Path::new(&map.name))
-    });
     let file = captured.map(|captured| captured.id);
     let piece = |start: u64, contents: Option<Vec<u8>>| Mapping {
         start,
@@ -286,7 +298,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
     let contents_from = |at: u64| stop.read(at, (map.end - at) as usize).ok();
     let is_readable = map.prot & 1 != 0;
     let is_writable = map.prot & 2 != 0;
-    let mappings = if file.is_none() {
+    if file.is_none() {
         // What no file holds has to be kept itself, the stack as far as it is
         // used. The kernel's own pages are replaced by ours.
         let from = if map.name == "[stack]" {
@@ -311,8 +323,7 @@ fn describe(shared: &Shared, stop: &ExecStop, map: &Map) -> (Vec<Mapping>, Optio
         pieces
     } else {
         vec![piece(map.start, None)]
-    };
-    (mappings, captured.and_then(|captured| captured.place))
+    }
 }
 
 /// From the kernel's order.

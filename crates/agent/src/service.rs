@@ -17,6 +17,7 @@ use crate::capture::{Captured, Captures, Why, open_file};
 use crate::capture_cache::Companion;
 use crate::control::Tracing;
 use crate::exec;
+use crate::followers::Followers;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -111,6 +112,7 @@ impl Shared {
 pub fn run(shared: &Arc<Shared>) {
     let control = shared.arena.control();
     let mut store = Store::default();
+    let followers = Arc::default();
     let mut waiting = Vec::new();
     let mut known = vec![false; protocol::shared::CHUNKS_MAX];
     let mut rung = true;
@@ -129,7 +131,7 @@ pub fn run(shared: &Arc<Shared>) {
                 Relaxed,
             );
             if taken.is_ok() {
-                serve(shared, index, request);
+                serve(shared, &followers, index, request);
                 has_answered = true;
             }
         }
@@ -190,7 +192,20 @@ fn text_of(request: &Request) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
+/// Copies a file that a process maps. The copy's id; 0: there is none.
+fn capture(shared: &Shared, process: u32, path: &Path) -> u64 {
+    let name = std::fs::read_link(path).unwrap_or_default();
+    let id = open_file(path)
+        .ok()
+        .and_then(|file| shared.capture(&file, &name));
+    if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
+        let text = format!("{} was mapped but could not be copied", name.display());
+        shared.note(ProcessNo(process), "uncaptured", &text);
+    }
+    id.map_or(0, |captured| captured.id)
+}
+
+fn serve(shared: &Arc<Shared>, followers: &Arc<Followers>, index: usize, request: &Request) {
     let arg = |i: usize| request.args.get(i).map_or(0, |a| a.load(Relaxed));
     let process = request.process.load(Relaxed);
     let asker = || Asker::of(shared.arena.file(), index, request);
@@ -198,15 +213,21 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
         request_kind::CAPTURE => {
             let pid = asker().map_or(0, |asker| asker.pid);
             let path = PathBuf::from(format!("/proc/{pid}/fd/{}", arg(0)));
-            let name = std::fs::read_link(&path).unwrap_or_default();
-            let id = open_file(&path)
-                .ok()
-                .and_then(|file| shared.capture(&file, &name));
-            if id.is_none() && name.is_absolute() && !name.starts_with("/dev") {
-                let text = format!("{} was mapped but could not be copied", name.display());
-                shared.note(ProcessNo(process), "uncaptured", &text);
+            // Who serves the file may be a process of the program, and have something to ask
+            // before it answers.
+            if shared.arena.control().serves_files.load(Acquire) != 0 {
+                let (shared, path) = (Arc::clone(shared), path.clone());
+                let apart = move || {
+                    let id = capture(&shared, process, &path);
+                    if let Some(request) = shared.arena.control().requests.get(index) {
+                        answer(request, id);
+                    }
+                };
+                if std::thread::Builder::new().spawn(apart).is_ok() {
+                    return;
+                }
             }
-            answer(request, id.map_or(0, |captured| captured.id));
+            answer(request, capture(shared, process, &path));
         }
         request_kind::EXEC => {
             if arg(1) != 0 {
@@ -234,7 +255,7 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
                     }
                 });
             };
-            if let Err(error) = std::thread::Builder::new().spawn(follow) {
+            if let Err(error) = followers.run(Box::new(follow)) {
                 shared.note_unrecorded(pid, &format!("cannot start a thread: {error}"));
                 answer(request, 1);
             }

@@ -365,8 +365,29 @@ programs! {
     },
     waiting_calls: |r| {
         r.calls(&["recvmmsg", "epoll_wait", "poll", "msgrcv", "preadv2", "truncate"]);
-        r.has("a close that waited", |e| e.call() == "close" && e.phase() == "end");
+        for call in ["close", "dup2", "close_range"] {
+            r.has("one that waited", |e| e.call() == call && e.phase() == "end");
+        }
     },
+    served_files: |r| {
+        // What the machine does not allow it leaves out.
+        let did = |call: &str| r.count(|e| e.call() == call && e.result() == Some(0)) > 0;
+        let waited = |calls: &[&str]| {
+            for call in calls {
+                r.has("one that waited", |e| e.call() == *call && e.phase() == "end");
+            }
+        };
+        if did("fanotify_mark") {
+            waited(&["read", "pread64", "sendfile", "close"]);
+        }
+        if did("mount") {
+            waited(&["newfstatat", "getdents64", "getxattr", "ftruncate", "rename", "close_range"]);
+            r.has("the script's image", |e| e.call() == "begin" && e.word("how") == "exec");
+        } else {
+            assert!(!harness::is_root() || !std::path::Path::new("/dev/fuse").exists());
+        }
+    },
+    threads_yield: |r| assert_eq!(r.info()["threads"], 259),
     odd_mappings: |r| r.has_many(8, "failed mappings", |e| e.failed("mmap", "ENODEV")),
     own_descriptors: |r| {
         // Each of those that it started is there with its own image.

@@ -100,6 +100,8 @@ programs! {
     written_by_others,
     tid_address,
     waiting_calls,
+    served_files,
+    threads_yield,
     cleared_words,
     processor_answers,
     random_device,

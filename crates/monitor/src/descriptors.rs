@@ -16,9 +16,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use protocol::syscall::Syscall;
 
-use crate::mem;
 use crate::state::{DESCRIPTORS, Process, Thread, control, space};
 use crate::sys::{self, nr};
+use crate::{mem, served};
 
 const UNKNOWN: u8 = 0;
 /// Bits of what is known.
@@ -37,14 +37,20 @@ pub fn never_waits(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> bool {
     match u64::from(row.nr) {
         // read, write, readv, writev, accept, accept4
         0 | 1 | 19 | 20 | 43 | 288 => is_instant(thread.process(), args[0]),
+        // pwrite64, pwritev: what is written at a place takes it. (It may be this memory.)
+        18 | 296 if !served::is_on() => true,
+        // pread64, preadv: some files of the kernel's wait there, too
+        17 | 18 | 295 | 296 => is_instant(thread.process(), args[0]),
         // sendfile: what it reads from can seek, so it never waits for it
-        40 => is_instant(thread.process(), args[0]),
+        40 if !served::is_on() => is_instant(thread.process(), args[0]),
         // sendto, recvfrom
         44 | 45 => args[3] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
         // sendmsg, recvmsg
         46 | 47 => args[2] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
         // sendmmsg, recvmmsg
         299 | 307 => args[3] & MSG_DONTWAIT != 0 || is_instant(thread.process(), args[0]),
+        // Whose file it is, who serves it is asked for.
+        2 | 7 | 232 | 257 | 281 if served::is_on() => false,
         // open and openat: of a pipe, only if it shall wait for the other end
         2 => args[1] & O_NONBLOCK as u64 != 0,
         257 => args[2] & O_NONBLOCK as u64 != 0,
@@ -83,7 +89,11 @@ fn known(process: &Process, fd: u64) -> u8 {
         let is_file = stat.as_ref().map(|s| sys::is_regular(s.mode));
         let mut bits = KNOWN;
         let on_disk = || stat.as_ref().is_some_and(|s| s.size != 0) || !is_made_by_kernel(fd);
-        if flags & O_NONBLOCK != 0 || is_file == Some(true) && on_disk() {
+        let is_instant = match served::is_on() {
+            false => flags & O_NONBLOCK != 0 || is_file == Some(true) && on_disk(),
+            true => flags & O_NONBLOCK != 0 && stat.as_ref().is_some_and(is_channel),
+        };
+        if is_instant {
             bits |= NEVER_WAITS;
         }
         if is_file == Some(false) {
@@ -92,6 +102,11 @@ fn known(process: &Process, fd: u64) -> u8 {
         place.set(bits);
     }
     place.get()
+}
+
+/// Whether it is a pipe, a socket, or one of what has no kind (counters, timers).
+fn is_channel(stat: &sys::Stat) -> bool {
+    matches!(stat.mode & 0xf000, 0x1000 | 0xc000 | 0)
 }
 
 /// Whether a file is one of those that the kernel makes up when they are read,
@@ -154,7 +169,7 @@ const F_SETFL: u32 = 4;
 const FIONBIO: u32 = 0x5421;
 
 /// A descriptor may wait from now on, whoever has it.
-fn forget_everywhere() {
+pub fn forget_everywhere() {
     control().modes_changed.fetch_add(1, AcqRel);
 }
 

@@ -49,6 +49,7 @@ mod recorder;
 mod replay;
 mod rounds;
 mod scratch;
+mod served;
 mod sharing;
 mod signal;
 mod stack;

@@ -4,6 +4,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use protocol::layout::{LARGE_BASE, LARGE_SIZE};
 use protocol::record::tag;
 use protocol::shared::SHARED_MAX;
 use protocol::syscall::Syscall;
@@ -14,7 +15,7 @@ use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
 use crate::{
     arch, call, counter, descriptors, inherit, live, lock, mem, patcher, poke, recorder, replay,
-    turn,
+    served, turn,
 };
 
 const PROT_WRITE: u64 = 2;
@@ -93,6 +94,9 @@ fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     let mut more = Blobs::new();
     let mut file = None;
+    if served::is_on() && space().turns.get() != 0 {
+        write_back(thread, number, &args);
+    }
     let result = match number {
         nr::MMAP => mmap(thread, args, &mut more, &mut file),
         nr::MUNMAP | nr::MREMAP | nr::MPROTECT | nr::MADVISE
@@ -130,6 +134,19 @@ fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         _ => {}
     }
     result
+}
+
+/// Memory goes away. If it is a view of a file that can be written, the kernel waits until
+/// who serves the file has taken what is new in it: so that is done before, without the
+/// turn.
+fn write_back(thread: &Thread, number: u64, args: &[u64; 6]) {
+    const MS_SYNC: u64 = 4;
+    let fixed = args[3] & sys::MAP_FIXED != 0;
+    if matches!(number, nr::MUNMAP | nr::MREMAP) || number == nr::MMAP && fixed {
+        turn::without(thread, || {
+            sys::call(nr::MSYNC, args[0], args[1], MS_SYNC, 0, 0, 0);
+        });
+    }
 }
 
 /// How much of a range a call has changed before it failed. To do that much
@@ -217,6 +234,10 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
         _ => None,
     };
     let anonymous = flags & sys::MAP_ANONYMOUS != 0 || stat.as_ref().is_some_and(is_dev_zero);
+    let early = match served::is_on() && !anonymous && space().turns.get() != 0 {
+        true => turn::without(thread, || ask_early(thread, &args)),
+        false => Early::default(),
+    };
     let shared = flags & 3 != sys::MAP_PRIVATE;
     if !anonymous {
         if let Some(stat) = &stat {
@@ -226,7 +247,8 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
             let follows = shared || is_writable || !is_code && is_shared(key);
             // Files that are only read are mapped shared too, by everybody:
             // they make nobody wait for anybody.
-            let joins = protection & PROT_WRITE != 0 || is_in_memory(fd) || is_shared(key);
+            let in_memory = || early.kind.or_else(|| kind_of(fd)).is_some_and(is_in_memory);
+            let joins = protection & PROT_WRITE != 0 || in_memory() || is_shared(key);
             if shared && joins || is_writable {
                 share(thread, key);
                 control().has_shared_files.store(1, Release);
@@ -250,7 +272,9 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
     if result >= 0 && !anonymous {
         // Not before: files that cannot be mapped may not even be read.
         let id;
-        (id, *file) = recorder::capture(thread, fd & 0xffff_ffff);
+        (id, *file) = early
+            .captured
+            .unwrap_or_else(|| recorder::capture(thread, fd & 0xffff_ffff));
         if id != 0 {
             more.words(tag::FILE, &[id]);
         }
@@ -260,6 +284,55 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
         return -sys::EAGAIN;
     }
     result
+}
+
+/// What is asked of a file that the program may serve itself before it is mapped, without
+/// the turn.
+#[derive(Default)]
+struct Early {
+    /// Of which kind its file system is.
+    kind: Option<u64>,
+    captured: Option<(u64, Option<usize>)>,
+}
+
+fn ask_early(thread: &Thread, args: &[u64; 6]) -> Early {
+    const FUSE: u64 = 0x6573_5546;
+    let fd = args[4] & 0xffff_ffff;
+    let kind = kind_of(fd);
+    let is_asked_for = kind.is_some_and(|kind| !served::is_made_up(kind));
+    let captured = is_asked_for.then(|| recorder::capture(thread, fd));
+    if kind == Some(FUSE) {
+        fetch(thread, fd, args[5], args[1]);
+    }
+    Early { kind, captured }
+}
+
+/// Has the kernel read a part of a file, as for those who have it mapped: who touches it
+/// there has the turn.
+fn fetch(thread: &Thread, fd: u64, offset: u64, len: u64) {
+    const PROT_READ: u64 = 1;
+    const MAP_SHARED: u64 = 1;
+    const MADV_POPULATE_READ: u64 = 22;
+    const PAGE: u64 = 4096;
+    let room = LARGE_BASE + u64::from(thread.slot.get()) * LARGE_SIZE;
+    let map = |at: u64, len: u64, kind: u64| {
+        let flags = kind | sys::MAP_FIXED;
+        sys::call(nr::MMAP, room, len, PROT_READ, flags, fd, at) == room as i64
+    };
+    let size = sys::fstat(fd).map_or(0, |stat| stat.size);
+    let end = offset
+        .saturating_add(len)
+        .min(size.saturating_add(PAGE - 1) & !(PAGE - 1));
+    let mut at = offset;
+    while at < end {
+        let step = (end - at).min(LARGE_SIZE);
+        if !map(at, step, MAP_SHARED) && !map(at, step, sys::MAP_PRIVATE) {
+            return;
+        }
+        sys::call(nr::MADVISE, room, step, MADV_POPULATE_READ, 0, 0, 0);
+        sys::call(nr::MUNMAP, room, step, 0, 0, 0, 0);
+        at += step;
+    }
 }
 
 /// Whether this is `/dev/zero`: each mapping of it is memory of its own, as if
@@ -421,14 +494,19 @@ fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more
     more.words(tag::OBJECT, &[key, offset, stat.size]);
 }
 
-/// Whether a file is only there to be shared: it is not on a disk.
-fn is_in_memory(fd: u64) -> bool {
+/// Of which kind a file's file system is.
+fn kind_of(fd: u64) -> Option<u64> {
     const FSTATFS: u64 = 138;
+    let mut words = [0u64; 16];
+    let result = sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0);
+    (result == 0).then_some(words[0])
+}
+
+/// Whether files of such a kind are only there to be shared: they are not on a disk.
+fn is_in_memory(kind: u64) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const HUGETLBFS: u64 = 0x9584_58f6;
-    let mut words = [0u64; 16];
-    sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) == 0
-        && matches!(words[0], TMPFS | HUGETLBFS)
+    matches!(kind, TMPFS | HUGETLBFS)
 }
 
 /// Whether somebody has this mapped already and may write to it.

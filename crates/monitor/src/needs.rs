@@ -1,7 +1,7 @@
 //! What each call needs besides being made: asked of the table once, when the
 //! monitor is built, and not at every call.
 
-use protocol::syscall::{Arg, Len, SYSCALLS_END};
+use protocol::syscall::{Arg, Len, SYSCALLS_END, Type};
 use protocol::table::TABLE;
 
 use crate::sys::nr;
@@ -16,6 +16,8 @@ pub const INPUTS: u8 = 4;
 pub const OUTPUTS: u8 = 8;
 /// More is asked of the kernel once it has been made (see `capture::extra`).
 pub const EXTRA: u8 = 16;
+/// It may lead to a file: who serves that may be a thread of the program's.
+pub const FILES: u8 = 32;
 
 /// By number.
 static NEEDS: [u8; SYSCALLS_END] = {
@@ -29,15 +31,30 @@ static NEEDS: [u8; SYSCALLS_END] = {
             of_args |= of_arg(&TABLE[row].args[arg].1);
             arg += 1;
         }
-        needs[number as usize] = of_args | of_number(number as u64);
+        let files = if names_files(&TABLE[row].kind) {
+            u8::MAX
+        } else {
+            !FILES
+        };
+        needs[number as usize] = of_args & files | of_number(number as u64);
         row += 1;
     }
     needs
 };
 
+/// Whether descriptors of calls of a type may be those of files.
+const fn names_files(kind: &Type) -> bool {
+    matches!(
+        kind,
+        Type::File | Type::Open | Type::Close | Type::Poll | Type::System
+    )
+}
+
 const fn of_arg(arg: &Arg) -> u8 {
     match arg {
-        Arg::Path | Arg::Str | Arg::In(..) | Arg::IovIn(_) | Arg::MsgIn => INPUTS,
+        Arg::Path => INPUTS | FILES,
+        Arg::Fd | Arg::DirFd => FILES,
+        Arg::Str | Arg::In(..) | Arg::IovIn(_) | Arg::MsgIn => INPUTS,
         Arg::Out(_, Len::Pointee(_) | Len::Pointee64(_))
         | Arg::InOut(_, Len::Pointee(_) | Len::Pointee64(_)) => OUTPUTS | LENGTHS,
         Arg::Out(..)
@@ -55,12 +72,14 @@ const fn of_number(number: u64) -> u8 {
         // What `call::with_care` and `descriptors::note` know of.
         // And it writes, at times.
         nr::SETSOCKOPT => CARE | EXTRA,
+        nr::CLOSE_RANGE => CARE | FILES,
+        // A socket's name may be a file's.
+        nr::BIND => EXTRA | FILES,
         nr::IOCTL
         | nr::GETSOCKOPT
         | nr::MLOCKALL
         | nr::MUNLOCKALL
         | nr::CLOSE
-        | nr::CLOSE_RANGE
         | nr::DUP2
         | nr::DUP3
         | nr::FCNTL
@@ -88,15 +107,18 @@ const fn of_number(number: u64) -> u8 {
         | nr::RT_SIGQUEUEINFO
         | nr::RT_TGSIGQUEUEINFO
         | nr::PIDFD_SEND_SIGNAL
+        | nr::FANOTIFY_INIT
+        | nr::MOUNT
+        | nr::FSOPEN
         | nr::PROCESS_VM_WRITEV => CARE,
         nr::SEMCTL
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT
-        | nr::BIND
         | nr::LISTEN
         | nr::SENDTO
         | nr::SENDMSG
+        | nr::RECVMSG
         | nr::OPEN
         | nr::OPENAT
         | nr::OPENAT2

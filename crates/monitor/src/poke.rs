@@ -56,10 +56,6 @@ fn owner_of(fd: u64) -> Option<u64> {
     const FSTATFS: u64 = 138;
     const READLINK: u64 = 89;
     const PROC: u64 = 0x9fa0;
-    let mut words = [0u64; 16];
-    if sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) != 0 || words[0] != PROC {
-        return None;
-    }
     let path = call::path_of(fd);
     let mut name = [0u8; 64];
     let (from, to) = (path.as_ptr() as u64, name.as_mut_ptr() as u64);
@@ -67,6 +63,11 @@ fn owner_of(fd: u64) -> Option<u64> {
     let name = name.get(..usize::try_from(len).ok()?)?;
     let rest = name.strip_prefix(b"/proc/")?;
     if !name.ends_with(b"/mem") {
+        return None;
+    }
+    // Last: elsewhere somebody may have to be asked.
+    let mut words = [0u64; 16];
+    if sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0) != 0 || words[0] != PROC {
         return None;
     }
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

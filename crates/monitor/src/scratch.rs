@@ -11,7 +11,7 @@ use protocol::syscall::{Arg, Len, Syscall};
 use crate::capture::{self, Message};
 use crate::state::Thread;
 use crate::sys::nr;
-use crate::{mem, sys};
+use crate::{mem, served, sys};
 
 /// Results larger than this are not redirected in one go.
 const ROOM: u64 = 0x10_0000;
@@ -182,10 +182,12 @@ impl Redirected {
         let mut capacity = capture::capacity(i, len, &self.original);
         let mut is_large = false;
         if capacity > ROOM {
+            let is_device = || sys::fstat(self.original[0]).is_some_and(|s| served::is_device(&s));
             let is_file = || sys::fstat(self.original[0]).is_none_or(|s| sys::is_regular(s.mode));
             match len {
                 // A message queue's messages come whole or not at all.
-                Len::Ret if self.is_queue => is_large = true,
+                // So do the requests to a file system.
+                Len::Ret if self.is_queue || is_device() => is_large = true,
                 Len::RetPlus(head) => {
                     capacity = capacity.min(LARGE_SIZE);
                     self.args[(i + 1) % 6] = capacity - u64::from(head);
@@ -196,7 +198,14 @@ impl Redirected {
                     capacity = count * u64::from(one);
                     self.args[(i + 1) % 6] = count;
                 }
-                Len::Ret | Len::RetMax(_) if is_file() => return false,
+                Len::Ret | Len::RetMax(_) if is_file() => match served::is_on() {
+                    false => return false,
+                    true => {
+                        capacity = capacity.min(LARGE_SIZE);
+                        self.args[(i + 1) % 6] = capacity;
+                        is_large = true;
+                    }
+                },
                 Len::Ret => {
                     capacity = ROOM;
                     self.args[(i + 1) % 6] = ROOM;

@@ -212,8 +212,6 @@ pub struct Space {
     pub counters_trap: Cell<u32>,
     /// How many threads are such children (`Thread::is_child`).
     pub children: Cell<u32>,
-    /// Some socket was told to wait when it is closed.
-    pub lingers: Cell<u32>,
     /// The program interprets machine code (`ExecSlot::interprets`).
     pub interprets: Cell<u32>,
     pub arena_fd: Cell<i32>,

@@ -1,7 +1,7 @@
 //! The system calls the monitor makes for itself.
 
-use crate::arch;
 use crate::state::thread;
+use crate::{arch, served};
 
 pub const EINTR: i64 = 4;
 pub const EAGAIN: i64 = 11;
@@ -150,6 +150,11 @@ pub mod nr {
     pub const NEWFSTATAT: u64 = 262;
     pub const CLOSE_RANGE: u64 = 436;
     pub const OPENAT2: u64 = 437;
+    pub const MSYNC: u64 = 26;
+    pub const MOUNT: u64 = 165;
+    pub const FANOTIFY_INIT: u64 = 300;
+    pub const STATX: u64 = 332;
+    pub const FSOPEN: u64 = 430;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 
@@ -244,12 +249,55 @@ pub struct Stat {
 }
 
 pub fn fstat(fd: u64) -> Option<Stat> {
-    stat_by(nr::FSTAT, fd)
+    match served::is_on() {
+        true => stat_unasked(fd),
+        false => stat_by(nr::FSTAT, fd),
+    }
 }
 
 /// Of what a path of the program's leads to.
 pub fn stat(path: u64) -> Option<Stat> {
-    stat_by(nr::STAT, path)
+    const AT_FDCWD: u64 = -100i64 as u64;
+    const O_PATH_CLOEXEC: u64 = 0o1200_0000;
+    const RESOLVE_CACHED: u64 = 0x20;
+    if !served::is_on() {
+        return stat_by(nr::STAT, path);
+    }
+    // As far as the kernel knows the way by itself.
+    let how = [O_PATH_CLOEXEC, 0, RESOLVE_CACHED];
+    let fd = call(nr::OPENAT2, AT_FDCWD, path, how.as_ptr() as u64, 24, 0, 0);
+    let fd = u64::try_from(fd).ok()?;
+    let stat = stat_unasked(fd);
+    call(nr::CLOSE, fd, 0, 0, 0, 0, 0);
+    stat
+}
+
+/// What the kernel knows of a file without asking who serves it.
+fn stat_unasked(fd: u64) -> Option<Stat> {
+    const AT_EMPTY_PATH: u64 = 0x1000;
+    const AT_STATX_DONT_SYNC: u64 = 0x4000;
+    const STATX_BASIC: u64 = 0x7ff;
+    let mut words = [0u64; 32];
+    let (name, to) = (c"".as_ptr() as u64, words.as_mut_ptr() as u64);
+    let flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+    if call(nr::STATX, fd, name, flags, STATX_BASIC, to, 0) != 0 {
+        return None;
+    }
+    // As `stat` has devices and times: major, minor; seconds, fractions.
+    let device = |word: u64| {
+        let (major, minor) = (word & 0xffff_ffff, word >> 32);
+        minor & 0xff | (major & 0xfff) << 8 | (minor & !0xff) << 12
+    };
+    let (changed, modified) = (&words[12..14], &words[14..16]);
+    let low = |word: u64| word & 0xffff_ffff;
+    Some(Stat {
+        device: device(words[17]),
+        inode: words[4],
+        mode: (words[3] >> 32) as u32 & 0xffff,
+        special: device(words[16]),
+        size: words[5],
+        times: [modified[0], low(modified[1]), changed[0], low(changed[1])],
+    })
 }
 
 fn stat_by(number: u64, what: u64) -> Option<Stat> {

@@ -6,6 +6,7 @@
 //! kernel wakes waiters in the order they came, and a thread that gave up its
 //! turn because its slice was over lets another take it first.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use protocol::halt::state;
@@ -103,23 +104,57 @@ pub fn take(thread: &Thread) {
     }
 }
 
+/// So many of those who wait look after the holder, each once a slice; that one of them
+/// is killed matters little then. Hundreds would do nothing else.
+const WATCHERS: u32 = 4;
+/// How often the others look, in case that all of those were killed (ns).
+const FALLBACK: u64 = 250_000_000;
+/// How long nobody needs to have looked for that to be so (ticks, see [`SLICE_TICKS`]).
+const FORSAKEN_TICKS: u64 = 20 * SLICE_TICKS;
+
 fn wait(thread: &Thread, domain: &Domain) {
+    domain.waiting.fetch_add(1, Relaxed);
+    let mut watches = false;
     let mut seen = domain.takes.load(Acquire);
     loop {
         if domain.word.swap(WANTED, Acquire) == FREE {
-            return;
+            break;
         }
-        let timed_out = sys::futex_wait(&domain.word, WANTED, SLICE) == -110;
+        watches = watches || begin_to_watch(domain);
+        let limit = if watches { SLICE } else { FALLBACK };
+        let timed_out = sys::futex_wait(&domain.word, WANTED, limit) == -sys::ETIMEDOUT;
         if domain.forward.load(Acquire) != 0 {
             // Whatever the word says: nobody runs under this domain any more.
-            return;
+            break;
         }
         let now = domain.takes.load(Acquire);
         if now == seen && timed_out && !halt::must_stop(thread) {
+            let held = arch::ticks().wrapping_sub(domain.since.load(Relaxed));
+            if !watches && held > FORSAKEN_TICKS {
+                domain.watching.store(0, Relaxed);
+            }
             hurry(thread, domain);
         }
         seen = now;
     }
+    decrease(&domain.waiting);
+    // One of those who sleep for long is to look from now on.
+    if watches && decrease(&domain.watching) == 0 && domain.waiting.load(Relaxed) != 0 {
+        sys::futex_wake(&domain.word, 1);
+    }
+}
+
+fn begin_to_watch(domain: &Domain) -> bool {
+    let more = |count: u32| (count < WATCHERS).then_some(count + 1);
+    domain.watching.fetch_update(Relaxed, Relaxed, more).is_ok()
+}
+
+/// One less, but never less than none. How many are left.
+fn decrease(count: &AtomicU32) -> u32 {
+    let less = |count: u32| Some(count.saturating_sub(1));
+    count
+        .fetch_update(Relaxed, Relaxed, less)
+        .map_or(0, |before| before.saturating_sub(1))
 }
 
 /// Asks the holder to give up the turn; takes it from a holder that is dead.
@@ -230,6 +265,16 @@ fn pass_before_call(thread: &Thread) {
     pass(thread);
 }
 
+/// Does something for the call that the thread is at, without the turn, as if it had passed
+/// that before. It touches nothing of the program's.
+pub fn without<T>(thread: &Thread, act: impl FnOnce() -> T) -> T {
+    log::done(log::other(thread, kind::PREEMPT, &[], 0));
+    give(thread);
+    let result = halt::away(thread, state::TURN, act);
+    take(thread);
+    result
+}
+
 /// Lets somebody else have the turn, then waits for it again.
 pub fn pass(thread: &Thread) {
     thread.wants_preempt.store(0, Relaxed);
@@ -277,6 +322,8 @@ pub fn fresh_domain() -> u32 {
         {
             domain.word.store(FREE, Relaxed);
             domain.forward.store(0, Relaxed);
+            domain.waiting.store(0, Relaxed);
+            domain.watching.store(0, Relaxed);
             // The sequence goes on: no number comes twice.
             domain.last_process.store(NOBODY, Release);
             return index as u32;

@@ -179,7 +179,13 @@ pub struct Domain {
     pub members: AtomicU32,
     /// The pid namespace in which the holder has its ids.
     pub holder_namespace: AtomicU32,
+    /// How many wait for the turn, and how many of them look after the holder. (At least: who
+    /// is killed meanwhile stays counted.)
+    pub waiting: AtomicU32,
+    pub watching: AtomicU32,
 }
+
+const _: () = assert!(core::mem::size_of::<Domain>() == 64);
 
 pub const DOMAINS: usize = 4096;
 
@@ -274,7 +280,9 @@ pub struct Control {
     pub chunk_hint: AtomicU32,
     /// Not 0: files are mapped such that others see what is written to them.
     pub has_shared_files: AtomicU32,
-    pub shared_pad: AtomicU32,
+    /// Not 0: some process of the program may serve files to others of it, or be asked
+    /// who may use some. Calls on files wait for it then.
+    pub serves_files: AtomicU32,
     /// Bit per syscall number: already warned about.
     pub warned: [AtomicU64; 8],
     pub requests: [Request; REQUESTS],
@@ -292,7 +300,9 @@ pub struct Control {
     /// Filters on system calls that the program has installed, one behind the
     /// other from 1 on, and how many words they take.
     pub filters_used: AtomicU32,
-    pub filters_pad: AtomicU32,
+    /// Not 0: some socket was told to wait when it is closed. (Others may have it by
+    /// now, in images of their own.)
+    pub lingers: AtomicU32,
     pub filters: [AtomicU64; FILTERS_MAX],
     /// How often a descriptor was made one on which calls wait: those who have
     /// it from elsewhere must not believe that it never does.

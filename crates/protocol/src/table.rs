@@ -201,8 +201,8 @@ table! {
     16 ioctl(fd: Fd, request: Named(&names::IOCTL), arg: Addr) -> Int: File, Plain,
         "The monitor knows what each request reads and writes. One it does not know gets ENOTTY. \
          Those that may wait (terminals' output, devices) are two events.";
-    17 pread64(fd: Fd, buf: Out(Text, Len::Ret), count: Size, offset: Long) -> Int: File, Plain;
-    18 pwrite64(fd: Fd, buf: In(Text, Len::Arg(2)), count: Size, offset: Long) -> Int: File, Plain;
+    17 pread64(fd: Fd, buf: Out(Text, Len::Ret), count: Size, offset: Long) -> Int: File, Block;
+    18 pwrite64(fd: Fd, buf: In(Text, Len::Arg(2)), count: Size, offset: Long) -> Int: File, Block;
     19 readv(fd: Fd, iov: IovOut(2), iovcnt: Size) -> Int: Recv, Block;
     20 writev(fd: Fd, iov: IovIn(2), iovcnt: Size) -> Int: Send, Block;
     21 access(path: Path, mode: Named(&names::ACCESS)) -> Int: File, Plain;
@@ -637,9 +637,9 @@ table! {
     293 pipe2(fds: Out(FdPair, Len::Fixed(8)), flags: Named(&names::PIPE)) -> Int: Open, Plain;
     294 inotify_init1(flags: Named(&names::INOTIFY_INIT)) -> Fd: File, Plain;
     295 preadv(fd: Fd, iov: IovOut(2), iovcnt: Size, offset: Long, offset_high: Long) -> Int:
-        File, Plain;
+        File, Block;
     296 pwritev(fd: Fd, iov: IovIn(2), iovcnt: Size, offset: Long, offset_high: Long) -> Int:
-        File, Plain;
+        File, Block;
     297 rt_tgsigqueueinfo(tgid: Pid, tid: Pid, sig: Sig, info: SIGINFO) -> Int: Signal, Plain;
     298 perf_event_open(attr: Addr, pid: Pid, cpu: Int, group_fd: Fd, flags: Hex) -> Fd:
         Refused, Refuse(ENOSYS),

@@ -14,7 +14,7 @@
 
 enum { EXIT, EXIT_GROUP, FAULT, SIGNAL, KILLED, EXEC, WAYS };
 
-static volatile int word;
+static volatile int word, is_there;
 
 static int child(void *way)
 {
@@ -33,6 +33,9 @@ static int child(void *way)
         break;
     case SIGNAL:
         syscall(SYS_kill, syscall(SYS_getpid), SIGTERM);
+        break;
+    case KILLED:
+        is_there = 1;
         break;
     case EXEC:
         execve("/bin/true", args, environment);
@@ -59,10 +62,12 @@ int main(void)
     for (int round = 0; round < 3; round++) {
         for (long way = 0; way < WAYS; way++) {
             word = 1;
+            is_there = 0;
             int flags = CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD;
             pid_t pid = OK(clone(child, stack + STACK, flags, (void *)way, NULL, NULL, &word));
             if (way == KILLED) {
-                sleep_ms(5);
+                while (!is_there)
+                    sleep_ms(1);
                 OK(kill(pid, SIGKILL));
             }
             wait_for_word();

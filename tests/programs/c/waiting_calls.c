@@ -172,6 +172,15 @@ static void *replace_slowly(void *unused)
     return unused;
 }
 
+/* The same, with others. */
+static void *close_all_slowly(void *unused)
+{
+    int64_t begun = now_ns();
+    OK(close_range(lingering, lingering, 0));
+    CHECK(now_ns() - begun < 8000000000);
+    return unused;
+}
+
 static void while_waiting(void *(*call)(void *), void (*act)(void))
 {
     pthread_t thread;
@@ -267,6 +276,7 @@ int main(void)
     leases();
     linger(close_slowly);
     linger(replace_slowly);
+    linger(close_all_slowly);
     OK(msgctl(queue, IPC_RMID, NULL));
     say("nobody waits for ever\n");
     return 0;

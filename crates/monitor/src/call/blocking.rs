@@ -4,7 +4,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Acquire;
 
-use protocol::syscall::Syscall;
+use protocol::syscall::{How, Syscall};
 use protocol::table;
 
 use crate::arch;
@@ -16,10 +16,11 @@ use crate::sys::{self, nr};
 use crate::time::{self, Limit, Sets, Span};
 use crate::words::Slices;
 use crate::{
-    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, signal,
-    turn, words,
+    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, served,
+    signal, turn, words,
 };
 
+use super::guard::guard_descriptor;
 use super::plain::plain;
 
 /// A call that may block: two events.
@@ -83,10 +84,21 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if descriptors::never_waits(thread, row, args) {
         return plain(thread, row, args);
     }
+    in_two(thread, row, args)
+}
+
+/// A call that waits, or may do so now: its results go where the program wants them
+/// when the turn is back.
+pub(super) fn in_two(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    memory::before_write(thread, number, args);
     start(thread, row, args);
     let before = capture::lengths_before(row, args);
     let turns = space().turns.get() != 0;
-    if turns && let Some(result) = at_once(number, *args) {
+    if turns
+        && !served::is_on()
+        && let Some(result) = at_once(number, *args)
+    {
         let mut blobs = Blobs::new();
         capture::outputs(row, args, result, &before, &mut blobs);
         finish(thread, row, args, result, &blobs);
@@ -122,7 +134,10 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         result = poke::opened(thread, number, args, result);
     }
 
-    result = after_signal(thread, number, args, &mask, result);
+    if !matches!(row.how, How::Plain) {
+        // The kernel makes none of the others again, whoever serves the file.
+        result = after_signal(thread, number, args, &mask, result);
+    }
     let mut blobs = Blobs::new();
     capture::outputs(row, args, result, &before, &mut blobs);
     capture::extra(thread, number, args, result, &mut blobs);
@@ -336,6 +351,21 @@ pub fn waiting(
     let mut blobs = Blobs::new();
     keep(&mut blobs, result);
     finish(thread, row, args, result, &blobs);
+    result
+}
+
+/// `close_range` that may wait for each of those it closes. (The descriptor of the arena
+/// stays, so it may be two calls.)
+pub(super) fn close_range(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
+    let number = u64::from(row.nr);
+    start(thread, row, args);
+    turn::give(thread);
+    halt::enter(thread, number, Span::begin().since(), u64::MAX);
+    let result = guard_descriptor(number, args)
+        .unwrap_or_else(|| sys::call(number, args[0], args[1], args[2], 0, 0, 0));
+    halt::back(thread, result);
+    turn::take(thread);
+    finish(thread, row, args, result, &Blobs::new());
     result
 }
 

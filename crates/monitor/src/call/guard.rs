@@ -63,40 +63,16 @@ fn also_names_arena(_: &Thread, number: u64, args: &[u64; 6], fds: u8, ours: u32
     let is_named = |(i, arg): (usize, &u64)| fds & 1 << i != 0 && *arg as u32 == ours;
     match number {
         nr::MMAP => args[3] & sys::MAP_ANONYMOUS == 0 && args[4] as u32 == ours,
-        nr::SENDMSG => hands_on(args[1], ours),
+        nr::SENDMSG => capture::each_right(args[1], |fd| fd == ours),
         nr::SENDMMSG => {
             const MESSAGE: u64 = 64;
-            (0..(args[2] & 0xffff_ffff).min(1024)).any(|k| hands_on(args[1] + MESSAGE * k, ours))
+            (0..(args[2] & 0xffff_ffff).min(1024))
+                .any(|k| capture::each_right(args[1] + MESSAGE * k, |fd| fd == ours))
         }
         nr::OPEN | nr::TRUNCATE => leads_to_arena(AT_FDCWD, args[0], ours),
         nr::OPENAT | nr::OPENAT2 => leads_to_arena(args[0], args[1], ours),
         _ => args.iter().enumerate().any(is_named),
     }
-}
-
-/// Whether a message carries the descriptor.
-fn hands_on(message: u64, ours: u32) -> bool {
-    const RIGHTS: u64 = 1 << 32 | 1; // SCM_RIGHTS, SOL_SOCKET
-    let Some(m) = capture::Message::read(message).filter(|m| m.control != 0) else {
-        return false;
-    };
-    let end = m.control.saturating_add(m.control_len.min(0x1_0000));
-    let mut at = m.control;
-    while at + 16 <= end {
-        let Some([len, kind]) = mem::read::<[u64; 2]>(at).filter(|head| head[0] >= 16) else {
-            return false;
-        };
-        let data_end = at.saturating_add(len).min(end);
-        let mut word = at + 16;
-        while kind == RIGHTS && word + 4 <= data_end {
-            if mem::read::<u32>(word) == Some(ours) {
-                return true;
-            }
-            word += 4;
-        }
-        at = at.saturating_add(len.saturating_add(7) & !7);
-    }
-    false
 }
 
 const AT_FDCWD: u64 = -100i64 as u64;

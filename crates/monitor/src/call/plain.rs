@@ -1,15 +1,19 @@
 //! Calls that return at once: made while the thread has the turn.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use protocol::syscall::Syscall;
 
 use crate::arch;
 use crate::capture::{self, Blobs};
 use crate::mode::Mode;
-use crate::state::{Thread, space};
+use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay, timers};
+use crate::{
+    clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay, served, timers,
+};
 
-use super::blocking::{SO_LINGER, finish_call, lingers, waiting};
+use super::blocking::{SO_LINGER, close_range, finish_call, in_two, lingers, waiting};
 use super::guard::{guard_descriptor, is_refused_option};
 use super::own_death;
 
@@ -46,6 +50,9 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         && let Some(result) = with_care(thread, row, args)
     {
         return result;
+    }
+    if served::makes_wait(number) {
+        return in_two(thread, row, args);
     }
     let before = match needs & needs::LENGTHS {
         0 => [0; 6],
@@ -92,8 +99,7 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         }
     }
     // Some wait now and then (`waiting`), some never return (`own_death`).
-    let may_be_two = matches!(number, nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::IOCTL)
-        || own_death::sends_signals(number);
+    let may_be_two = needs::of(number) & needs::FILES != 0 || own_death::sends_signals(number);
     if may_be_two && replay::is_blocking(thread) {
         replay::start(thread, row, args);
         return replay::finish(thread, row, args);
@@ -116,6 +122,9 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
             return Some(waiting(thread, row, args, None, |_, _| {}));
         }
         nr::CLOSE => return None,
+        nr::CLOSE_RANGE if space().turns.get() != 0 && may_wait_to_close() => {
+            return Some(close_range(thread, row, args));
+        }
         // What it takes the place of is closed.
         nr::DUP2 | nr::DUP3 if args[0] != args[1] && waits_to_close(args[1]) => {
             match guard_descriptor(number, args) {
@@ -125,7 +134,7 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
         }
         nr::SETSOCKOPT => {
             if args[1] as u32 == 1 && args[2] as u32 == SO_LINGER {
-                space().lingers.set(1);
+                control().lingers.store(1, Relaxed);
             }
             return None;
         }
@@ -151,7 +160,13 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
 
 /// Whether others would wait while a descriptor is closed.
 fn waits_to_close(fd: u64) -> bool {
-    space().lingers.get() != 0 && space().turns.get() != 0 && lingers(fd)
+    space().turns.get() != 0
+        && (served::is_on() || control().lingers.load(Relaxed) != 0 && lingers(fd))
+}
+
+/// Whether closing something may wait.
+fn may_wait_to_close() -> bool {
+    served::is_on() || control().lingers.load(Relaxed) != 0
 }
 
 /// What it does after them.
@@ -161,6 +176,7 @@ fn after(thread: &Thread, number: u64, args: &[u64; 6], result: i64) {
         nr::UNSHARE | nr::SETNS if result == 0 => {
             process::enter_namespaces(thread.process(), number, args);
         }
+        nr::FANOTIFY_INIT | nr::MOUNT | nr::FSOPEN if result >= 0 => served::made(number, args),
         nr::SETTIMEOFDAY | nr::CLOCK_SETTIME | nr::ADJTIMEX | nr::CLOCK_ADJTIME => {
             thread.clocks.iter().for_each(clock::Running::forget);
         }

@@ -3,11 +3,11 @@
 
 use protocol::record::tag;
 
-use crate::mem;
 use crate::state::Thread;
 use crate::sys::{self, nr};
+use crate::{mem, served};
 
-use super::blobs::Blobs;
+use super::blobs::{Blobs, Message};
 
 /// What no argument says: a socket's addresses, who is at the other end of an
 /// unnamed one, and which pipe or terminal a name led to, which people and
@@ -49,6 +49,7 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
         nr::SENDMSG if mem::read::<u64>(args[1]).is_some_and(is_inet) => {
             socket_address(nr::GETSOCKNAME, args[0], tag::LOCAL, local, blobs);
         }
+        nr::RECVMSG => served::received(args[1]),
         nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT => identity(result as u64, blobs),
         _ => {}
     }
@@ -101,7 +102,34 @@ fn identity(fd: u64, blobs: &mut Blobs) {
     {
         let words = [stat.device, stat.inode, u64::from(stat.mode)];
         blobs.words(tag::IDENTITY, &words);
+        served::look_at_device(&stat);
     }
+}
+
+/// Goes through the descriptors that a message carries, until one is the one that is
+/// looked for. True: it was there.
+pub fn each_right(message: u64, mut is_it: impl FnMut(u32) -> bool) -> bool {
+    const RIGHTS: u64 = 1 << 32 | 1; // SCM_RIGHTS, SOL_SOCKET
+    let Some(m) = Message::read(message).filter(|m| m.control != 0) else {
+        return false;
+    };
+    let end = m.control.saturating_add(m.control_len.min(0x1_0000));
+    let mut at = m.control;
+    while at + 16 <= end {
+        let Some([len, kind]) = mem::read::<[u64; 2]>(at).filter(|head| head[0] >= 16) else {
+            return false;
+        };
+        let data_end = at.saturating_add(len).min(end);
+        let mut word = at + 16;
+        while kind == RIGHTS && word + 4 <= data_end {
+            if mem::read::<u32>(word).is_some_and(&mut is_it) {
+                return true;
+            }
+            word += 4;
+        }
+        at = at.saturating_add(len.saturating_add(7) & !7);
+    }
+    false
 }
 
 /// Which process connected.

@@ -11,7 +11,7 @@ use protocol::syscall::Syscall;
 use crate::capture::Blobs;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{call, halt, log, mem, mode, recorder, signal, turn};
+use crate::{call, halt, log, mem, mode, recorder, served, signal, turn};
 
 use super::clone::restore_mask;
 
@@ -33,7 +33,12 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     };
     let mut followed = false;
     if let Some((index, _)) = slot {
+        // Who serves the file may need the turn.
+        if served::is_on() {
+            turn::give(thread);
+        }
         let privileged = u64::from(is_privileged(number, &args));
+        turn::take(thread);
         let mut name = [0u8; TEXT_MAX - 1];
         if privileged != 0 {
             let path = args[usize::from(number == nr::EXECVEAT)];

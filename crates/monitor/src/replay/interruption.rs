@@ -134,10 +134,13 @@ pub fn interrupted(thread: &Thread, regs: &mut Regs) {
 /// A call is about to be made: others run first, if they did then.
 pub fn offer(thread: &Thread) {
     let process = thread.process();
-    let passes = peek(process).is_some_and(|record| {
-        record.kind == kind::PREEMPT && record.blob(tag::REGISTERS).is_none()
-    });
-    if passes && process.log.thread.get() == thread.number.get() {
+    let passes = || {
+        peek(process).is_some_and(|record| {
+            record.kind == kind::PREEMPT && record.blob(tag::REGISTERS).is_none()
+        })
+    };
+    // Twice, where something was done without the turn for the call.
+    while passes() && process.log.thread.get() == thread.number.get() {
         player::stop_if_due(thread);
         consume(process);
         next_unseen_for(thread);
