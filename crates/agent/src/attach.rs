@@ -8,8 +8,8 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,9 @@ pub struct Detached {
     pub shift: Duration,
 }
 
+/// How many attachments this process has made.
+static ATTACHMENTS: AtomicU32 = AtomicU32::new(0);
+
 /// Attaches to processes. This thread must be there as long as the attachment is: its
 /// end is taken for the agent's.
 pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
@@ -66,7 +69,8 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
     let prepared = prepared.collect::<Result<Vec<Prepared>, Refusal>>()?;
     let calibration = Calibration::begin();
     let dir = control::directory().unwrap_or_else(std::env::temp_dir);
-    let dir = dir.join(std::process::id().to_string());
+    let dir = dir.join(control::own_name(&ATTACHMENTS));
+    // Of one that was killed and had the same number.
     let _ = std::fs::remove_dir_all(&dir);
     let files = Unfinished::make(&dir)?;
     let image = Image::embedded();
@@ -187,6 +191,11 @@ impl Attachment {
             let mut halter = Halter::new(control);
             halter.prepare();
             if halter.pids().is_empty() {
+                let left = detached.stood.iter().map(|(pid, _)| *pid);
+                if begin.elapsed() < LEAVE && left.into_iter().any(has_newborn) {
+                    thread::sleep(Duration::from_micros(200));
+                    continue;
+                }
                 break;
             }
             let left = LEAVE.saturating_sub(begin.elapsed());
@@ -241,6 +250,23 @@ fn on_its_own<T: Send>(
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,
         Err(_) => Err(Refusal::NoProcess(pid)),
+    })
+}
+
+/// Whether a process that the monitor has left has a child with it: made a moment before,
+/// and not seated yet.
+fn has_newborn(pid: i32) -> bool {
+    let mut children = inject::threads_of(pid).into_iter().flat_map(|tid| {
+        let path = format!("/proc/{pid}/task/{tid}/children");
+        let text = inject::read_proc(&path).unwrap_or_default();
+        let pids = String::from_utf8_lossy(&text).into_owned();
+        let pids = pids.split_whitespace().map(str::parse::<i32>);
+        pids.filter_map(Result::ok).collect::<Vec<i32>>()
+    });
+    children.any(|child| {
+        let maps = inject::read_maps(child).unwrap_or_default();
+        maps.iter()
+            .any(|map| map.start == protocol::layout::IMAGE_BASE)
     })
 }
 

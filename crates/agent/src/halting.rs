@@ -145,11 +145,7 @@ impl<'a> Halter<'a> {
     /// seats are free.
     fn bury(&mut self, pid: u32) {
         self.known.remove(&pid);
-        for seat in self.seats().filter(|seat| pid_of(seat) == pid) {
-            if seat.namespace.load(Relaxed) == 0 {
-                seat.tid.store(0, Release);
-            }
-        }
+        self.seats().for_each(|seat| seat.free_of(pid, 0));
     }
 
     /// Seats of processes that have been killed are free.
@@ -265,7 +261,7 @@ impl<'a> Halter<'a> {
             unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, tid as i32, PREEMPT_SIGNAL) };
         if answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
             // It was killed. If another sits here by now, that one stays.
-            let _ = seat.tid.compare_exchange(tid, 0, AcqRel, Relaxed);
+            seat.free(tid);
         }
     }
 

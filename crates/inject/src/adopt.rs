@@ -74,6 +74,11 @@ impl Prepared {
             for fd in opened {
                 running.call(leader, libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
             }
+            // It stands behind another call now, where the kernel begins none again.
+            if let Some(task) = running.tasks.first_mut() {
+                task.regs = where_it_goes_on(&task.regs).0;
+                task.regs.orig_rax = u64::MAX;
+            }
             return Err(refusal);
         }
         let threads = running.tasks.len();

@@ -5,6 +5,7 @@
 //! of this is done by one, which ends afterwards, so that whatever it could not let go
 //! of is let go of by the kernel.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,8 @@ use crate::{Map, read_maps, read_proc};
 /// How long it is waited for a thread that does not stop: in a call that cannot be
 /// interrupted, or for a child that has its memory.
 const STOP: Duration = Duration::from_secs(2);
+/// And for one that could, and does not come: the machine has more to do than it can.
+const LONG: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -49,6 +52,8 @@ pub struct Running {
     /// A `syscall` instruction in it.
     gate: u64,
     begin: Instant,
+    /// Somebody has sent it SIGSTOP meanwhile: it stops when it is let go.
+    suspended: Cell<bool>,
     /// It has been let go.
     released: bool,
 }
@@ -71,6 +76,7 @@ impl Running {
                 .map_err(|error| Refusal::of_error(pid, &name, &error))?,
             gate: 0,
             begin: Instant::now(),
+            suspended: Cell::new(false),
             released: false,
         };
         let mut asked = BTreeSet::new();
@@ -147,7 +153,7 @@ impl Running {
 
     /// Waits until a thread has stopped. False: it is gone.
     fn await_stop(&self, tid: i32, born: &mut BTreeSet<i32>) -> Result<bool, Refusal> {
-        let end = Instant::now() + STOP;
+        let begin = Instant::now();
         loop {
             match trace::look(tid) {
                 Became::Stopped(libc::SIGTRAP) => return Ok(true),
@@ -170,7 +176,11 @@ impl Running {
                 Became::Gone => return Ok(false),
                 // The first thread of a process is not told of while others are left.
                 Became::Nothing if has_ended(self.pid, tid) => return Ok(false),
-                Became::Call | Became::Nothing if Instant::now() >= end => {
+                // One that has not had a processor yet comes.
+                Became::Call | Became::Nothing
+                    if begin.elapsed() >= STOP
+                        && (state_of(self.pid, tid) == Some('D') || begin.elapsed() >= LONG) =>
+                {
                     return Err(Refusal::Uninterruptible {
                         pid: self.pid,
                         name: self.name.clone(),
@@ -226,7 +236,7 @@ impl Running {
         // Into it, and out of it.
         for _ in 0..2 {
             trace::resume(tid, Resume::Syscall, 0)?;
-            Running::await_status(tid, Resume::Syscall, |became| became == Became::Call)?;
+            self.await_status(tid, Resume::Syscall, |became| became == Became::Call)?;
         }
         Some(regs::get(tid)?.rax as i64)
     }
@@ -259,21 +269,27 @@ impl Running {
             became == Became::Signal(PREEMPT_SIGNAL)
                 && regs::get(tid).is_some_and(|regs| regs.rip == done)
         };
-        Running::await_status(tid, Resume::Run, is_done)?;
+        self.await_status(tid, Resume::Run, is_done)?;
         regs::set_mask(tid, u64::MAX)?;
         regs::get(tid)
     }
 
     /// Waits for a stop of a certain kind. Signals that are not for the program (all
-    /// of its own are blocked) are dropped.
-    fn await_status(tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
+    /// of its own are blocked) are dropped; but for the one that cannot be blocked, which
+    /// is sent again.
+    fn await_status(&self, tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
         loop {
             // It is not waited in vain: nothing that is done there waits for anybody.
             match trace::wait(tid) {
                 Became::Nothing => {}
                 Became::Gone => return None,
                 became if is_it(became) => return Some(()),
-                _ => trace::resume(tid, how, 0)?,
+                became => {
+                    if matches!(became, Became::Signal(libc::SIGSTOP)) {
+                        self.suspended.set(true);
+                    }
+                    trace::resume(tid, how, 0)?;
+                }
             }
         }
     }
@@ -300,6 +316,10 @@ impl Running {
         }
         for task in &self.tasks {
             let _ = ptrace::detach(Pid::from_raw(task.tid), None);
+        }
+        if self.suspended.get() {
+            let stop = nix::sys::signal::Signal::SIGSTOP;
+            let _ = nix::sys::signal::kill(Pid::from_raw(self.pid), stop);
         }
     }
 }
@@ -350,11 +370,13 @@ fn is_never_restarted(number: u64) -> bool {
     )
 }
 
-/// Has a thread go on that has stopped for something else. It is told to stop again: to
-/// the kernel, one stop is as good as another.
+/// Has a thread go on that has stopped for something else. It is told first to stop again
+/// (to the kernel, one stop is as good as another): it may have been taken out of a call by
+/// a signal that nobody would have seen without us, such as a child's end, and must not come
+/// to see how that call has ended.
 fn go_on(tid: i32, signal: i32) {
-    trace::resume(tid, Resume::Run, signal);
     interrupt(tid);
+    trace::resume(tid, Resume::Run, signal);
 }
 
 fn interrupt(tid: i32) {

@@ -73,7 +73,7 @@ pub fn sit(thread: &Thread, flags: u32) {
 pub fn rise(thread: &Thread) {
     if let Some(seat) = seat(thread) {
         thread.seat.set(0);
-        seat.tid.store(0, Release);
+        seat.free(thread.tid.get());
     }
 }
 
@@ -87,12 +87,7 @@ pub fn rise_all(pid: u32, namespace: u32) {
     let control = control();
     let used = (control.seats_used.load(Acquire) as usize).min(SEATS);
     for seat in &control.seats[..used] {
-        if seat.pid.load(Relaxed) == pid
-            && seat.namespace.load(Relaxed) == namespace
-            && seat.is_taken()
-        {
-            seat.tid.store(0, Release);
-        }
+        seat.free_of(pid, namespace);
     }
 }
 

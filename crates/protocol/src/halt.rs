@@ -43,6 +43,8 @@ pub struct Halt {
     /// Not 0: the monitor is about to leave the program. Who is halted stops at the
     /// edge of a call, and not in the middle of one.
     pub leaving: AtomicU32,
+    /// Who stops timers of descriptors now, or sets them again: one at a time (a lock).
+    pub timers: AtomicU32,
     pub log: Log,
 }
 
@@ -292,7 +294,33 @@ pub struct Called {
 
 impl Seat {
     pub fn is_taken(&self) -> bool {
-        self.tid.load(Acquire) != 0
+        !matches!(self.tid.load(Acquire), 0 | Seat::LEFT)
+    }
+
+    /// In `tid`: who sat here is gone, and the seat is about to be free.
+    const LEFT: u32 = u32::MAX;
+
+    /// This one sits here no more, if it did. Whose process's it was is forgotten first:
+    /// who sits down next says that a moment after it has the seat, which must not be
+    /// freed until then because that process ends.
+    pub fn free(&self, tid: u32) {
+        let is_its = !matches!(tid, 0 | Seat::LEFT)
+            && self
+                .tid
+                .compare_exchange(tid, Seat::LEFT, AcqRel, Relaxed)
+                .is_ok();
+        if is_its {
+            self.pid.store(0, Relaxed);
+            self.tid.store(0, Release);
+        }
+    }
+
+    /// The seat is free if one of this process sits here.
+    pub fn free_of(&self, pid: u32, namespace: u32) {
+        let tid = self.tid.load(Acquire);
+        if self.pid.load(Relaxed) == pid && self.namespace.load(Relaxed) == namespace {
+            self.free(tid);
+        }
     }
 
     pub fn has(&self, flag: u32) -> bool {

@@ -90,8 +90,9 @@ static void *sleeps(void *arg) {
     int epoll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
     struct epoll_event event = {.events = EPOLLIN};
     while (!over) {
+        int kind = rand() % 4;
         long long begin = now();
-        switch (rand() % 4) {
+        switch (kind) {
         case 0:
             CHECK(poll(NULL, 0, 7) == 0);
             break;
@@ -108,7 +109,10 @@ static void *sleeps(void *arg) {
             CHECK(read(timer, &count, sizeof count) == sizeof count && count == 1);
         }
         }
-        CHECK(now() - begin >= 7 * MS - 50000);
+        long long took = now() - begin;
+        if (took < 7 * MS - 50000)
+            fprintf(stderr, "a wait of kind %d was over after %lld ns\n", kind, took);
+        CHECK(took >= 7 * MS - 50000);
     }
     close(epoll);
     close(timer);
@@ -167,6 +171,8 @@ int main(int argc, char **argv) {
     pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
     struct itimerval every = {{0, 20000}, {0, 20000}};
     CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+    puts("begun");
+    fflush(stdout);
     long sent = 0, rounds = 0;
     unsigned char byte = 0;
     while (!over && now() < end) {
@@ -179,7 +185,10 @@ int main(int argc, char **argv) {
         if (child == 0)
             _exit(now() > 0 && counted >= 0 ? 7 : 1);
         int status;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        CHECK(waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+            fprintf(stderr, "a child has ended with status %#x\n", status);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
         pthread_t made;
         void *result;
         CHECK(pthread_create(&made, NULL, returns, &rounds) == 0);
