@@ -251,8 +251,11 @@ impl<'a> Halter<'a> {
 
     /// Sends a thread the signal.
     fn tell_to_come(&mut self, seat: &Seat) {
-        let (pid, tid) = (seat.pid.load(Relaxed), seat.tid.load(Acquire));
-        if tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
+        // In this order: if somebody else sits down in between, it is he who stays seated
+        // when the other is not found.
+        let tid = seat.tid.load(Acquire);
+        let pid = seat.pid.load(Relaxed);
+        if tid == 0 || pid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
             return;
         }
         // SAFETY: a plain system call, about a thread of a process that was seen

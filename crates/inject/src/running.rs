@@ -120,7 +120,7 @@ impl Running {
                 tid,
                 regs,
                 mask,
-                waited: slept.and_then(|slept| slept.until(stopped_ns, &clocks, pid, tid)),
+                waited: slept.and_then(|slept| slept.until(&clocks, pid, tid)),
                 stopped_at,
                 stopped_ns,
             });
