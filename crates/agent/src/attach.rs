@@ -6,6 +6,7 @@
 //! itself (see [`crate::run`]): they can be halted, their children come under the agent
 //! too, and nobody traces them.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -164,11 +165,15 @@ impl Attachment {
 
     /// Waits until no process is left, or somebody has asked that they be left alone.
     pub fn wait(mut self) -> Result<Detached, Error> {
+        let mut alive = BTreeSet::new();
         loop {
             let mut halter = self.halter();
             halter.prepare();
+            // Who rises from its seat to end has not ended yet.
+            alive.extend(halter.pids());
+            alive.retain(|pid| is_alive(*pid));
             let is_wanted = self.server.as_ref().is_some_and(control::Server::is_over);
-            if is_wanted || halter.pids().is_empty() {
+            if is_wanted || alive.is_empty() {
                 break;
             }
             drop(halter);
@@ -201,7 +206,7 @@ impl Attachment {
             let left = LEAVE.saturating_sub(begin.elapsed());
             let gathered = halter.gather(left).ok_or(Error::Unmoved)?;
             let pids = gathered.iter().map(|(pid, _)| *pid as i32);
-            let pids: std::collections::BTreeSet<i32> = pids.collect();
+            let pids: BTreeSet<i32> = pids.collect();
             let mut refused = None;
             for pid in pids {
                 let its = gathered.iter().filter(|(of, _)| *of as i32 == pid);
@@ -251,6 +256,14 @@ fn on_its_own<T: Send>(
         Ok(result) => result,
         Err(_) => Err(Refusal::NoProcess(pid)),
     })
+}
+
+/// Whether there is a process, and more of it than its status.
+fn is_alive(pid: u32) -> bool {
+    let stat = inject::read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
 }
 
 /// Whether a process that the monitor has left has a child with it: made a moment before,

@@ -263,19 +263,20 @@ fn variables_are_set_and_functions_called() {
 #[test]
 fn a_call_that_fails_is_undone() {
     let scratch = Scratch::new("live-call");
-    let service = Service::start(&scratch, &[]);
-    // (Under an agent such a call ends the program: docs/live.md.)
-    let (text, status) = mw(
-        "attach --observe",
-        &[service.pid.to_string()],
-        &["print harmed", "tbreak handle", "continue", "call abort()"],
-    );
-    assert_eq!(status, 2, "{text}");
-    assert!(
-        text.contains("did not return") || text.contains("cannot be called"),
-        "{text}"
-    );
-    assert!(service.end().contains("unharmed"));
+    for word in ["attach", "attach --observe"] {
+        // By a thread that computes, and by one that waits in a call.
+        for place in [["tbreak handle", "continue"], ["thread waiter", "bt 1"]] {
+            let service = Service::start(&scratch, &[]);
+            let commands = ["print harmed", place[0], place[1], "call abort()"];
+            let (text, status) = mw(word, &[service.pid.to_string()], &commands);
+            assert_eq!(status, 2, "{word}: {text}");
+            assert!(
+                text.contains("SIGABRT came") || text.contains("cannot be called"),
+                "{word}: {text}"
+            );
+            assert!(service.end().contains("unharmed"), "{word}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -64,9 +64,9 @@ impl Prepared {
         let maps = running.maps()?;
         running.check(&maps)?;
         let leader = running.tasks.first().map_or(self.pid, |task| task.tid);
-        for task in &running.tasks {
-            regs::set_mask(task.tid, u64::MAX);
-        }
+        // The others get theirs when they are let go: until then they are as they were, should
+        // this process come to its end.
+        regs::set_mask(leader, u64::MAX);
         let mut opened = Vec::new();
         if let Err(refusal) = running.enter(&self, monitor, &maps, leader, &mut opened) {
             let len = MONITOR_END - MONITOR_BASE;

@@ -219,7 +219,9 @@ pub struct Seat {
     /// If that is `limit::UNTIL`: until when, by which of the program's clocks.
     pub until: AtomicU64,
     pub until_clock: AtomicU32,
-    pub until_pad: AtomicU32,
+    /// Not 0: it was in the monitor when it was told to stop, where it may have been about to
+    /// read a clock, and has stopped in the program since.
+    pub ran_on: AtomicU32,
     /// Where in its process's memory the registers are that it made the call
     /// with: see [`Called`].
     pub called_at: AtomicU64,
@@ -421,7 +423,9 @@ impl Halt {
             })
             .map(|seat| {
                 let stop = seat.stopped_at.get();
-                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM;
+                // (Who had its clock read when it was told has seen a later time.)
+                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM
+                    && seat.ran_on.load(Relaxed) == 0;
                 let told = self.told_at.get();
                 match computed && told.0 != 0 {
                     true => (stop.0.min(told.0), stop.1.min(told.1)),
