@@ -204,7 +204,7 @@ impl Attachment {
                 break;
             }
             let left = LEAVE.saturating_sub(begin.elapsed());
-            let gathered = halter.gather(left).ok_or(Error::Unmoved)?;
+            let gathered = halter.gather(left).map_err(unmoved)?;
             let pids = gathered.iter().map(|(pid, _)| *pid as i32);
             let pids: BTreeSet<i32> = pids.collect();
             let mut refused = None;
@@ -258,11 +258,30 @@ fn on_its_own<T: Send>(
     })
 }
 
+/// Who does not come, and what it does instead.
+fn unmoved(who: Option<crate::halting::Stop>) -> Error {
+    let Some(stop) = who else {
+        return Error::Unmoved(String::new());
+    };
+    let path = format!("/proc/{}/task/{}/stat", stop.pid, stop.tid);
+    let stat = inject::read_proc(&path).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| rest);
+    let state = state.split(' ').next().unwrap_or_default();
+    let (tid, pid) = (stop.tid, stop.pid);
+    Error::Unmoved(format!(
+        " (thread {tid} of process {pid}: {:?}, {state})",
+        stop.state
+    ))
+}
+
 /// Whether there is a process, and more of it than its status.
 fn is_alive(pid: u32) -> bool {
     let stat = inject::read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| !"ZX".contains(state))
 }
 

@@ -269,9 +269,12 @@ impl<'a> Halter<'a> {
     }
 
     /// Halts the program such that every thread is at the edge of a call, or computed:
-    /// in none of the monitor's doing. None: somebody did not come in time, and all go
-    /// on as they were.
-    pub fn gather(&mut self, limit: Duration) -> Option<Vec<(u32, inject::Departing)>> {
+    /// in none of the monitor's doing. If somebody did not come in time all go on as they
+    /// were: who that was.
+    pub fn gather(
+        &mut self,
+        limit: Duration,
+    ) -> Result<Vec<(u32, inject::Departing)>, Option<Stop>> {
         let halt = &self.control.halt;
         for seat in self.seats() {
             seat.left_arg.store(0, Relaxed);
@@ -297,11 +300,13 @@ impl<'a> Halter<'a> {
             };
             let missing: Vec<&Seat> = self.seats().filter(|seat| !has_come(seat)).collect();
             if missing.is_empty() {
-                return Some(self.seats().map(departing).collect());
+                return Ok(self.seats().map(departing).collect());
             }
             if begin.elapsed() >= limit {
+                let asked = halt.asked_at.get();
+                let who = missing.first().map(|seat| stop_of(seat, number, asked));
                 self.end_gathering();
-                return None;
+                return Err(who);
             }
             if told.elapsed() >= AGAIN {
                 self.forget_the_dead();

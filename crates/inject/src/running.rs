@@ -131,9 +131,14 @@ impl Running {
         Ok(running)
     }
 
-    /// Attaches to all threads that are not traced yet; none is stopped by that.
+    /// Attaches to all threads that are not traced yet; none is stopped by that. The first
+    /// one comes last, as it is let go first: signals that are ignored are not of a process whose
+    /// first thread is traced. They would take another thread out of its call, which nobody
+    /// hides from it if it is not traced.
     fn seize_all(&self, asked: &mut BTreeSet<i32>) -> Result<(), Refusal> {
-        for tid in threads_of(self.pid) {
+        let mut tids = threads_of(self.pid);
+        tids.sort_by_key(|tid| (*tid == self.pid, *tid));
+        for tid in tids {
             let flags = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACESYSGOOD;
             match ptrace::seize(Pid::from_raw(tid), flags) {
                 Ok(()) => {
