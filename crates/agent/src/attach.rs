@@ -34,7 +34,8 @@ const LEAVE: Duration = Duration::from_secs(5);
 const SEATED: Duration = Duration::from_secs(5);
 /// How often it is looked whether anybody is left.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is tried to find all threads at rest: one may just have been made.
+/// How often it is tried to find all threads at rest: one may just have been made, or have
+/// begun another program.
 const TRIES: u32 = 20;
 
 /// Processes that have the monitor. Dropped without [`Attachment::detach`], they keep
@@ -124,15 +125,23 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
 }
 
 impl Attachment {
-    fn adopt(&mut self, prepared: Prepared) -> Result<(), Refusal> {
+    fn adopt(&mut self, mut prepared: Prepared) -> Result<(), Refusal> {
         let (shared, pid) = (&self.shared, prepared.pid());
+        let mut tries = 0;
         let lead = |code: &[u8], base: u64, page: u64| vdso::lead(&shared.image, code, base, page);
         let monitor = Monitor {
             image: &shared.image,
             arena: shared.arena.file().as_fd(),
             lead: &lead,
         };
-        let (stood, threads) = on_its_own(|| prepared.adopt(&monitor), pid)?;
+        let (stood, threads) = loop {
+            tries += 1;
+            match on_its_own(|| prepared.adopt(&monitor), pid) {
+                // It has become another program in the middle of it, as a rule.
+                Err(Refusal::Failed { .. }) if tries < TRIES => prepared = Prepared::new(pid)?,
+                done => break done?,
+            }
+        };
         tracing::info!(target: "live", pid, ?stood, threads, "the monitor is in");
         // Each thread makes itself known as the first thing it does.
         let begin = Instant::now();

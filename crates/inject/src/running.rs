@@ -64,16 +64,16 @@ impl Running {
     pub fn stop(pid: i32) -> Result<Running, Refusal> {
         let name = name_of(pid).ok_or(Refusal::NoProcess(pid))?;
         let fail = |what: &'static str| Refusal::failed(pid, &name, what);
-        let path = format!("/proc/{pid}/mem");
+        let open = || {
+            let options = OpenOptions::new().read(true).write(true).to_owned();
+            let memory = options.open(format!("/proc/{pid}/mem"));
+            memory.map_err(|error| Refusal::of_error(pid, &name, &error))
+        };
         let mut running = Running {
             pid,
             name: name.clone(),
             tasks: Vec::new(),
-            memory: OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(&path)
-                .map_err(|error| Refusal::of_error(pid, &name, &error))?,
+            memory: open()?,
             gate: 0,
             begin: Instant::now(),
             suspended: Cell::new(false),
@@ -106,6 +106,8 @@ impl Running {
                 break;
             }
         }
+        // It may have become another program since: its memory is another one then.
+        running.memory = open()?;
         // SAFETY: it reads a counter of the processor's.
         let stopped_at = unsafe { core::arch::x86_64::_rdtsc() };
         let stopped_ns = now_ns();

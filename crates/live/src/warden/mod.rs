@@ -296,6 +296,16 @@ impl Warden {
             }
             stopped.set_vectors(&mut vectors).map_err(failed)?;
         }
+        // One that was taken out of a call, and has done something else since, is as it was: the
+        // call has not failed.
+        const EINTR: u64 = -4i64 as u64;
+        let given = raw::from_words(general);
+        if given.rax == EINTR
+            && (given.orig_rax as i64) >= 0
+            && let Some(State::Stopped(stopped)) = self.tasks.get_mut(&tid).map(|t| &mut t.state)
+        {
+            stopped.interrupted = true;
+        }
         Ok(())
     }
 
