@@ -193,7 +193,10 @@ impl Running {
                         name: self.name.clone(),
                     });
                 }
-                Became::Call | Became::Nothing => std::thread::sleep(LOOK),
+                Became::Call | Became::Nothing => {
+                    trace::bury_threads(self.pid);
+                    std::thread::sleep(LOOK);
+                }
             }
         }
     }
