@@ -205,8 +205,11 @@ impl Attachment {
             let mut halter = Halter::new(control);
             halter.prepare();
             if halter.pids().is_empty() {
-                let left = detached.stood.iter().map(|(pid, _)| *pid);
-                if begin.elapsed() < LEAVE && left.into_iter().any(has_newborn) {
+                // One that becomes another program has no seat for a while, and neither has a
+                // child that was made a moment before.
+                let known = self.stood.iter().chain(&detached.stood);
+                let mut known = known.flat_map(|(pid, _)| with_children(*pid));
+                if begin.elapsed() < LEAVE && known.any(is_ours_still) {
                     thread::sleep(Duration::from_micros(200));
                     continue;
                 }
@@ -294,21 +297,34 @@ fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| !"ZX".contains(state))
 }
 
-/// Whether a process that the monitor has left has a child with it: made a moment before,
-/// and not seated yet.
-fn has_newborn(pid: i32) -> bool {
-    let mut children = inject::threads_of(pid).into_iter().flat_map(|tid| {
+/// A process, and those that it has made.
+fn with_children(pid: i32) -> Vec<i32> {
+    let children = inject::threads_of(pid).into_iter().flat_map(|tid| {
         let path = format!("/proc/{pid}/task/{tid}/children");
         let text = inject::read_proc(&path).unwrap_or_default();
         let pids = String::from_utf8_lossy(&text).into_owned();
         let pids = pids.split_whitespace().map(str::parse::<i32>);
         pids.filter_map(Result::ok).collect::<Vec<i32>>()
     });
-    children.any(|child| {
-        let maps = inject::read_maps(child).unwrap_or_default();
-        maps.iter()
-            .any(|map| map.start == protocol::layout::IMAGE_BASE)
-    })
+    std::iter::once(pid).chain(children).collect()
+}
+
+/// Whether a process has the monitor, or is about to have it again: a thread of this agent
+/// traces it while it becomes another program.
+fn is_ours_still(pid: i32) -> bool {
+    let maps = inject::read_maps(pid).unwrap_or_default();
+    let has_it = |map: &inject::Map| map.start == protocol::layout::IMAGE_BASE;
+    let is_traced = || {
+        let status = inject::read_proc(&format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let tracer = status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:"));
+        let own = inject::threads_of(std::process::id() as i32);
+        let tracer = tracer.and_then(|tracer| tracer.trim().parse::<i32>().ok());
+        tracer.is_some_and(|tracer| own.contains(&tracer))
+    };
+    maps.iter().any(has_it) || is_traced()
 }
 
 /// The commands that processes were started with, one behind the other.

@@ -252,7 +252,7 @@ fn a_program_of_all_kinds_fifty_times() {
 fn what_executes_itself_does_not_notice() {
     let mut dice = Dice(seed::seed("what executes itself", 5));
     let command = built("attached_to");
-    let mut program = Program::start(Command::new(command).args(["execs", "120"]));
+    let mut program = Program::start(Command::new(command).args(["execs", "40"]));
     let mut count = 0;
     while !program.has_ended() {
         dice.pause(5000);
