@@ -549,7 +549,7 @@ fn the_debugger_is_killed_at_any_moment() {
     let service = Service::start(&scratch, &["fast"]);
     for round in 0..rounds {
         let mut debugger = Command::new(MW)
-            .args(["attach", &service.pid.to_string()])
+            .args(["attach", "--keep", "1", &service.pid.to_string()])
             .args(["-e", "break handle if turn == -1", "-e", "watch limit"])
             .args(["-e", "trace answer", "-e", "continue"])
             .stdin(Stdio::null())
@@ -587,7 +587,7 @@ fn what_was_joined_runs_on_when_its_agent_is_killed() {
         let service = Service::start(&scratch, &[]);
         let pid = service.pid.to_string();
         let mut debugger = Command::new(MW)
-            .args(["attach", &pid, "-e", "continue"])
+            .args(["attach", "--keep", "1", &pid, "-e", "continue"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
