@@ -298,9 +298,12 @@ impl<'a> Halter<'a> {
                     && seat.state.load(Acquire) == state::STOPPED
                     && seat.stopped_in.load(Relaxed) != halt::stopped_in::CALL
             };
-            let missing: Vec<&Seat> = self.seats().filter(|seat| !has_come(seat)).collect();
+            // Looked at once: who sits down after that has not come, and what its seat says is
+            // still of the one before.
+            let (come, missing): (Vec<&Seat>, Vec<&Seat>) =
+                self.seats().partition(|seat| has_come(seat));
             if missing.is_empty() {
-                return Ok(self.seats().map(departing).collect());
+                return Ok(come.into_iter().map(departing).collect());
             }
             if begin.elapsed() >= limit {
                 let asked = halt.asked_at.get();
