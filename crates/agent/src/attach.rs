@@ -6,10 +6,11 @@
 //! itself (see [`crate::run`]): they can be halted, their children come under the agent
 //! too, and nobody traces them.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,8 @@ const LEAVE: Duration = Duration::from_secs(5);
 const SEATED: Duration = Duration::from_secs(5);
 /// How often it is looked whether anybody is left.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it is tried to find all threads at rest: one may just have been made.
+/// How often it is tried to find all threads at rest: one may just have been made, or have
+/// begun another program.
 const TRIES: u32 = 20;
 
 /// Processes that have the monitor. Dropped without [`Attachment::detach`], they keep
@@ -57,6 +59,9 @@ pub struct Detached {
     pub shift: Duration,
 }
 
+/// How many attachments this process has made.
+static ATTACHMENTS: AtomicU32 = AtomicU32::new(0);
+
 /// Attaches to processes. This thread must be there as long as the attachment is: its
 /// end is taken for the agent's.
 pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
@@ -66,7 +71,8 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
     let prepared = prepared.collect::<Result<Vec<Prepared>, Refusal>>()?;
     let calibration = Calibration::begin();
     let dir = control::directory().unwrap_or_else(std::env::temp_dir);
-    let dir = dir.join(std::process::id().to_string());
+    let dir = dir.join(control::own_name(&ATTACHMENTS));
+    // Of one that was killed and had the same number.
     let _ = std::fs::remove_dir_all(&dir);
     let files = Unfinished::make(&dir)?;
     let image = Image::embedded();
@@ -119,15 +125,23 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
 }
 
 impl Attachment {
-    fn adopt(&mut self, prepared: Prepared) -> Result<(), Refusal> {
+    fn adopt(&mut self, mut prepared: Prepared) -> Result<(), Refusal> {
         let (shared, pid) = (&self.shared, prepared.pid());
+        let mut tries = 0;
         let lead = |code: &[u8], base: u64, page: u64| vdso::lead(&shared.image, code, base, page);
         let monitor = Monitor {
             image: &shared.image,
             arena: shared.arena.file().as_fd(),
             lead: &lead,
         };
-        let (stood, threads) = on_its_own(|| prepared.adopt(&monitor), pid)?;
+        let (stood, threads) = loop {
+            tries += 1;
+            match on_its_own(|| prepared.adopt(&monitor), pid) {
+                // It has become another program in the middle of it, as a rule.
+                Err(Refusal::Failed { .. }) if tries < TRIES => prepared = Prepared::new(pid)?,
+                done => break done?,
+            }
+        };
         tracing::info!(target: "live", pid, ?stood, threads, "the monitor is in");
         // Each thread makes itself known as the first thing it does.
         let begin = Instant::now();
@@ -160,11 +174,15 @@ impl Attachment {
 
     /// Waits until no process is left, or somebody has asked that they be left alone.
     pub fn wait(mut self) -> Result<Detached, Error> {
+        let mut alive = BTreeSet::new();
         loop {
             let mut halter = self.halter();
             halter.prepare();
+            // Who rises from its seat to end has not ended yet.
+            alive.extend(halter.pids());
+            alive.retain(|pid| is_alive(*pid));
             let is_wanted = self.server.as_ref().is_some_and(control::Server::is_over);
-            if is_wanted || halter.pids().is_empty() {
+            if is_wanted || alive.is_empty() {
                 break;
             }
             drop(halter);
@@ -187,12 +205,20 @@ impl Attachment {
             let mut halter = Halter::new(control);
             halter.prepare();
             if halter.pids().is_empty() {
+                // One that becomes another program has no seat for a while, and neither has a
+                // child that was made a moment before.
+                let known = self.stood.iter().chain(&detached.stood);
+                let mut known = known.flat_map(|(pid, _)| with_children(*pid));
+                if begin.elapsed() < LEAVE && known.any(is_ours_still) {
+                    thread::sleep(Duration::from_micros(200));
+                    continue;
+                }
                 break;
             }
             let left = LEAVE.saturating_sub(begin.elapsed());
-            let gathered = halter.gather(left).ok_or(Error::Unmoved)?;
+            let gathered = halter.gather(left).map_err(unmoved)?;
             let pids = gathered.iter().map(|(pid, _)| *pid as i32);
-            let pids: std::collections::BTreeSet<i32> = pids.collect();
+            let pids: BTreeSet<i32> = pids.collect();
             let mut refused = None;
             for pid in pids {
                 let its = gathered.iter().filter(|(of, _)| *of as i32 == pid);
@@ -242,6 +268,63 @@ fn on_its_own<T: Send>(
         Ok(result) => result,
         Err(_) => Err(Refusal::NoProcess(pid)),
     })
+}
+
+/// Who does not come, and what it does instead.
+fn unmoved(who: Option<crate::halting::Stop>) -> Error {
+    let Some(stop) = who else {
+        return Error::Unmoved(String::new());
+    };
+    let path = format!("/proc/{}/task/{}/stat", stop.pid, stop.tid);
+    let stat = inject::read_proc(&path).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| rest);
+    let state = state.split(' ').next().unwrap_or_default();
+    let (tid, pid) = (stop.tid, stop.pid);
+    Error::Unmoved(format!(
+        " (thread {tid} of process {pid}: {:?}, {state})",
+        stop.state
+    ))
+}
+
+/// Whether there is a process, and more of it than its status.
+fn is_alive(pid: u32) -> bool {
+    let stat = inject::read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+/// A process, and those that it has made.
+fn with_children(pid: i32) -> Vec<i32> {
+    let children = inject::threads_of(pid).into_iter().flat_map(|tid| {
+        let path = format!("/proc/{pid}/task/{tid}/children");
+        let text = inject::read_proc(&path).unwrap_or_default();
+        let pids = String::from_utf8_lossy(&text).into_owned();
+        let pids = pids.split_whitespace().map(str::parse::<i32>);
+        pids.filter_map(Result::ok).collect::<Vec<i32>>()
+    });
+    std::iter::once(pid).chain(children).collect()
+}
+
+/// Whether a process has the monitor, or is about to have it again: a thread of this agent
+/// traces it while it becomes another program.
+fn is_ours_still(pid: i32) -> bool {
+    let maps = inject::read_maps(pid).unwrap_or_default();
+    let has_it = |map: &inject::Map| map.start == protocol::layout::IMAGE_BASE;
+    let is_traced = || {
+        let status = inject::read_proc(&format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let tracer = status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:"));
+        let own = inject::threads_of(std::process::id() as i32);
+        let tracer = tracer.and_then(|tracer| tracer.trim().parse::<i32>().ok());
+        tracer.is_some_and(|tracer| own.contains(&tracer))
+    };
+    maps.iter().any(has_it) || is_traced()
 }
 
 /// The commands that processes were started with, one behind the other.

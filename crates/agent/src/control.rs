@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +49,16 @@ pub fn directory() -> Option<PathBuf> {
 /// The socket of an agent.
 pub fn socket_of(pid: u32) -> Option<PathBuf> {
     Some(directory()?.join(format!("{pid}.sock")))
+}
+
+/// What the next agent of this process is called that counts here: by the process's
+/// number, and if it is not the first, which one it is. None disturbs another.
+pub(crate) fn own_name(count: &AtomicU32) -> String {
+    let pid = std::process::id();
+    match count.fetch_add(1, Relaxed) {
+        0 => pid.to_string(),
+        number => format!("{pid}-{number}"),
+    }
 }
 
 /// The agents of this user that answer. What has been left behind by those that
@@ -108,6 +118,7 @@ impl Client {
 /// The socket of this agent. Removed when it is dropped.
 pub struct Server {
     path: PathBuf,
+    listener: UnixListener,
     shared: Arc<Shared>,
 }
 
@@ -120,6 +131,8 @@ struct Shared {
     recorder: std::sync::OnceLock<Arc<crate::service::Shared>>,
     /// Somebody has asked that the program be left alone.
     is_over: AtomicBool,
+    /// Nobody is served any more.
+    is_closed: AtomicBool,
 }
 
 impl Shared {
@@ -175,9 +188,11 @@ impl Mover {
 impl Server {
     /// Serves until the program has ended. None: there is no place for a socket.
     pub fn start(arena: &Arc<Arena>, command: &[String], reaper: i32) -> Option<Server> {
-        let path = socket_of(std::process::id())?;
+        static SERVERS: AtomicU32 = AtomicU32::new(0);
+        let path = directory()?.join(format!("{}.sock", own_name(&SERVERS)));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).ok()?;
+        let accepting = listener.try_clone().ok()?;
         let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600));
         let shared = Arc::new(Shared {
             arena: Arc::clone(arena),
@@ -189,11 +204,16 @@ impl Server {
             }),
             recorder: std::sync::OnceLock::new(),
             is_over: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
         });
         let its = Arc::clone(&shared);
-        let serve = move || accept(&listener, &its);
+        let serve = move || accept(&accepting, &its);
         std::thread::Builder::new().spawn(serve).ok()?;
-        Some(Server { path, shared })
+        Some(Server {
+            path,
+            listener,
+            shared,
+        })
     }
 
     /// Whether somebody has asked that the program be left alone.
@@ -247,6 +267,9 @@ fn lock(shared: &Shared) -> std::sync::MutexGuard<'_, Mover> {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
+        // Who waits there for somebody to come is to wait no more.
+        self.shared.is_closed.store(true, Release);
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         // Nobody is left who could be halted, or the agent gives up: in either
         // case nobody is to wait.
         Halter::new(self.shared.arena.control()).resume();
@@ -255,6 +278,9 @@ impl Drop for Server {
 
 fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     for (number, stream) in (1u64..).zip(listener.incoming()) {
+        if shared.is_closed.load(Acquire) {
+            return;
+        }
         let Ok(stream) = stream else { continue };
         let its = Arc::clone(shared);
         let serve = move || {

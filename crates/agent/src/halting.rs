@@ -145,11 +145,7 @@ impl<'a> Halter<'a> {
     /// seats are free.
     fn bury(&mut self, pid: u32) {
         self.known.remove(&pid);
-        for seat in self.seats().filter(|seat| pid_of(seat) == pid) {
-            if seat.namespace.load(Relaxed) == 0 {
-                seat.tid.store(0, Release);
-            }
-        }
+        self.seats().for_each(|seat| seat.free_of(pid, 0));
     }
 
     /// Seats of processes that have been killed are free.
@@ -255,8 +251,11 @@ impl<'a> Halter<'a> {
 
     /// Sends a thread the signal.
     fn tell_to_come(&mut self, seat: &Seat) {
-        let (pid, tid) = (seat.pid.load(Relaxed), seat.tid.load(Acquire));
-        if tid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
+        // In this order: if somebody else sits down in between, it is he who stays seated
+        // when the other is not found.
+        let tid = seat.tid.load(Acquire);
+        let pid = seat.pid.load(Relaxed);
+        if tid == 0 || pid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
             return;
         }
         // SAFETY: a plain system call, about a thread of a process that was seen
@@ -265,14 +264,17 @@ impl<'a> Halter<'a> {
             unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, tid as i32, PREEMPT_SIGNAL) };
         if answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
             // It was killed. If another sits here by now, that one stays.
-            let _ = seat.tid.compare_exchange(tid, 0, AcqRel, Relaxed);
+            seat.free(tid);
         }
     }
 
     /// Halts the program such that every thread is at the edge of a call, or computed:
-    /// in none of the monitor's doing. None: somebody did not come in time, and all go
-    /// on as they were.
-    pub fn gather(&mut self, limit: Duration) -> Option<Vec<(u32, inject::Departing)>> {
+    /// in none of the monitor's doing. If somebody did not come in time all go on as they
+    /// were: who that was.
+    pub fn gather(
+        &mut self,
+        limit: Duration,
+    ) -> Result<Vec<(u32, inject::Departing)>, Option<Stop>> {
         let halt = &self.control.halt;
         for seat in self.seats() {
             seat.left_arg.store(0, Relaxed);
@@ -296,13 +298,18 @@ impl<'a> Halter<'a> {
                     && seat.state.load(Acquire) == state::STOPPED
                     && seat.stopped_in.load(Relaxed) != halt::stopped_in::CALL
             };
-            let missing: Vec<&Seat> = self.seats().filter(|seat| !has_come(seat)).collect();
+            // Looked at once: who sits down after that has not come, and what its seat says is
+            // still of the one before.
+            let (come, missing): (Vec<&Seat>, Vec<&Seat>) =
+                self.seats().partition(|seat| has_come(seat));
             if missing.is_empty() {
-                return Some(self.seats().map(departing).collect());
+                return Ok(come.into_iter().map(departing).collect());
             }
             if begin.elapsed() >= limit {
+                let asked = halt.asked_at.get();
+                let who = missing.first().map(|seat| stop_of(seat, number, asked));
                 self.end_gathering();
-                return None;
+                return Err(who);
             }
             if told.elapsed() >= AGAIN {
                 self.forget_the_dead();

@@ -64,8 +64,8 @@ pub enum Error {
     /// The monitor cannot come into a process that runs, or not leave it.
     #[error(transparent)]
     Refused(#[from] inject::Refusal),
-    #[error("a thread of the program does not come to where the monitor could leave it")]
-    Unmoved,
+    #[error("a thread of the program does not come to where the monitor could leave it{0}")]
+    Unmoved(String),
     #[error(transparent)]
     Write(#[from] recording::WriteError),
     /// The command could not be executed, in the shell's words.
@@ -82,7 +82,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Refused(refusal) => Some(refusal.hint()),
-            Error::Unmoved => Some("it stays as it is; try again later".to_string()),
+            Error::Unmoved(_) => Some("it stays as it is; try again later".to_string()),
             _ => None,
         }
     }

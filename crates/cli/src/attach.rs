@@ -216,9 +216,36 @@ impl Attach {
                 pids.extend(new);
             }
         }
+        tell_of_others(&pids);
         let recording = recording(&program);
         self.script.debug(program, None, false, recording)
     }
+}
+
+/// Says who of a program was not joined: what a process has made already runs on.
+fn tell_of_others(pids: &[i32]) {
+    let all = live::candidates();
+    let made: Vec<i32> = pids
+        .iter()
+        .flat_map(|pid| live::descendants(*pid, &all))
+        .collect();
+    let own = live::descendants(std::process::id() as i32, &all);
+    let is_left = |c: &&Candidate| {
+        made.contains(&c.pid) && c.tracer == 0 && !pids.contains(&c.pid) && !own.contains(&c.pid)
+    };
+    let left: Vec<String> = all
+        .iter()
+        .filter(is_left)
+        .map(|c| format!("{} ({})", c.pid, c.name))
+        .collect();
+    let Some((first, more)) = left.split_first() else {
+        return;
+    };
+    let who = match more.len() {
+        0 => format!("its child {first} runs"),
+        count => format!("its child {first} and {count} more run"),
+    };
+    eprintln!("mw: {who} on, in real time: `--tree` joins those that it has made as well");
 }
 
 /// Where a program that was joined is recorded, if it is.
@@ -234,7 +261,7 @@ fn recording(program: &live::Program) -> Option<PathBuf> {
 }
 
 /// Says what is not as it could be.
-fn tell(why: Option<String>) {
+pub fn tell(why: Option<String>) {
     if let Some(why) = why {
         eprintln!("mw: {why}: it is traced, and its time goes on while it stands");
     }

@@ -263,19 +263,20 @@ fn variables_are_set_and_functions_called() {
 #[test]
 fn a_call_that_fails_is_undone() {
     let scratch = Scratch::new("live-call");
-    let service = Service::start(&scratch, &[]);
-    // (Under an agent such a call ends the program: docs/live.md.)
-    let (text, status) = mw(
-        "attach --observe",
-        &[service.pid.to_string()],
-        &["print harmed", "tbreak handle", "continue", "call abort()"],
-    );
-    assert_eq!(status, 2, "{text}");
-    assert!(
-        text.contains("did not return") || text.contains("cannot be called"),
-        "{text}"
-    );
-    assert!(service.end().contains("unharmed"));
+    for word in ["attach", "attach --observe"] {
+        // By a thread that computes, and by one that waits in a call.
+        for place in [["tbreak handle", "continue"], ["thread waiter", "bt 1"]] {
+            let service = Service::start(&scratch, &[]);
+            let commands = ["print harmed", place[0], place[1], "call abort()"];
+            let (text, status) = mw(word, &[service.pid.to_string()], &commands);
+            assert_eq!(status, 2, "{word}: {text}");
+            assert!(
+                text.contains("SIGABRT came") || text.contains("cannot be called"),
+                "{word}: {text}"
+            );
+            assert!(service.end().contains("unharmed"), "{word}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -548,7 +549,7 @@ fn the_debugger_is_killed_at_any_moment() {
     let service = Service::start(&scratch, &["fast"]);
     for round in 0..rounds {
         let mut debugger = Command::new(MW)
-            .args(["attach", &service.pid.to_string()])
+            .args(["attach", "--keep", "1", &service.pid.to_string()])
             .args(["-e", "break handle if turn == -1", "-e", "watch limit"])
             .args(["-e", "trace answer", "-e", "continue"])
             .stdin(Stdio::null())
@@ -586,7 +587,7 @@ fn what_was_joined_runs_on_when_its_agent_is_killed() {
         let service = Service::start(&scratch, &[]);
         let pid = service.pid.to_string();
         let mut debugger = Command::new(MW)
-            .args(["attach", &pid, "-e", "continue"])
+            .args(["attach", "--keep", "1", &pid, "-e", "continue"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

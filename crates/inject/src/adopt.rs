@@ -64,15 +64,20 @@ impl Prepared {
         let maps = running.maps()?;
         running.check(&maps)?;
         let leader = running.tasks.first().map_or(self.pid, |task| task.tid);
-        for task in &running.tasks {
-            regs::set_mask(task.tid, u64::MAX);
-        }
+        // The others get theirs when they are let go: until then they are as they were, should
+        // this process come to its end.
+        regs::set_mask(leader, u64::MAX);
         let mut opened = Vec::new();
         if let Err(refusal) = running.enter(&self, monitor, &maps, leader, &mut opened) {
             let len = MONITOR_END - MONITOR_BASE;
             running.call(leader, libc::SYS_munmap, [MONITOR_BASE, len, 0, 0, 0, 0]);
             for fd in opened {
                 running.call(leader, libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+            }
+            // It stands behind another call now, where the kernel begins none again.
+            if let Some(task) = running.tasks.first_mut() {
+                task.regs = where_it_goes_on(&task.regs).0;
+                task.regs.orig_rax = u64::MAX;
             }
             return Err(refusal);
         }

@@ -5,6 +5,7 @@
 //! of this is done by one, which ends afterwards, so that whatever it could not let go
 //! of is let go of by the kernel.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,8 @@ use crate::{Map, read_maps, read_proc};
 /// How long it is waited for a thread that does not stop: in a call that cannot be
 /// interrupted, or for a child that has its memory.
 const STOP: Duration = Duration::from_secs(2);
+/// And for one that could, and does not come: the machine has more to do than it can.
+const LONG: Duration = Duration::from_secs(20);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -49,6 +52,8 @@ pub struct Running {
     /// A `syscall` instruction in it.
     gate: u64,
     begin: Instant,
+    /// Somebody has sent it SIGSTOP meanwhile: it stops when it is let go.
+    suspended: Cell<bool>,
     /// It has been let go.
     released: bool,
 }
@@ -59,18 +64,19 @@ impl Running {
     pub fn stop(pid: i32) -> Result<Running, Refusal> {
         let name = name_of(pid).ok_or(Refusal::NoProcess(pid))?;
         let fail = |what: &'static str| Refusal::failed(pid, &name, what);
-        let path = format!("/proc/{pid}/mem");
+        let open = || {
+            let options = OpenOptions::new().read(true).write(true).to_owned();
+            let memory = options.open(format!("/proc/{pid}/mem"));
+            memory.map_err(|error| Refusal::of_error(pid, &name, &error))
+        };
         let mut running = Running {
             pid,
             name: name.clone(),
             tasks: Vec::new(),
-            memory: OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(&path)
-                .map_err(|error| Refusal::of_error(pid, &name, &error))?,
+            memory: open()?,
             gate: 0,
             begin: Instant::now(),
+            suspended: Cell::new(false),
             released: false,
         };
         let mut asked = BTreeSet::new();
@@ -100,6 +106,8 @@ impl Running {
                 break;
             }
         }
+        // It may have become another program since: its memory is another one then.
+        running.memory = open()?;
         // SAFETY: it reads a counter of the processor's.
         let stopped_at = unsafe { core::arch::x86_64::_rdtsc() };
         let stopped_ns = now_ns();
@@ -114,7 +122,7 @@ impl Running {
                 tid,
                 regs,
                 mask,
-                waited: slept.and_then(|slept| slept.until(stopped_ns, &clocks, pid, tid)),
+                waited: slept.and_then(|slept| slept.until(&clocks, pid, tid)),
                 stopped_at,
                 stopped_ns,
             });
@@ -125,9 +133,14 @@ impl Running {
         Ok(running)
     }
 
-    /// Attaches to all threads that are not traced yet; none is stopped by that.
+    /// Attaches to all threads that are not traced yet; none is stopped by that. The first
+    /// one comes last, as it is let go first: signals that are ignored are not of a process whose
+    /// first thread is traced. They would take another thread out of its call, which nobody
+    /// hides from it if it is not traced.
     fn seize_all(&self, asked: &mut BTreeSet<i32>) -> Result<(), Refusal> {
-        for tid in threads_of(self.pid) {
+        let mut tids = threads_of(self.pid);
+        tids.sort_by_key(|tid| (*tid == self.pid, *tid));
+        for tid in tids {
             let flags = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACESYSGOOD;
             match ptrace::seize(Pid::from_raw(tid), flags) {
                 Ok(()) => {
@@ -147,7 +160,7 @@ impl Running {
 
     /// Waits until a thread has stopped. False: it is gone.
     fn await_stop(&self, tid: i32, born: &mut BTreeSet<i32>) -> Result<bool, Refusal> {
-        let end = Instant::now() + STOP;
+        let begin = Instant::now();
         loop {
             match trace::look(tid) {
                 Became::Stopped(libc::SIGTRAP) => return Ok(true),
@@ -170,13 +183,20 @@ impl Running {
                 Became::Gone => return Ok(false),
                 // The first thread of a process is not told of while others are left.
                 Became::Nothing if has_ended(self.pid, tid) => return Ok(false),
-                Became::Call | Became::Nothing if Instant::now() >= end => {
+                // One that has not had a processor yet comes.
+                Became::Call | Became::Nothing
+                    if begin.elapsed() >= STOP
+                        && (state_of(self.pid, tid) == Some('D') || begin.elapsed() >= LONG) =>
+                {
                     return Err(Refusal::Uninterruptible {
                         pid: self.pid,
                         name: self.name.clone(),
                     });
                 }
-                Became::Call | Became::Nothing => std::thread::sleep(LOOK),
+                Became::Call | Became::Nothing => {
+                    trace::bury_threads(self.pid);
+                    std::thread::sleep(LOOK);
+                }
             }
         }
     }
@@ -226,7 +246,7 @@ impl Running {
         // Into it, and out of it.
         for _ in 0..2 {
             trace::resume(tid, Resume::Syscall, 0)?;
-            Running::await_status(tid, Resume::Syscall, |became| became == Became::Call)?;
+            self.await_status(tid, Resume::Syscall, |became| became == Became::Call)?;
         }
         Some(regs::get(tid)?.rax as i64)
     }
@@ -259,21 +279,27 @@ impl Running {
             became == Became::Signal(PREEMPT_SIGNAL)
                 && regs::get(tid).is_some_and(|regs| regs.rip == done)
         };
-        Running::await_status(tid, Resume::Run, is_done)?;
+        self.await_status(tid, Resume::Run, is_done)?;
         regs::set_mask(tid, u64::MAX)?;
         regs::get(tid)
     }
 
     /// Waits for a stop of a certain kind. Signals that are not for the program (all
-    /// of its own are blocked) are dropped.
-    fn await_status(tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
+    /// of its own are blocked) are dropped; but for the one that cannot be blocked, which
+    /// is sent again.
+    fn await_status(&self, tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
         loop {
             // It is not waited in vain: nothing that is done there waits for anybody.
             match trace::wait(tid) {
                 Became::Nothing => {}
                 Became::Gone => return None,
                 became if is_it(became) => return Some(()),
-                _ => trace::resume(tid, how, 0)?,
+                became => {
+                    if matches!(became, Became::Signal(libc::SIGSTOP)) {
+                        self.suspended.set(true);
+                    }
+                    trace::resume(tid, how, 0)?;
+                }
             }
         }
     }
@@ -300,6 +326,10 @@ impl Running {
         }
         for task in &self.tasks {
             let _ = ptrace::detach(Pid::from_raw(task.tid), None);
+        }
+        if self.suspended.get() {
+            let stop = nix::sys::signal::Signal::SIGSTOP;
+            let _ = nix::sys::signal::kill(Pid::from_raw(self.pid), stop);
         }
     }
 }
@@ -350,11 +380,13 @@ fn is_never_restarted(number: u64) -> bool {
     )
 }
 
-/// Has a thread go on that has stopped for something else. It is told to stop again: to
-/// the kernel, one stop is as good as another.
+/// Has a thread go on that has stopped for something else. It is told first to stop again
+/// (to the kernel, one stop is as good as another): it may have been taken out of a call by
+/// a signal that nobody would have seen without us, such as a child's end, and must not come
+/// to see how that call has ended.
 fn go_on(tid: i32, signal: i32) {
-    trace::resume(tid, Resume::Run, signal);
     interrupt(tid);
+    trace::resume(tid, Resume::Run, signal);
 }
 
 fn interrupt(tid: i32) {

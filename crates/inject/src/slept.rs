@@ -3,7 +3,9 @@
 //! The kernel says when a thread last ran, by the clock of the processor on which that
 //! was. Each processor has its own: what interrupts and other guests of the machine took
 //! does not count, and so they are seconds apart after some days. So the clock of that
-//! very processor is looked at, by a thread that goes there: this one.
+//! very processor is looked at, by a thread that goes there: this one. What passes between
+//! the look and the stop is not counted: nobody knows how much of it others had, and a call
+//! that is made again may last longer than it was to, but must not be over early.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +13,6 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::read_proc;
-
-/// What others may take of a processor between a look at its clock and the stop (ns). By
-/// so much longer a call may wait that is made again; it must not be over early.
-const SPARE: u64 = 1_000_000;
 
 /// When a thread last ran, on which processor, and how often it had gone to sleep by
 /// then.
@@ -42,13 +40,13 @@ impl Slept {
         })
     }
 
-    /// How long ago that was at a moment (CLOCK_MONOTONIC, ns): if the thread has not run
+    /// How long ago that was when the clocks were looked at: if the thread has not run
     /// between the look and its stop, which is a sleep itself.
-    pub(crate) fn until(self, now: u64, clocks: &Clocks, pid: i32, tid: i32) -> Option<u64> {
-        let behind = clocks.0.get(&self.processor)?;
+    pub(crate) fn until(self, clocks: &Clocks, pid: i32, tid: i32) -> Option<u64> {
+        let clock = clocks.0.get(&self.processor)?;
         let (_, times) = sched_of(&format!("/proc/{pid}/task/{tid}/sched"))?;
-        let waited = now.checked_add_signed(*behind)?.checked_sub(self.at)?;
-        (times == self.times + 1).then_some(waited.saturating_sub(SPARE))
+        let waited = clock.checked_sub(self.at)?;
+        (times == self.times + 1).then_some(waited)
     }
 }
 
@@ -65,9 +63,9 @@ fn sched_of(path: &str) -> Option<(u64, u64)> {
     Some((at, value("nr_voluntary_switches")?.parse().ok()?))
 }
 
-/// The clocks of processors: how far each is from CLOCK_MONOTONIC (ns), at least.
+/// The clocks of processors: what each shows (ns), at least.
 #[derive(Default)]
-pub(crate) struct Clocks(BTreeMap<usize, i64>);
+pub(crate) struct Clocks(BTreeMap<usize, u64>);
 
 impl Clocks {
     /// Looks at those on which threads went to sleep.
@@ -82,7 +80,7 @@ impl Clocks {
             let mut only = CpuSet::new();
             only.set(processor).ok()?;
             sched_setaffinity(this, &only).ok()?;
-            // Each look is late by what it takes: the best is the least late.
+            // What is noted of it is not always the last.
             (0..2).filter_map(|_| look()).max()
         };
         let clocks = processors.into_iter();
@@ -92,12 +90,12 @@ impl Clocks {
     }
 }
 
-/// How far the clock of the processor that this runs on is from CLOCK_MONOTONIC, at least.
-fn look() -> Option<i64> {
+/// What the clock of the processor that this runs on shows, at least.
+fn look() -> Option<u64> {
     // Its time is noted when it gives way.
     std::thread::yield_now();
     let (at, _) = sched_of("/proc/thread-self/sched")?;
-    Some(at as i64 - now_ns() as i64)
+    Some(at)
 }
 
 /// CLOCK_MONOTONIC.
@@ -144,7 +142,7 @@ mod tests {
             let now = now_ns();
             // (As if it had been stopped.)
             slept.times -= 1;
-            let waited = slept.until(now, &clocks, pid, tid).unwrap();
+            let waited = slept.until(&clocks, pid, tid).unwrap();
             assert!(waited <= now - began, "{waited} of {}", now - began);
             assert!(waited > 100_000_000, "{waited} of {}", now - began);
             sleeper.thread().unpark();

@@ -2,7 +2,8 @@
 //! numbers: the real-time ones have no names, and a stop that cannot be named must not be
 //! taken for none.
 
-use nix::sys::wait::WaitPidFlag;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
 
 /// What became of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,20 @@ fn wait_for(tid: i32, how: WaitPidFlag) -> Became {
         0 => Became::Nothing,
         -1 => Became::Gone,
         _ => of_status(status),
+    }
+}
+
+/// Takes note of the threads of a process that have ended, all but the first: one that becomes
+/// another program waits for that, and would wait for ever.
+pub(crate) fn bury_threads(pid: i32) {
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
+    let look = flags | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while let Ok(WaitStatus::Exited(ended, _) | WaitStatus::Signaled(ended, ..)) =
+        waitid(Id::All, look)
+    {
+        if ended == Pid::from_raw(pid) || waitpid(ended, Some(flags)).is_err() {
+            break;
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub fn sit(thread: &Thread, flags: u32) {
 pub fn rise(thread: &Thread) {
     if let Some(seat) = seat(thread) {
         thread.seat.set(0);
-        seat.tid.store(0, Release);
+        seat.free(thread.tid.get());
     }
 }
 
@@ -87,12 +87,7 @@ pub fn rise_all(pid: u32, namespace: u32) {
     let control = control();
     let used = (control.seats_used.load(Acquire) as usize).min(SEATS);
     for seat in &control.seats[..used] {
-        if seat.pid.load(Relaxed) == pid
-            && seat.namespace.load(Relaxed) == namespace
-            && seat.is_taken()
-        {
-            seat.tid.store(0, Release);
-        }
+        seat.free_of(pid, namespace);
     }
 }
 
@@ -137,11 +132,12 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
     }
     adopt::return_from_vdso(regs);
     let rip = patcher::to_program(regs.rip);
-    adopt::leave_before(thread, rip, regs.rax, &regs.args());
     if let Some(seat) = seat(thread) {
         show(seat, &signal::general_of(regs, rip), 0);
     }
-    stay(thread, place);
+    stay(thread, place, || {
+        adopt::leave_before(thread, rip, regs.rax, &regs.args());
+    });
     if let Some(general) = seat(thread).and_then(changed) {
         signal::put_general(regs, &general);
         (regs.rip, regs.flags) = (general[16], general[17]);
@@ -152,15 +148,17 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
 
 /// The thread was interrupted in the program, with these registers.
 pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
-    thread.asked.store(0, Relaxed);
+    let ran_on = thread.asked.swap(0, Relaxed);
     let rip = general[16];
-    let g = &*general;
-    adopt::leave_before(thread, rip, g[13], &[g[8], g[9], g[12], g[2], g[0], g[1]]);
     if let Some(seat) = seat(thread) {
+        seat.ran_on.store(ran_on, Relaxed);
         show(seat, general, xstate);
     }
     thread.interrupted_at.store(rip, Release);
-    stay(thread, stopped_in::PROGRAM);
+    let g = *general;
+    stay(thread, stopped_in::PROGRAM, || {
+        adopt::leave_before(thread, rip, g[13], &[g[8], g[9], g[12], g[2], g[0], g[1]]);
+    });
     if let Some(changed) = seat(thread).and_then(changed) {
         *general = changed;
     }
@@ -216,7 +214,7 @@ fn came_back(thread: &Thread, seat: &Seat, result: i64) {
     let regs = unsafe { &*(thread.regs_at.get() as *const Regs) };
     let rip = patcher::to_program(regs.rip);
     show(seat, &signal::general_of(regs, rip), 0);
-    stay(thread, stopped_in::CALL);
+    stay(thread, stopped_in::CALL, || ());
     seat.set_registers.store(0, Relaxed);
 }
 
@@ -284,8 +282,9 @@ fn changed(seat: &Seat) -> Option<[u64; 18]> {
     Some(general)
 }
 
-/// Waits until the halt is over.
-fn stay(thread: &Thread, place: u32) {
+/// Waits until the halt is over. It may be over and another one on before the thread has seen
+/// that: each is told (`tell`) what it is to know.
+fn stay(thread: &Thread, place: u32, tell: impl Fn()) {
     let halt = halt();
     loop {
         let number = halt.word.load(Acquire);
@@ -296,6 +295,7 @@ fn stay(thread: &Thread, place: u32) {
             thread.asked.store(1, Relaxed);
             return;
         }
+        tell();
         if let Some(seat) = seat(thread) {
             seat.stopped_in.store(place, Relaxed);
             seat.called_at.store(thread.regs_at.get(), Relaxed);

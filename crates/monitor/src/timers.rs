@@ -235,6 +235,7 @@ pub fn stop(thread: &Thread, halt: u32) {
         return;
     }
     process.timers_span.set(Span::begin());
+    let alone = Alone::be();
     for timer in &process.timers {
         let mut it = timer.get();
         if it.kind != kind::NONE {
@@ -242,6 +243,7 @@ pub fn stop(thread: &Thread, halt: u32) {
             timer.set(it);
         }
     }
+    drop(alone);
     process.timers_stopped.store(halt, Release);
 }
 
@@ -368,14 +370,51 @@ pub fn go_on(thread: &Thread, halt: u32) {
     if !take(process, halt) {
         return;
     }
+    let alone = Alone::be();
     for timer in &process.timers {
         let mut it = timer.get();
-        if it.kind != kind::NONE && it.left[2..] != [0; 2] {
+        let is_running = it.kind != kind::NONE && it.left[2..] != [0; 2];
+        if is_running && !is_set_anew(&it) {
             it.add(-process.timers_span.get().signed());
             exchange(&it, &it.left, None);
         }
     }
+    drop(alone);
     process.timers_stopped.store(0, Release);
+}
+
+/// Whether another process, which has the same descriptor, has set a timer meanwhile.
+fn is_set_anew(timer: &Timer) -> bool {
+    timer.kind == kind::DESCRIPTOR && value_of(timer).is_some_and(|now| now[2..] != [0; 2])
+}
+
+/// Nobody else of the program stops timers, or sets them again, as long as this lives: a
+/// fork's child has the descriptors of its parent, and each would take what the other does
+/// to a timer for its end. So the first has it, and to the others it is not running.
+struct Alone;
+
+impl Alone {
+    /// How long it is waited (ns) for one who may have been killed in the middle of it.
+    const LIMIT: u64 = 200_000_000;
+
+    fn be() -> Alone {
+        let word = &control().halt.timers;
+        let begin = arch::counter();
+        let is_over = || {
+            let ticks = arch::counter().wrapping_sub(begin);
+            control().halt.ns_of(ticks) > Alone::LIMIT
+        };
+        while word.compare_exchange(0, 1, AcqRel, Acquire).is_err() && !is_over() {
+            sys::call(nr::SCHED_YIELD, 0, 0, 0, 0, 0, 0);
+        }
+        Alone
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        control().halt.timers.store(0, Release);
+    }
 }
 
 /// A debugger has led the thread out of a halt that is over by now: nobody else may be

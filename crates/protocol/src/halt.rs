@@ -43,6 +43,8 @@ pub struct Halt {
     /// Not 0: the monitor is about to leave the program. Who is halted stops at the
     /// edge of a call, and not in the middle of one.
     pub leaving: AtomicU32,
+    /// Who stops timers of descriptors now, or sets them again: one at a time (a lock).
+    pub timers: AtomicU32,
     pub log: Log,
 }
 
@@ -217,7 +219,9 @@ pub struct Seat {
     /// If that is `limit::UNTIL`: until when, by which of the program's clocks.
     pub until: AtomicU64,
     pub until_clock: AtomicU32,
-    pub until_pad: AtomicU32,
+    /// Not 0: it was in the monitor when it was told to stop, where it may have been about to
+    /// read a clock, and has stopped in the program since.
+    pub ran_on: AtomicU32,
     /// Where in its process's memory the registers are that it made the call
     /// with: see [`Called`].
     pub called_at: AtomicU64,
@@ -292,7 +296,33 @@ pub struct Called {
 
 impl Seat {
     pub fn is_taken(&self) -> bool {
-        self.tid.load(Acquire) != 0
+        !matches!(self.tid.load(Acquire), 0 | Seat::LEFT)
+    }
+
+    /// In `tid`: who sat here is gone, and the seat is about to be free.
+    const LEFT: u32 = u32::MAX;
+
+    /// This one sits here no more, if it did. Whose process's it was is forgotten first:
+    /// who sits down next says that a moment after it has the seat, which must not be
+    /// freed until then because that process ends.
+    pub fn free(&self, tid: u32) {
+        let is_its = !matches!(tid, 0 | Seat::LEFT)
+            && self
+                .tid
+                .compare_exchange(tid, Seat::LEFT, AcqRel, Relaxed)
+                .is_ok();
+        if is_its {
+            self.pid.store(0, Relaxed);
+            self.tid.store(0, Release);
+        }
+    }
+
+    /// The seat is free if one of this process sits here.
+    pub fn free_of(&self, pid: u32, namespace: u32) {
+        let tid = self.tid.load(Acquire);
+        if self.pid.load(Relaxed) == pid && self.namespace.load(Relaxed) == namespace {
+            self.free(tid);
+        }
     }
 
     pub fn has(&self, flag: u32) -> bool {
@@ -393,7 +423,9 @@ impl Halt {
             })
             .map(|seat| {
                 let stop = seat.stopped_at.get();
-                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM;
+                // (Who had its clock read when it was told has seen a later time.)
+                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM
+                    && seat.ran_on.load(Relaxed) == 0;
                 let told = self.told_at.get();
                 match computed && told.0 != 0 {
                     true => (stop.0.min(told.0), stop.1.min(told.1)),

@@ -5,6 +5,8 @@
  *
  *     attached_to SECONDS       and ends after so long in any case
  *     attached_to filtered      has a filter on its system calls, and waits
+ *     attached_to execs N       executes itself N times, with a thread beside
+ *     attached_to ends N        ends after so many microseconds
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -75,7 +77,7 @@ static void *waits(void *arg) {
     while (!over) {
         struct timespec limit;
         clock_gettime(CLOCK_REALTIME, &limit);
-        limit.tv_sec += 60;
+        limit.tv_sec += 600;
         pthread_mutex_lock(&mutex);
         long seen = counted;
         while (counted == seen && !over)
@@ -90,8 +92,9 @@ static void *sleeps(void *arg) {
     int epoll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, 0);
     struct epoll_event event = {.events = EPOLLIN};
     while (!over) {
+        int kind = rand() % 4;
         long long begin = now();
-        switch (rand() % 4) {
+        switch (kind) {
         case 0:
             CHECK(poll(NULL, 0, 7) == 0);
             break;
@@ -108,7 +111,10 @@ static void *sleeps(void *arg) {
             CHECK(read(timer, &count, sizeof count) == sizeof count && count == 1);
         }
         }
-        CHECK(now() - begin >= 7 * MS - 50000);
+        long long took = now() - begin;
+        if (took < 7 * MS - 50000)
+            fprintf(stderr, "a wait of kind %d was over after %lld ns\n", kind, took);
+        CHECK(took >= 7 * MS - 50000);
     }
     close(epoll);
     close(timer);
@@ -145,9 +151,39 @@ static void be_filtered(void) {
         pause();
 }
 
+static void *pauses(void *arg) {
+    for (;;)
+        pause();
+    return arg;
+}
+
+/* Each image begins with what the one before had: its id, and what it ignores. */
+static void be_executed(int left, char **argv) {
+    char id[16], next[16];
+    snprintf(id, sizeof id, "%d", (int)getpid());
+    if (argv[3] == NULL)
+        signal(SIGUSR2, SIG_IGN);
+    else
+        CHECK(strcmp(argv[3], id) == 0 && signal(SIGUSR2, SIG_IGN) == SIG_IGN);
+    if (left == 0) {
+        puts("all is well");
+        exit(0);
+    }
+    pthread_t beside;
+    CHECK(pthread_create(&beside, NULL, pauses, NULL) == 0);
+    snprintf(next, sizeof next, "%d", left - 1);
+    usleep(1000);
+    execv("/proc/self/exe", (char *[]){argv[0], argv[1], next, id, NULL});
+    CHECK(!"executed");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "filtered") == 0)
         be_filtered();
+    if (argc > 2 && strcmp(argv[1], "execs") == 0)
+        be_executed(atoi(argv[2]), argv);
+    if (argc > 2 && strcmp(argv[1], "ends") == 0)
+        return usleep(atoi(argv[2]));
     long long end = now() + (argc > 1 ? atoll(argv[1]) : 1) * 1000 * MS;
     CHECK(pipe(channel) == 0);
     install(SIGTERM, on_term);
@@ -167,6 +203,8 @@ int main(int argc, char **argv) {
     pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
     struct itimerval every = {{0, 20000}, {0, 20000}};
     CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+    puts("begun");
+    fflush(stdout);
     long sent = 0, rounds = 0;
     unsigned char byte = 0;
     while (!over && now() < end) {
@@ -179,7 +217,10 @@ int main(int argc, char **argv) {
         if (child == 0)
             _exit(now() > 0 && counted >= 0 ? 7 : 1);
         int status;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        CHECK(waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 7)
+            fprintf(stderr, "a child has ended with status %#x\n", status);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
         pthread_t made;
         void *result;
         CHECK(pthread_create(&made, NULL, returns, &rounds) == 0);

@@ -62,7 +62,11 @@ impl Living {
         let started = match processes.is_empty() {
             true => Some(program.start(command)? as u32),
             false => {
-                program.attach(&pids, &live::How::default())?;
+                let how = live::How {
+                    governed: true,
+                    ..live::How::default()
+                };
+                attach::tell(program.attach(&pids, &how)?);
                 None
             }
         };

@@ -129,10 +129,7 @@ impl Governor {
     /// The seats of an image that is gone.
     fn forget(&self, pid: i32) {
         for seat in &self.control.seats {
-            let is_its = seat.pid.load(Relaxed) == pid as u32;
-            if is_its && seat.namespace.load(Relaxed) == 0 {
-                seat.tid.store(0, Release);
-            }
+            seat.free_of(pid as u32, 0);
         }
     }
 

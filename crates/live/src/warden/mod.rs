@@ -296,6 +296,16 @@ impl Warden {
             }
             stopped.set_vectors(&mut vectors).map_err(failed)?;
         }
+        // One that was taken out of a call, and has done something else since, is as it was: the
+        // call has not failed.
+        const EINTR: u64 = -4i64 as u64;
+        let given = raw::from_words(general);
+        if given.rax == EINTR
+            && (given.orig_rax as i64) >= 0
+            && let Some(State::Stopped(stopped)) = self.tasks.get_mut(&tid).map(|t| &mut t.state)
+        {
+            stopped.interrupted = true;
+        }
         Ok(())
     }
 
@@ -351,9 +361,17 @@ impl Warden {
     ) -> Result<(), Error> {
         let seen = self.threads_registers(tid).ok_or(Error::NoThread(tid))?;
         if !self.is_parked(tid) {
-            self.pull_out(tid)?;
+            // A signal that it stands at is not for what it is taken out of: whether it comes
+            // to it is said later.
+            let signal = self.exchange_signal(tid, 0);
+            let is_out = self.pull_out(tid);
+            self.exchange_signal(tid, signal);
+            is_out?;
             let actual = self.threads_registers(tid).ok_or(Error::NoThread(tid))?;
-            if let Some(task) = self.tasks.get_mut(&tid) {
+            if let Some(task) = self.tasks.get_mut(&tid)
+                // (One that was taken out of a call before gets back what it had there.)
+                && task.pulled.as_ref().is_none_or(|pulled| pulled.0 != *general)
+            {
                 task.pulled = Some(Box::new((seen, actual)));
             }
         }
@@ -363,6 +381,14 @@ impl Warden {
             .and_then(|task| task.pulled.take_if(|pulled| pulled.0 == *general));
         let general = pulled.map_or(*general, |pulled| pulled.1);
         self.set_inside(tid, &general, xmm)
+    }
+
+    /// Gives a thread that stands another signal to go on with; which it had.
+    fn exchange_signal(&mut self, tid: i32, signal: u32) -> u32 {
+        match self.tasks.get_mut(&tid).map(|task| &mut task.state) {
+            Some(State::Stopped(stopped)) => std::mem::replace(&mut stopped.signal, signal),
+            _ => 0,
+        }
     }
 
     /// The registers of a thread, as the debugger sees them.
@@ -432,6 +458,7 @@ impl Warden {
 
     /// Waits for news or a word, for so long at most.
     fn next(&mut self, until: Option<Instant>) -> News {
+        let mut is_last = false;
         loop {
             if let Ok(Some((tid, status))) = raw::wait(-1, true) {
                 return News::Of(tid, status);
@@ -460,6 +487,10 @@ impl Warden {
             // What is told there says only that there is news.
             let mut told = [0; 1024];
             while rustix::io::read(&self.children, &mut told).is_ok_and(|got| got == told.len()) {}
+            // An agent ends with the last process of its program: how that has ended comes first.
+            if is_lost && !std::mem::replace(&mut is_last, true) {
+                continue;
+            }
             if is_lost {
                 self.lose_agent();
                 return News::Lost;
