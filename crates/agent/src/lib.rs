@@ -20,7 +20,6 @@ pub mod channels;
 pub mod control;
 mod copy;
 mod exec;
-mod followers;
 pub mod halting;
 mod messages;
 mod parts;

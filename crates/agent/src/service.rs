@@ -17,7 +17,6 @@ use crate::capture::{Captured, Captures, Why, open_file};
 use crate::capture_cache::Companion;
 use crate::control::Tracing;
 use crate::exec;
-use crate::followers::Followers;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -112,7 +111,6 @@ impl Shared {
 pub fn run(shared: &Arc<Shared>) {
     let control = shared.arena.control();
     let mut store = Store::default();
-    let followers = Arc::default();
     let mut waiting = Vec::new();
     let mut known = vec![false; protocol::shared::CHUNKS_MAX];
     let mut rung = true;
@@ -131,7 +129,7 @@ pub fn run(shared: &Arc<Shared>) {
                 Relaxed,
             );
             if taken.is_ok() {
-                serve(shared, &followers, index, request);
+                serve(shared, index, request);
                 has_answered = true;
             }
         }
@@ -205,7 +203,7 @@ fn capture(shared: &Shared, process: u32, path: &Path) -> u64 {
     id.map_or(0, |captured| captured.id)
 }
 
-fn serve(shared: &Arc<Shared>, followers: &Arc<Followers>, index: usize, request: &Request) {
+fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
     let arg = |i: usize| request.args.get(i).map_or(0, |a| a.load(Relaxed));
     let process = request.process.load(Relaxed);
     let asker = || Asker::of(shared.arena.file(), index, request);
@@ -255,7 +253,8 @@ fn serve(shared: &Arc<Shared>, followers: &Arc<Followers>, index: usize, request
                     }
                 });
             };
-            if let Err(error) = followers.run(Box::new(follow)) {
+            // Its end lets go of whom it traces, also of one that was killed meanwhile.
+            if let Err(error) = std::thread::Builder::new().spawn(follow) {
                 shared.note_unrecorded(pid, &format!("cannot start a thread: {error}"));
                 answer(request, 1);
             }

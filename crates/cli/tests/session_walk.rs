@@ -416,9 +416,9 @@ fn count(done: &Acts, is_wanted: impl Fn(Act) -> bool) -> usize {
     done.iter().filter(|(act, _)| is_wanted(*act)).count()
 }
 
-/// Lines whose code is in several places, with other lines between them: back to one of
-/// them gdb passes it, and stops a line earlier.
-const LOOPS: [u32; 3] = [27, 34, 42];
+/// Lines whose code is in several places, with other lines between them, or that call the C
+/// library, which has no lines: on the way back to one of them gdb passes where it begins.
+const PASSED: [u32; 8] = [27, 31, 33, 34, 35, 42, 45, 48];
 
 /// Does some acts that are chosen as they come, with breakpoints at all functions, until
 /// there are enough. As gdb does it, a step that leads out of a program is forgotten
@@ -536,7 +536,7 @@ fn acts_of(
         // gdb by itself, on what it has recorded by itself, gets these wrong.
         let is_lost = is_step
             && (is_out && stopped.process == members[1].id
-                || line.is_some_and(|line| LOOPS.contains(&line)));
+                || line.is_some_and(|line| PASSED.contains(&line)));
         if as_gdb && (is_lost || matches!(stopped.reason, Reason::Start | Reason::End)) {
             group.restore(&before);
             at_breakpoint = stood;
