@@ -163,7 +163,7 @@ fn served(bench: &Bench, mw: &Path, server: Server, load: Load, size: u64) -> Re
         ratios.push((before + after) / 2.0 / joined);
         running.stop()?;
     }
-    Ok(stats::median(&ratios).context("no round")?)
+    stats::median(&ratios).context("no round")
 }
 
 /// The longest that a client of Redis waits for an answer while the server is joined, in
@@ -201,7 +201,7 @@ fn interrupted(bench: &Bench, mw: &Path) -> Result<f64> {
         longest.push(waited.as_secs_f64() * 1000.0);
         running.stop()?;
     }
-    Ok(stats::median(&longest).context("no round")?)
+    stats::median(&longest).context("no round")
 }
 
 /// What a stop at a breakpoint takes until the prompt is there and the program goes on
