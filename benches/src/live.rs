@@ -21,13 +21,13 @@ use crate::stats;
 
 /// How long a debugger may take to let everybody go.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Between two halts the program runs so long.
+/// A program runs for so long before it is looked at.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// What [`Prompt::script`] says when the program is about to run.
+/// What [`Prompt::join`] hears when the program is about to run.
 const GO: &str = "the program goes on";
 
-/// Looks at a clock as often as it can. Its last words: the tenth of the longest times, in
-/// microseconds, between one look and the next.
+/// Looks at a clock as often as it can, and calls a function each 50 ms. Its last words: the
+/// tenth of the longest times, in microseconds, between one look and the next.
 const LOOKS: &str = r#"
 #include <stdio.h>
 #include <time.h>
@@ -37,12 +37,19 @@ static long now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000L + t.tv_nsec;
 }
+static void tick(void)
+{
+}
 int main(void)
 {
-    long most[10] = {0}, begun = now(), last = begun;
+    long most[10] = {0}, begun = now(), last = begun, ticks = 0;
     while (last - begun < 1500000000L) {
         long t = now(), gap = t - last;
         last = t;
+        if ((t - begun) / 50000000L > ticks) {
+            ticks++;
+            tick();
+        }
         for (int i = 0; i < 10 && gap; i++)
             if (gap > most[i]) {
                 long other = most[i];
@@ -55,7 +62,8 @@ int main(void)
 }
 "#;
 
-/// Fifty processes: half of them compute, the others send each other bytes.
+/// Fifty processes: half of them compute, the others send each other bytes, and the first
+/// calls a function each 50 ms.
 const FIFTY: &str = r#"
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -71,6 +79,9 @@ static void serve(int fd)
     for (;;)
         if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
             _exit(0);
+}
+static void tick(void)
+{
 }
 int main(void)
 {
@@ -90,8 +101,10 @@ int main(void)
         close(ends[0]);
         close(ends[1]);
     }
-    for (;;)
-        pause();
+    for (;;) {
+        usleep(50000);
+        tick();
+    }
 }
 "#;
 
@@ -99,33 +112,33 @@ int main(void)
 pub fn measure(bench: &Bench, mw: &Path) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let size = |quick: u64, full: u64| if bench.quick { quick } else { full };
-    for (title, server, load, size, least) in [
+    for (title, server, load, size, most) in [
         (
             "Redis GET, joined: native / joined",
             Server::Redis,
             Load::RedisGet { pipeline: 1 },
             size(20_000, 100_000),
-            0.97,
+            1.03,
         ),
         (
             "nginx, joined: native / joined",
             Server::Nginx,
             Load::Wrk,
             size(1, 2),
-            0.95,
+            1.05,
         ),
         (
             "memcached with 4 threads, joined: native / joined",
             Server::Memcached,
             Load::Memcached,
             size(20_000, 100_000),
-            0.95,
+            1.05,
         ),
     ] {
         figures.push(Figure {
             title,
             value: served(bench, mw, server, load, size)?,
-            most: 1.0 / least,
+            most,
             unit: "",
         });
     }
@@ -243,18 +256,9 @@ fn stops(mw: &Path, visits: &Path) -> Result<[Figure; 2]> {
 /// is halted ten times.
 fn seen(mw: &Path, looks: &Path) -> Result<f64> {
     const HALTS: usize = 10;
-    let mut lines = vec![["echo", "continue", "shell sleep 0.1"]; HALTS].concat();
-    lines.push("continue");
-    let go = format!("echo {GO}");
-    lines
-        .iter_mut()
-        .filter(|l| **l == "echo")
-        .for_each(|l| *l = &go);
-    let mut prompt = Prompt::start(mw, &["run"], &lines, looks)?;
-    for _ in 0..HALTS {
-        prompt.halt()?;
-    }
-    let said = prompt.end()?;
+    let halts = ["continue", "shell sleep 0.1"].repeat(HALTS);
+    let lines = [vec!["break tick"], halts, vec!["delete", "continue"]].concat();
+    let said = Prompt::start(mw, &["run"], &lines, looks)?.end()?;
     let gap = said
         .lines()
         .find_map(|line| line.trim().parse::<f64>().ok());
@@ -264,15 +268,13 @@ fn seen(mw: &Path, looks: &Path) -> Result<f64> {
 /// From the first thread that stops to the last, of fifty processes.
 fn fifty(mw: &Path, program: &Path) -> Result<[Figure; 2]> {
     const HALTS: usize = 21;
-    let go = format!("echo {GO}");
-    let lines = [go.as_str(), "continue", "halted"].repeat(HALTS);
-    let mut prompt = Prompt::start(mw, &["run"], &lines, program)?;
-    // All are to be there.
-    thread::sleep(BETWEEN * 10);
-    for _ in 0..HALTS {
-        prompt.halt()?;
-    }
-    let said = prompt.end()?;
+    let lines = [
+        vec!["break tick"],
+        ["continue", "halted"].repeat(HALTS),
+        vec!["kill"],
+    ]
+    .concat();
+    let said = Prompt::start(mw, &["run"], &lines, program)?.end()?;
     let skews = said.lines().filter_map(|line| {
         let (_, rest) = line.split_once("from the first to the last ")?;
         rest.trim_end_matches(" us").parse::<f64>().ok()
@@ -329,6 +331,7 @@ impl Prompt {
         let mut child = process::end_with_us(command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()?;
         let said = child.stdout.take().context("no output")?;
         Ok(Prompt {
@@ -352,29 +355,27 @@ impl Prompt {
         }
     }
 
-    /// Halts the program when it goes on next.
-    fn halt(&mut self) -> Result<()> {
-        self.wait_until_it_goes()?;
-        Pid::of(&self.child).interrupt();
-        Ok(())
-    }
-
     /// What it said, when its script is done.
     fn end(mut self) -> Result<String> {
+        self.end_as(0)?;
+        Ok(self.heard)
+    }
+
+    fn end_as(&mut self, wanted: i32) -> Result<()> {
         self.said.read_to_string(&mut self.heard)?;
         let status = process::wait(&mut self.child, LIMIT)?;
         let status = status.context("the debugger does not end")?;
         ensure!(
-            status.success(),
+            status.code() == Some(wanted),
             "the debugger ended with {status}: {}",
             self.heard
         );
-        Ok(self.heard)
+        Ok(())
     }
 
     /// Lets the server be as it was.
-    fn leave(self) -> Result<()> {
+    fn leave(mut self) -> Result<()> {
         Pid::of(&self.child).interrupt();
-        self.end().map(drop)
+        self.end_as(128 + libc::SIGINT)
     }
 }
