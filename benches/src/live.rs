@@ -227,7 +227,7 @@ fn stops(mw: &Path, visits: &Path) -> Result<[Figure; 2]> {
         let mut best = f64::INFINITY;
         for _ in 0..3 {
             let begun = Instant::now();
-            Prompt::start(mw, &["run"], lines, visits)?.end()?;
+            Prompt::start(mw, lines, visits)?.end()?;
             best = best.min(begun.elapsed().as_secs_f64());
         }
         Ok(best)
@@ -258,7 +258,7 @@ fn seen(mw: &Path, looks: &Path) -> Result<f64> {
     const HALTS: usize = 10;
     let halts = ["continue", "shell sleep 0.1"].repeat(HALTS);
     let lines = [vec!["break tick"], halts, vec!["delete", "continue"]].concat();
-    let said = Prompt::start(mw, &["run"], &lines, looks)?.end()?;
+    let said = Prompt::start(mw, &lines, looks)?.end()?;
     let gap = said
         .lines()
         .find_map(|line| line.trim().parse::<f64>().ok());
@@ -274,7 +274,7 @@ fn fifty(mw: &Path, program: &Path) -> Result<[Figure; 2]> {
         vec!["kill"],
     ]
     .concat();
-    let said = Prompt::start(mw, &["run"], &lines, program)?.end()?;
+    let said = Prompt::start(mw, &lines, program)?.end()?;
     let skews = said.lines().filter_map(|line| {
         let (_, rest) = line.split_once("from the first to the last ")?;
         rest.trim_end_matches(" us").parse::<f64>().ok()
@@ -307,9 +307,10 @@ struct Prompt {
 }
 
 impl Prompt {
-    fn start(mw: &Path, words: &[&str], lines: &[&str], program: &Path) -> Result<Prompt> {
+    /// Runs a program.
+    fn start(mw: &Path, lines: &[&str], program: &Path) -> Result<Prompt> {
         let mut command = Command::new(mw);
-        command.args(words).arg("--batch");
+        command.args(["run", "--batch"]);
         for line in lines {
             command.args(["-e", line]);
         }

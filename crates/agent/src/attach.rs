@@ -275,11 +275,8 @@ fn unmoved(who: Option<crate::halting::Stop>) -> Error {
     let Some(stop) = who else {
         return Error::Unmoved(String::new());
     };
-    let path = format!("/proc/{}/task/{}/stat", stop.pid, stop.tid);
-    let stat = inject::read_proc(&path).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| rest);
-    let state = state.split(' ').next().unwrap_or_default();
+    let state = inject::state_of(stop.pid as i32, stop.tid as i32);
+    let state = state.map_or("gone".to_string(), String::from);
     let (tid, pid) = (stop.tid, stop.pid);
     Error::Unmoved(format!(
         " (thread {tid} of process {pid}: {:?}, {state})",
@@ -289,11 +286,7 @@ fn unmoved(who: Option<crate::halting::Stop>) -> Error {
 
 /// Whether there is a process, and more of it than its status.
 fn is_alive(pid: u32) -> bool {
-    let stat = inject::read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
+    let state = inject::state_of(pid as i32, pid as i32);
     state.is_some_and(|state| !"ZX".contains(state))
 }
 
@@ -315,14 +308,8 @@ fn is_ours_still(pid: i32) -> bool {
     let maps = inject::read_maps(pid).unwrap_or_default();
     let has_it = |map: &inject::Map| map.start == protocol::layout::IMAGE_BASE;
     let is_traced = || {
-        let status = inject::read_proc(&format!("/proc/{pid}/status")).unwrap_or_default();
-        let status = String::from_utf8_lossy(&status);
-        let tracer = status
-            .lines()
-            .find_map(|line| line.strip_prefix("TracerPid:"));
         let own = inject::threads_of(std::process::id() as i32);
-        let tracer = tracer.and_then(|tracer| tracer.trim().parse::<i32>().ok());
-        tracer.is_some_and(|tracer| own.contains(&tracer))
+        inject::tracer_of(pid, pid).is_some_and(|tracer| own.contains(&tracer))
     };
     maps.iter().any(has_it) || is_traced()
 }

@@ -37,14 +37,9 @@ pub fn follow(shared: &Shared, tid: i32, slot: usize, ready: impl FnOnce(bool)) 
 
 /// Whether a thread is traced by the debugger that holds the program.
 fn is_debugged(shared: &Shared, tid: i32) -> bool {
-    let status = inject::read_proc(&format!("/proc/{tid}/status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let tracer = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"))
-        .and_then(|number| number.trim().parse::<u32>().ok());
     let debugger = shared.tracing.get().and_then(|tracing| tracing.tracer());
-    debugger.is_some() && tracer == debugger
+    let debugger = debugger.and_then(|tracer| i32::try_from(tracer).ok());
+    debugger.is_some() && inject::tracer_of(tid, tid) == debugger
 }
 
 /// A process that a debugger traces has executed a program: what the debugger is to

@@ -31,7 +31,7 @@ pub use detours::{CODE_AT, Detours, Patch};
 pub use image::{Entries, Image, kernel_clock_offset, vdso_functions};
 pub use maps::{Map, kernel_pages, read_maps, read_proc};
 pub use refusal::Refusal;
-pub use running::threads_of;
+pub use running::{state_of, threads_of, tracer_of};
 pub use stop::{Attached, ExecStop, Injection, Outcome, start_stopped, vdso_at};
 
 /// What can go wrong.

@@ -405,7 +405,7 @@ pub fn threads_of(pid: i32) -> Vec<i32> {
 }
 
 /// The state of a thread, by the kernel's letter.
-fn state_of(pid: i32, tid: i32) -> Option<char> {
+pub fn state_of(pid: i32, tid: i32) -> Option<char> {
     let stat = read_proc(&format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(") ")?.1.chars().next()
@@ -416,14 +416,16 @@ fn has_ended(pid: i32, tid: i32) -> bool {
     state_of(pid, tid).is_none_or(|state| "ZX".contains(state))
 }
 
+/// The thread that traces a thread: the kernel names that, not its process. 0 for nobody.
+pub fn tracer_of(pid: i32, tid: i32) -> Option<i32> {
+    let status = read_proc(&format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let mut lines = status.lines();
+    let tracer = lines.find_map(|line| line.strip_prefix("TracerPid:"))?;
+    tracer.trim().parse().ok()
+}
+
 /// Whether a thread is traced by this very thread.
 fn is_ours(pid: i32, tid: i32) -> bool {
-    let status = read_proc(&format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let tracer = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"))
-        .and_then(|tracer| tracer.trim().parse::<i32>().ok());
-    // The kernel names the tracing thread.
-    tracer == Some(nix::unistd::gettid().as_raw())
+    tracer_of(pid, tid) == Some(nix::unistd::gettid().as_raw())
 }

@@ -122,7 +122,6 @@ impl Group {
             _ if back => self.step_back(&crew, motion, &mut traced, cancel)?,
             _ => self.step(&crew, motion, &mut traced, cancel)?,
         };
-        self.here(i)?;
         let is_stop = match &reason {
             Reason::Breakpoint { .. } | Reason::Caught { .. } | Reason::Watch { .. } => true,
             // Who steps onto a breakpoint has come to it as well.
@@ -142,6 +141,7 @@ impl Group {
 
     /// Whether somebody stands at a breakpoint that counts.
     fn is_at_point(&mut self, i: usize, cancel: &Cancel) -> Result<bool> {
+        self.here(i)?;
         let (member, context) = self.with(i, cancel)?;
         let plan = member.plan(context)?;
         let here = member.points_here(context, &plan)?;

@@ -34,11 +34,14 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let mut followed = false;
     if let Some((index, _)) = slot {
         // Who serves the file may need the turn.
-        if served::is_on() {
+        let is_served = served::is_on();
+        if is_served {
             turn::give(thread);
         }
         let privileged = u64::from(is_privileged(number, &args));
-        turn::take(thread);
+        if is_served {
+            turn::take(thread);
+        }
         let mut name = [0u8; TEXT_MAX - 1];
         if privileged != 0 {
             let path = args[usize::from(number == nr::EXECVEAT)];
