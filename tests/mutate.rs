@@ -66,8 +66,11 @@ pub fn changed(random: &mut Random, right: &[&[u8]], words: &[&[u8]]) -> Vec<u8>
     text
 }
 
-/// How long to go on: `rounds` times, or for `MW_FUZZ_MINUTES`.
+/// How long to go on: `rounds` times, `MW_FUZZ_ROUNDS` times, or for `MW_FUZZ_MINUTES`.
 pub fn goes_on(begun: Instant, round: u64, rounds: u64) -> bool {
+    if let Ok(rounds) = std::env::var("MW_FUZZ_ROUNDS") {
+        return round < rounds.parse::<u64>().unwrap();
+    }
     match std::env::var("MW_FUZZ_MINUTES") {
         Ok(minutes) => {
             let minutes: f64 = minutes.parse().unwrap();

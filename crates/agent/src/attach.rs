@@ -21,7 +21,9 @@ use recording::{Manifest, Writer};
 use crate::arena::{self, Arena};
 use crate::capture::Captures;
 use crate::capture_cache::CaptureCache;
+use crate::companion::{self, Wanted};
 use crate::halting::Halter;
+use crate::observe::Observations;
 use crate::record::{self, Alive, Calibration, Unfinished};
 use crate::service::{self, Shared};
 use crate::{Error, control, vdso};
@@ -31,7 +33,7 @@ use crate::{Error, control, vdso};
 const LEAVE: Duration = Duration::from_secs(5);
 /// How long it is waited for threads to say that they have the monitor. (One that has
 /// been killed meanwhile will not.)
-const SEATED: Duration = Duration::from_secs(5);
+const REGISTERED: Duration = Duration::from_secs(5);
 /// How often it is looked whether anybody is left.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often it is tried to find all threads at rest: one may just have been made, or have
@@ -92,9 +94,11 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
         clock_offset: inject::kernel_clock_offset(),
         over: AtomicBool::new(false),
         is_busy: AtomicBool::new(false),
+        has_spare: AtomicBool::new(false),
         on_full: Box::new(|_| {}),
         tracing: std::sync::OnceLock::new(),
         adopting: std::sync::Mutex::default(),
+        observations: Some(Observations::new(&dir, &manifest)),
         arena: Arc::clone(&arena),
         writer,
     });
@@ -110,10 +114,10 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
         _files: files,
     };
     for prepared in prepared {
-        if let Err(refusal) = attachment.adopt(prepared) {
+        if let Err(error) = attachment.adopt(prepared) {
             // Those that have it already are left again.
             attachment.leave()?;
-            return Err(refusal.into());
+            return Err(error);
         }
     }
     attachment.server = control::Server::start(&arena, &manifest.command, 0);
@@ -125,20 +129,24 @@ pub fn attach(pids: &[i32]) -> Result<Attachment, Error> {
 }
 
 impl Attachment {
-    fn adopt(&mut self, mut prepared: Prepared) -> Result<(), Refusal> {
+    fn adopt(&mut self, mut prepared: Prepared) -> Result<(), Error> {
         let (shared, pid) = (&self.shared, prepared.pid());
         let mut tries = 0;
         let lead = |code: &[u8], base: u64, page: u64| vdso::lead(&shared.image, code, base, page);
+        let wanted = Wanted::here();
         let monitor = Monitor {
             image: &shared.image,
             arena: shared.arena.file().as_fd(),
             lead: &lead,
+            is_wanted: &|| wanted.is_so(),
         };
         let (stood, threads) = loop {
             tries += 1;
             match on_its_own(|| prepared.adopt(&monitor), pid) {
                 // It has become another program in the middle of it, as a rule.
-                Err(Refusal::Failed { .. }) if tries < TRIES => prepared = Prepared::new(pid)?,
+                Err(Error::Refused(Refusal::Failed { .. })) if tries < TRIES => {
+                    prepared = Prepared::new(pid)?;
+                }
                 done => break done?,
             }
         };
@@ -146,8 +154,8 @@ impl Attachment {
         // Each thread makes itself known as the first thing it does.
         let begin = Instant::now();
         let halter = self.halter();
-        let is_seated = |tid: &i32| halter.seat_of(*tid as u32).is_some();
-        while !inject::threads_of(pid).iter().all(is_seated) && begin.elapsed() < SEATED {
+        let is_registered = |tid: &i32| halter.entry_of(*tid as u32).is_some();
+        while !inject::threads_of(pid).iter().all(is_registered) && begin.elapsed() < REGISTERED {
             thread::sleep(Duration::from_micros(200));
         }
         self.stood.push((pid, stood));
@@ -178,7 +186,7 @@ impl Attachment {
         loop {
             let mut halter = self.halter();
             halter.prepare();
-            // Who rises from its seat to end has not ended yet.
+            // Who leaves its entry to end has not ended yet.
             alive.extend(halter.pids());
             alive.retain(|pid| is_alive(*pid));
             let is_wanted = self.server.as_ref().is_some_and(control::Server::is_over);
@@ -205,7 +213,7 @@ impl Attachment {
             let mut halter = Halter::new(control);
             halter.prepare();
             if halter.pids().is_empty() {
-                // One that becomes another program has no seat for a while, and neither has a
+                // One that becomes another program has no entry for a while, and neither has a
                 // child that was made a moment before.
                 let known = self.stood.iter().chain(&detached.stood);
                 let mut known = known.flat_map(|(pid, _)| with_children(*pid));
@@ -235,7 +243,7 @@ impl Attachment {
             halter.end_gathering();
             tries += 1;
             match refused {
-                Some(refusal) if tries >= TRIES => return Err(refusal.into()),
+                Some(refusal) if tries >= TRIES => return Err(refusal),
                 Some(_) => thread::sleep(Duration::from_millis(1)),
                 None => {}
             }
@@ -247,7 +255,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.server = None;
+        let is_held = self.server.take().is_some_and(|server| server.is_held());
         self.shared.over.store(true, Release);
         let control = self.shared.arena.control();
         control.doorbell.fetch_add(1, AcqRel);
@@ -255,19 +263,19 @@ impl Drop for Attachment {
         if let Some(serving) = self.serving.take() {
             let _ = serving.join();
         }
+        if let Some(observations) = &self.shared.observations {
+            observations.finish(&self.shared.arena, is_held);
+        }
     }
 }
 
-/// Does what traces a process on a thread of its own: when that has ended, whatever it
-/// traced is let go.
-fn on_its_own<T: Send>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send,
-    pid: i32,
-) -> Result<T, Refusal> {
-    thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(result) => result,
-        Err(_) => Err(Refusal::NoProcess(pid)),
-    })
+/// Does what traces a process in a process of its own: it is brought to its end though this one
+/// is killed, and whatever is still traced then is let go.
+fn on_its_own<T>(work: impl FnOnce() -> Result<T, Refusal>, pid: i32) -> Result<T, Error> {
+    match companion::complete(work)? {
+        Some(result) => Ok(result?),
+        None => Err(Refusal::NoProcess(pid).into()),
+    }
 }
 
 /// Who does not come, and what it does instead.

@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::id::ProcessNo;
+use protocol::instruction::Site;
 use protocol::shared::{CAPTURED_MAX, CAPTURED_PROBES, Control, file_key, find_captured};
 use recording::{FileInfo, Note, Writer};
 
 use crate::capture_cache::{CaptureCache, Companion};
 use crate::copy::copy_contents;
 use crate::parts::{self, Changes, Part};
-use crate::sites::{self, Site, Sites};
+use crate::sites::{self, Sites};
 
 /// How many files are remembered of a program.
 const COMPANIONS: usize = 64;
@@ -451,7 +452,11 @@ fn free_place(control: &Control, key: u64) -> Option<usize> {
 /// Tells the monitors what in a file is to be replaced. False: there is no
 /// room for that.
 fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut usize) -> bool {
-    let count = sites.confirmed.len();
+    let words = sites.confirmed.iter().map(|site| site.to_word());
+    let Some(words) = words.collect::<Option<Vec<u64>>>() else {
+        return false;
+    };
+    let count = words.len();
     if count == 0 {
         return true;
     }
@@ -459,8 +464,8 @@ fn keep_sites(control: &Control, place: Option<usize>, sites: &Sites, used: &mut
     let (Some(place), Some(room)) = (place, control.counter_sites.get(*used..end)) else {
         return false;
     };
-    for (word, site) in room.iter().zip(&sites.confirmed) {
-        word.store(site.form.at(site.offset), Relaxed);
+    for (place, word) in room.iter().zip(words) {
+        place.store(word, Relaxed);
     }
     control.set_counter_sites_of(place, *used, count);
     *used = end;

@@ -33,9 +33,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use protocol::instruction::Form;
+use protocol::instruction::{Form, Neighbours, Site};
 
-use crate::sites::{self, Site, Sites};
+use crate::sites::{self, Sites};
 
 /// How long a file must have been as it is. Pages that were written through a
 /// mapping wait for half a minute before they are written back.
@@ -274,19 +274,18 @@ fn is_private(dir: &Path) -> bool {
     })
 }
 
-/// Words: how many are confirmed; the offset and form of each; the doubtful;
-/// a check.
+/// Words: how many are confirmed; the offset of each, and its form with its neighbours;
+/// the doubtful; a check.
 fn encode(sites: &Sites) -> Vec<u8> {
     let mut words = vec![sites.confirmed.len() as u64];
-    words.extend(
-        sites
-            .confirmed
-            .iter()
-            .flat_map(|s| [s.offset, u64::from(s.form.to_byte())]),
-    );
+    words.extend(sites.confirmed.iter().flat_map(|s| [s.place, shape(s)]));
     words.extend(&sites.doubtful);
     words.push(check(&words));
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn shape(site: &Site) -> u64 {
+    u64::from(site.form.to_byte()) | Neighbours::to_bits(site.neighbours) << u8::BITS
 }
 
 fn decode(bytes: &[u8]) -> Option<Sites> {
@@ -305,9 +304,10 @@ fn decode(bytes: &[u8]) -> Option<Sites> {
         confirmed: confirmed
             .chunks_exact(2)
             .filter_map(|pair| match *pair {
-                [offset, form] => Some(Site {
-                    offset,
-                    form: Form::from_byte(u8::try_from(form).ok()?)?,
+                [place, shape] => Some(Site {
+                    place,
+                    form: Form::from_byte(shape as u8)?,
+                    neighbours: Neighbours::from_bits(shape >> u8::BITS),
                 }),
                 _ => None,
             })
@@ -488,9 +488,17 @@ mod tests {
         let place = TestDir::new("sites");
         let cache = CaptureCache::new(Some(&place.0.join("cache")));
         let meta = settled();
-        let site = |offset, form| Site { offset, form };
+        let site = |place, form, neighbours| Site {
+            place,
+            form,
+            neighbours,
+        };
+        let behind = Neighbours::new(0, 15);
         let sites = Sites {
-            confirmed: vec![site(10, Form::RDTSC), site(1 << 40, Form::RDTSCP)],
+            confirmed: vec![
+                site(10, Form::RDTSC, behind),
+                site(1 << 40, Form::RDTSCP, None),
+            ],
             doubtful: vec![77],
         };
         assert_eq!(cache.take_sites(&meta), None);

@@ -160,7 +160,7 @@ fn channel_of(link: &Path) -> Option<(Kind, u64)> {
 }
 
 /// A descriptor of another process, as one of ours.
-fn borrow(pid: u32, fd: u32) -> Option<OwnedFd> {
+pub(crate) fn borrow(pid: u32, fd: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(pid as i32)?;
     let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
     rustix::process::pidfd_getfd(process.as_fd(), fd as i32, PidfdGetfdFlags::empty()).ok()

@@ -221,6 +221,11 @@ impl Server {
         self.shared.is_over.load(Acquire)
     }
 
+    /// Whether a debugger holds the program.
+    pub fn is_held(&self) -> bool {
+        lock(&self.shared).holder != 0
+    }
+
     /// Says who puts the monitor into new images.
     pub fn serves_for(&self, recorder: &Arc<crate::service::Shared>) {
         let _ = self.shared.recorder.set(Arc::clone(recorder));
@@ -388,6 +393,11 @@ fn let_go(shared: &Shared, halter: &mut Halter<'_>, number: u64) {
         mover.kept = number;
         mover.keep
     };
+    // Whoever comes next says anew what it wants to know.
+    let recorder = shared.recorder.get();
+    if let Some(own) = recorder.and_then(|recorder| recorder.observations.as_ref()) {
+        own.end(&shared.arena);
+    }
     if control.halt.is_on() {
         // Who was led by the debugger stands with the others.
         halter.halt(LIMIT);
@@ -473,6 +483,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
             mover.holder = 0;
             mover.tracer = 0;
             mover.connection = None;
+            observe(shared, halter, false);
             mover.resume(control, halter);
             shared.leave();
             Answer::Done
@@ -534,17 +545,34 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
             let count = timeouts::change(control, halter, &mut mover.frozen, tid, change);
             Answer::Changed { count }
         }
+        Request::Observe { on } => observe(shared, halter, on),
         Request::Execed { .. } => refused("nobody executes anything"),
+    }
+}
+
+/// Has what the program does written down, or no more.
+fn observe(shared: &Shared, halter: &Halter<'_>, on: bool) -> Answer {
+    let recorder = shared.recorder.get();
+    let Some(own) = recorder.and_then(|recorder| recorder.observations.as_ref()) else {
+        return refused("the program is recorded: what it does is written down anyway");
+    };
+    if !on {
+        own.end(&shared.arena);
+        return Answer::Done;
+    }
+    match own.begin(&shared.arena, halter) {
+        Ok(dir) => Answer::Observed { dir },
+        Err(error) => refused(error.to_string()),
     }
 }
 
 fn exempt(halter: &Halter<'_>, who: Who, on: bool) -> u32 {
     match who {
-        Who::Process(process) => halter.exempt(on, |seat| seat.process.load(Relaxed) == process),
-        Who::Thread(tid) => halter.exempt(on, |seat| seat.tid.load(Relaxed) == tid),
+        Who::Process(process) => halter.exempt(on, |entry| entry.process.load(Relaxed) == process),
+        Who::Thread(tid) => halter.exempt(on, |entry| entry.tid.load(Relaxed) == tid),
         Who::Port(port) => {
             let serving = channels::serving(halter.pids(), port);
-            halter.exempt(on, |seat| serving.contains(&seat.pid.load(Relaxed)))
+            halter.exempt(on, |entry| serving.contains(&entry.pid.load(Relaxed)))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use inject::{Attached, ExecStop, Injection, Map, Outcome};
 use protocol::id::{ImageNo, ProcessNo};
-use protocol::shared::{EXEC_SLOTS, ExecSlot};
+use protocol::shared::{CONTROL_OFFSET, Control, EXEC_SLOTS, ExecSlot};
 use recording::{ImageStart, Mapping};
 
 use crate::Error;
@@ -115,7 +115,9 @@ fn enter(shared: &Shared, stop: ExecStop, slot: usize, place: &ExecSlot) -> Resu
         return Ok(());
     }
     let (injection, (auxv_at, auxv)) = describe_image(shared, &stop, &exe, slot, place)?;
-    stop.inject(&injection, (auxv_at, &auxv))?;
+    let failures = std::mem::offset_of!(Control, exec_failures);
+    let failure_at = CONTROL_OFFSET + (failures + 8 * (slot % EXEC_SLOTS)) as u64;
+    stop.land(&injection, (auxv_at, &auxv), failure_at)?;
     Ok(())
 }
 
@@ -166,6 +168,9 @@ fn describe_image(
         time: ticks(),
     };
     shared.written(shared.writer.start(&start))?;
+    if let Some(observations) = &shared.observations {
+        observations.started(&start);
+    }
     tracing::debug!(
         target: "record",
         pid,

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use protocol::halt::{self, SEATS, Seat, flag, state};
+use protocol::halt::{self, THREADS_MAX, ThreadEntry, flag, state};
 use protocol::layout::PREEMPT_SIGNAL;
 use protocol::shared::Control;
 use rustix::event::{PollFd, PollFlags};
@@ -100,18 +100,18 @@ impl<'a> Halter<'a> {
         }
     }
 
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &'a Seat> + use<'a> {
-        let used = (self.control.seats_used.load(Acquire) as usize).min(SEATS);
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'a ThreadEntry> + use<'a> {
+        let used = (self.control.entries_used.load(Acquire) as usize).min(THREADS_MAX);
         self.control
-            .seats
+            .entries
             .iter()
             .take(used)
-            .filter(|seat| seat.is_taken())
+            .filter(|entry| entry.is_taken())
     }
 
     /// Looks who there is, so that a halt need not.
     pub fn prepare(&mut self) {
-        let pids: Vec<u32> = self.seats().map(pid_of).collect();
+        let pids: Vec<u32> = self.entries().map(pid_of).collect();
         for pid in pids {
             self.know(pid);
         }
@@ -142,13 +142,13 @@ impl<'a> Halter<'a> {
     }
 
     /// Of a process that has ended, be it that nobody has waited for it yet, the
-    /// seats are free.
+    /// entries are free.
     fn bury(&mut self, pid: u32) {
         self.known.remove(&pid);
-        self.seats().for_each(|seat| seat.free_of(pid, 0));
+        self.entries().for_each(|entry| entry.free_of(pid, 0));
     }
 
-    /// Seats of processes that have been killed are free.
+    /// Entries of processes that have been killed are free.
     fn forget_the_dead(&mut self) {
         let entries: Vec<(u32, BorrowedFd<'_>)> = self
             .known
@@ -194,12 +194,20 @@ impl<'a> Halter<'a> {
             }
             wait_briefly(&halt.arrivals, arrivals);
         };
+        if !is_partial {
+            self.mark_complete();
+        }
         self.describe(number, begin, is_partial)
+    }
+
+    /// Everybody who is to stop has: who stops later in this halt does not count.
+    pub fn mark_complete(&self) {
+        let halt = &self.control.halt;
+        halt.mark_complete(halt.word.load(Acquire), &self.control.entries);
     }
 
     /// Asks for a halt, if none is on; its number. Nobody is told yet.
     pub fn begin(&mut self) -> u32 {
-        self.forget_the_dead();
         let halt = &self.control.halt;
         match halt.is_on() {
             false => halt.begin(now()),
@@ -208,25 +216,32 @@ impl<'a> Halter<'a> {
     }
 
     /// Who has not stopped, of those that are to, so long after it was asked for.
-    pub fn missing(&self, age: Duration) -> Vec<&'a Seat> {
-        self.missing_but(age, |seat| age >= IS_SUSPENDED && is_suspended(seat))
+    pub fn missing(&self, age: Duration) -> Vec<&'a ThreadEntry> {
+        self.missing_but(age, |entry| age >= IS_SUSPENDED && is_suspended(entry))
     }
 
     /// Who has not stopped, for one who knows by himself who cannot come because somebody
     /// has stopped it: to the kernel, whoever he traces is stopped again and again.
-    pub fn missing_but(&self, age: Duration, cannot: impl Fn(&Seat) -> bool) -> Vec<&'a Seat> {
-        let is_halted = |seat: &&Seat| {
-            seat.has(flag::EXEMPT) || seat.is_still() || is_stuck_sending(seat, age) || cannot(seat)
+    pub fn missing_but(
+        &self,
+        age: Duration,
+        cannot: impl Fn(&ThreadEntry) -> bool,
+    ) -> Vec<&'a ThreadEntry> {
+        let is_halted = |entry: &&ThreadEntry| {
+            entry.has(flag::EXEMPT)
+                || entry.is_still()
+                || is_stuck_sending(entry, age)
+                || cannot(entry)
         };
-        self.seats().filter(|seat| !is_halted(seat)).collect()
+        self.entries().filter(|entry| !is_halted(entry)).collect()
     }
 
     /// Tells threads to stop. From then on nobody runs another instruction of the
     /// program.
-    pub fn tell_all(&mut self, missing: &[&Seat]) {
+    pub fn tell_all(&mut self, missing: &[&ThreadEntry]) {
         self.forget_the_dead();
-        for seat in missing {
-            self.tell(seat);
+        for entry in missing {
+            self.tell(entry);
         }
         let told = &self.control.halt.told_at;
         if told.get().0 == 0 {
@@ -234,28 +249,28 @@ impl<'a> Halter<'a> {
         }
     }
 
-    /// The seat of a thread, if it has one.
-    pub fn seat_of(&self, tid: u32) -> Option<&'a Seat> {
-        self.seats()
-            .find(|seat| seat.tid.load(Acquire) == tid && seat.namespace.load(Relaxed) == 0)
+    /// The entry of a thread, if it has one.
+    pub fn entry_of(&self, tid: u32) -> Option<&'a ThreadEntry> {
+        self.entries()
+            .find(|entry| entry.tid.load(Acquire) == tid && entry.namespace.load(Relaxed) == 0)
     }
 
     /// Tells a thread to stop; not one that is in the kernel, unless it must come.
-    pub(crate) fn tell(&mut self, seat: &Seat) {
-        let state = seat.state.load(Acquire);
-        let is_pulled = seat.has(flag::PULL | flag::LEAVE);
+    pub(crate) fn tell(&mut self, entry: &ThreadEntry) {
+        let state = entry.state.load(Acquire);
+        let is_pulled = entry.has(flag::PULL | flag::LEAVE);
         if state == state::RUNS || state == state::CALL && is_pulled {
-            self.tell_to_come(seat);
+            self.tell_to_come(entry);
         }
     }
 
     /// Sends a thread the signal.
-    fn tell_to_come(&mut self, seat: &Seat) {
-        // In this order: if somebody else sits down in between, it is he who stays seated
+    fn tell_to_come(&mut self, entry: &ThreadEntry) {
+        // In this order: if another thread takes the entry in between, it is that one which keeps it
         // when the other is not found.
-        let tid = seat.tid.load(Acquire);
-        let pid = seat.pid.load(Relaxed);
-        if tid == 0 || pid == 0 || seat.namespace.load(Relaxed) != 0 || !self.know(pid) {
+        let tid = entry.tid.load(Acquire);
+        let pid = entry.pid.load(Relaxed);
+        if tid == 0 || pid == 0 || entry.namespace.load(Relaxed) != 0 || !self.know(pid) {
             return;
         }
         // SAFETY: a plain system call, about a thread of a process that was seen
@@ -263,8 +278,8 @@ impl<'a> Halter<'a> {
         let answer =
             unsafe { libc::syscall(libc::SYS_tgkill, pid as i32, tid as i32, PREEMPT_SIGNAL) };
         if answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
-            // It was killed. If another sits here by now, that one stays.
-            seat.free(tid);
+            // It was killed. If the entry is another's by now, it stays so.
+            entry.free(tid);
         }
     }
 
@@ -276,12 +291,12 @@ impl<'a> Halter<'a> {
         limit: Duration,
     ) -> Result<Vec<(u32, inject::Departing)>, Option<Stop>> {
         let halt = &self.control.halt;
-        for seat in self.seats() {
-            seat.left_arg.store(0, Relaxed);
-            seat.done.store(0, Relaxed);
-            seat.elapsed.store(0, Relaxed);
-            seat.flags.fetch_and(!flag::EXEMPT, AcqRel);
-            seat.flags.fetch_or(flag::PULL, AcqRel);
+        for entry in self.entries() {
+            entry.left_arg.store(0, Relaxed);
+            entry.done.store(0, Relaxed);
+            entry.elapsed.store(0, Relaxed);
+            entry.flags.fetch_and(!flag::EXEMPT, AcqRel);
+            entry.flags.fetch_or(flag::PULL, AcqRel);
         }
         // Who is halted in the middle of a call has to look again.
         if halt.is_on() {
@@ -293,30 +308,31 @@ impl<'a> Halter<'a> {
         let mut told = begin.checked_sub(AGAIN).unwrap_or(begin);
         loop {
             let arrivals = halt.arrivals.load(Acquire);
-            let has_come = |seat: &Seat| {
-                seat.halt.load(Acquire) == number
-                    && seat.state.load(Acquire) == state::STOPPED
-                    && seat.stopped_in.load(Relaxed) != halt::stopped_in::CALL
+            let has_come = |entry: &ThreadEntry| {
+                entry.halt.load(Acquire) == number
+                    && entry.state.load(Acquire) == state::STOPPED
+                    && entry.stopped_in.load(Relaxed) != halt::stopped_in::CALL
             };
-            // Looked at once: who sits down after that has not come, and what its seat says is
+            // Looked at once: who registers after that has not come, and what its entry says is
             // still of the one before.
-            let (come, missing): (Vec<&Seat>, Vec<&Seat>) =
-                self.seats().partition(|seat| has_come(seat));
+            let (come, missing): (Vec<&ThreadEntry>, Vec<&ThreadEntry>) =
+                self.entries().partition(|entry| has_come(entry));
             if missing.is_empty() {
+                self.mark_complete();
                 return Ok(come.into_iter().map(departing).collect());
             }
             if begin.elapsed() >= limit {
                 let asked = halt.asked_at.get();
-                let who = missing.first().map(|seat| stop_of(seat, number, asked));
+                let who = missing.first().map(|entry| stop_of(entry, number, asked));
                 self.end_gathering();
                 return Err(who);
             }
             if told.elapsed() >= AGAIN {
                 self.forget_the_dead();
-                for seat in missing {
-                    // One that has sat down since, too.
-                    seat.flags.fetch_or(flag::PULL, AcqRel);
-                    self.tell_to_come(seat);
+                for entry in missing {
+                    // One that has registered since, too.
+                    entry.flags.fetch_or(flag::PULL, AcqRel);
+                    self.tell_to_come(entry);
                 }
                 told = Instant::now();
                 continue;
@@ -340,9 +356,9 @@ impl<'a> Halter<'a> {
     pub fn describe(&self, number: u32, begin: Instant, is_partial: bool) -> Halted {
         let asked = self.control.halt.asked_at.get();
         let mut stops: Vec<Stop> = self
-            .seats()
-            .filter(|seat| !seat.has(flag::EXEMPT))
-            .map(|seat| stop_of(seat, number, asked))
+            .entries()
+            .filter(|entry| !entry.has(flag::EXEMPT))
+            .map(|entry| stop_of(entry, number, asked))
             .collect();
         stops.sort_by_key(|stop| (stop.after_ns, stop.process, stop.thread));
         let times = || stops.iter().filter_map(|stop| stop.after_ns);
@@ -366,7 +382,7 @@ impl<'a> Halter<'a> {
         let number = halt.word.load(Acquire);
         let now = now();
         self.measure(now);
-        let length = halt.end(number, &self.control.seats, now);
+        let length = halt.end(number, &self.control.entries, now);
         arena::wake(&halt.word, i32::MAX);
         length.map(Duration::from_nanos)
     }
@@ -389,13 +405,13 @@ impl<'a> Halter<'a> {
     }
 
     /// Lets threads run on when the others are halted, or not any more; how many.
-    pub fn exempt(&self, on: bool, who: impl Fn(&Seat) -> bool) -> u32 {
+    pub fn exempt(&self, on: bool, who: impl Fn(&ThreadEntry) -> bool) -> u32 {
         let mut count = 0;
-        for seat in self.seats().filter(|seat| who(seat)) {
+        for entry in self.entries().filter(|entry| who(entry)) {
             count += 1;
             match on {
-                true => seat.flags.fetch_or(flag::EXEMPT, AcqRel),
-                false => seat.flags.fetch_and(!flag::EXEMPT, AcqRel),
+                true => entry.flags.fetch_or(flag::EXEMPT, AcqRel),
+                false => entry.flags.fetch_and(!flag::EXEMPT, AcqRel),
             };
         }
         self.wake();
@@ -404,7 +420,7 @@ impl<'a> Halter<'a> {
 
     /// The processes of the program.
     pub fn pids(&self) -> std::collections::BTreeSet<u32> {
-        self.seats().map(pid_of).collect()
+        self.entries().map(pid_of).collect()
     }
 
     /// What each thread does now.
@@ -412,24 +428,24 @@ impl<'a> Halter<'a> {
         let halt = &self.control.halt;
         let number = halt.word.load(Acquire);
         let asked = halt.asked_at.get();
-        let seats = self.seats();
-        seats.map(|seat| stop_of(seat, number, asked)).collect()
+        let entries = self.entries();
+        entries.map(|entry| stop_of(entry, number, asked)).collect()
     }
 }
 
-fn pid_of(seat: &Seat) -> u32 {
-    seat.pid.load(Relaxed)
+fn pid_of(entry: &ThreadEntry) -> u32 {
+    entry.pid.load(Relaxed)
 }
 
 /// Whether the thread waits in a call that others see, for somebody who has
 /// stopped.
-fn is_stuck_sending(seat: &Seat, age: Duration) -> bool {
-    age >= SENDS_NO_MORE && seat.state.load(Acquire) == state::SENDS
+fn is_stuck_sending(entry: &ThreadEntry, age: Duration) -> bool {
+    age >= SENDS_NO_MORE && entry.state.load(Acquire) == state::SENDS
 }
 
 /// Whether somebody else has stopped the thread.
-fn is_suspended(seat: &Seat) -> bool {
-    let (pid, tid) = (pid_of(seat), seat.tid.load(Relaxed));
+fn is_suspended(entry: &ThreadEntry) -> bool {
+    let (pid, tid) = (pid_of(entry), entry.tid.load(Relaxed));
     let stat = inject::read_proc(&format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
     // The name before it may hold anything.
     let stat = String::from_utf8_lossy(&stat);
@@ -440,32 +456,32 @@ fn is_suspended(seat: &Seat) -> bool {
 }
 
 /// What a thread that has come is left with.
-fn departing(seat: &Seat) -> (u32, inject::Departing) {
+fn departing(entry: &ThreadEntry) -> (u32, inject::Departing) {
     let load = |word: &std::sync::atomic::AtomicU64| word.load(Acquire);
     let mut registers = [0; halt::REGISTERS];
-    for (to, from) in registers.iter_mut().zip(&seat.registers) {
+    for (to, from) in registers.iter_mut().zip(&entry.registers) {
         *to = load(from);
     }
     let departing = inject::Departing {
-        tid: seat.tid.load(Acquire) as i32,
-        slot: seat.slot.load(Relaxed),
+        tid: entry.tid.load(Acquire) as i32,
+        slot: entry.slot.load(Relaxed),
         registers,
-        xstate_at: load(&seat.xstate_at),
-        called_at: load(&seat.called_at),
-        left_arg: seat.left_arg.load(Acquire),
-        left: [load(&seat.left[0]), load(&seat.left[1])],
-        done: load(&seat.done),
-        elapsed: load(&seat.elapsed),
-        stopped_ns: seat.stopped_at.get().0,
+        xstate_at: load(&entry.xstate_at),
+        called_at: load(&entry.called_at),
+        left_arg: entry.left_arg.load(Acquire),
+        left: [load(&entry.left[0]), load(&entry.left[1])],
+        done: load(&entry.done),
+        elapsed: load(&entry.elapsed),
+        stopped_ns: entry.stopped_at.get().0,
     };
-    (pid_of(seat), departing)
+    (pid_of(entry), departing)
 }
 
-fn stop_of(seat: &Seat, number: u32, asked: halt::Instant) -> Stop {
-    let state = seat.state.load(Acquire);
-    let has_stopped = state == state::STOPPED && seat.halt.load(Acquire) == number;
-    let place = seat.stopped_in.load(Relaxed);
-    let call = seat.call.load(Relaxed).checked_sub(1);
+fn stop_of(entry: &ThreadEntry, number: u32, asked: halt::Instant) -> Stop {
+    let state = entry.state.load(Acquire);
+    let has_stopped = state == state::STOPPED && entry.halt.load(Acquire) == number;
+    let place = entry.stopped_in.load(Relaxed);
+    let call = entry.call.load(Relaxed).checked_sub(1);
     let state = match state {
         state::STOPPED if place == halt::stopped_in::PROGRAM => State::Computed,
         state::STOPPED if place == halt::stopped_in::CALL => State::Call,
@@ -474,16 +490,16 @@ fn stop_of(seat: &Seat, number: u32, asked: halt::Instant) -> Stop {
         state::SENDS => State::Sends,
         state::TURN => State::Turn,
         state::AWAY => State::Away,
-        _ if is_suspended(seat) => State::Suspended,
+        _ if is_suspended(entry) => State::Suspended,
         _ => State::Runs,
     };
     Stop {
-        pid: pid_of(seat),
-        tid: seat.tid.load(Relaxed),
-        process: seat.process.load(Relaxed),
-        thread: seat.thread.load(Relaxed),
+        pid: pid_of(entry),
+        tid: entry.tid.load(Relaxed),
+        process: entry.process.load(Relaxed),
+        thread: entry.thread.load(Relaxed),
         state,
-        after_ns: has_stopped.then(|| seat.stopped_at.get().0.saturating_sub(asked.0)),
+        after_ns: has_stopped.then(|| entry.stopped_at.get().0.saturating_sub(asked.0)),
         call: call.filter(|_| matches!(state, State::Call | State::Sends)),
     }
 }

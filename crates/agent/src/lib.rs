@@ -6,8 +6,8 @@
 //!
 //! Its threads: the first sets everything up, follows the first exec and waits
 //! for the program's end; the *service* answers the monitors' requests; the
-//! *writer* compresses chunks; one short-lived thread per further exec attaches
-//! and injects (ptrace belongs to a thread). A separate process, the *reaper*,
+//! *writer* compresses chunks; one thread per further exec attaches and injects
+//! (ptrace belongs to a thread), the next of which stands by. A separate process, the *reaper*,
 //! is the program's parent: a tracer that is also the parent would see each
 //! event twice.
 
@@ -17,11 +17,14 @@ mod attach;
 mod capture;
 mod capture_cache;
 pub mod channels;
+mod companion;
 pub mod control;
 mod copy;
 mod exec;
+mod followers;
 pub mod halting;
 mod messages;
+mod observe;
 mod parts;
 pub mod peers;
 mod raw;
@@ -38,6 +41,9 @@ mod waits;
 pub use arena::Arena;
 pub use attach::{Attachment, Detached, attach};
 pub use inject::Refusal;
+pub use observe::{
+    FULL as FULL_OBSERVATION, forget as forget_observation, is_full as observation_is_full,
+};
 pub use reaper::program_of;
 pub use record::{Ended, OnFull, Options, Start, record, run, run_as, start};
 pub use signals::listen;

@@ -73,6 +73,11 @@ pub enum Request {
     Time,
     /// What is waited for with a time limit.
     Timeouts,
+    /// What the program does from now on is written down, for conditions; or no more. It is
+    /// halted.
+    Observe {
+        on: bool,
+    },
     /// Changes the limit of a wait, or of all.
     Timeout {
         #[serde(default)]
@@ -114,6 +119,10 @@ pub enum Answer {
         count: u32,
     },
     Peer(Peer),
+    /// Where what the program does is written down.
+    Observed {
+        dir: PathBuf,
+    },
     Halts {
         halts: Vec<Past>,
     },

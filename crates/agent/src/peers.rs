@@ -49,7 +49,7 @@ pub fn peer(control: &Control, pid: u32, debugger: Option<u32>) -> Peer {
             debugger: debugger.filter(|_| number != 0),
             shift_ns: halt.shift.load(Acquire),
             now_ns: halting::now().0,
-            halted_ns: (number != 0).then(|| halt.stood_still(number, &control.seats).0),
+            halted_ns: (number != 0).then(|| halt.stood_still(number, &control.entries).0),
             is_real_time: halt.real_time.load(Relaxed) != 0,
             halts: halt.count.load(Acquire),
         };

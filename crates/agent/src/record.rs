@@ -18,6 +18,7 @@ use recording::{Clock, Manifest, Status, Summary, Writer};
 use crate::arena::{Arena, Spare, ticks};
 use crate::capture::Captures;
 use crate::capture_cache::CaptureCache;
+use crate::observe::Observations;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
 use crate::{Error, control, exec, failing, signals, store};
@@ -170,9 +171,11 @@ pub fn start(options: &Options, how: Start) -> Result<Ended, Error> {
         clock_offset,
         over: AtomicBool::new(false),
         is_busy: AtomicBool::new(false),
+        has_spare: AtomicBool::new(false),
         on_full: disk_full(options.on_full, &arena, &cut_short, reaper.pid()),
         tracing: std::sync::OnceLock::new(),
         adopting: std::sync::Mutex::default(),
+        observations: is_live.then(|| Observations::new(&options.dir, &manifest)),
         arena,
         writer,
     });
@@ -201,6 +204,10 @@ pub fn start(options: &Options, how: Start) -> Result<Ended, Error> {
     let _ = serving.join();
     drop(alive);
     let status = outcome?;
+    let is_held = control.as_ref().is_some_and(control::Server::is_held);
+    if let Some(observations) = &shared.observations {
+        observations.finish(&shared.arena, is_held);
+    }
     drop(control);
     if is_live {
         return Ok(Ended {
@@ -319,6 +326,9 @@ fn follow(
                     time: ticks(),
                 };
                 let _ = shared.writer.status(&frame);
+                if let Some(observations) = &shared.observations {
+                    observations.ended(&frame);
+                }
             }
         }
     }

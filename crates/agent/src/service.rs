@@ -16,7 +16,8 @@ use crate::asker::Asker;
 use crate::capture::{Captured, Captures, Why, open_file};
 use crate::capture_cache::Companion;
 use crate::control::Tracing;
-use crate::exec;
+use crate::followers;
+use crate::observe::Observations;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -34,6 +35,8 @@ pub struct Shared {
     pub image: Image,
     pub clock_offset: Option<u64>,
     pub over: AtomicBool,
+    /// A thread stands by for the next exec, or is about to.
+    pub has_spare: AtomicBool,
     /// Chunks have been full.
     pub is_busy: AtomicBool,
     /// Whether a debugger traces the program.
@@ -42,6 +45,8 @@ pub struct Shared {
     pub adopting: Mutex<HashMap<i32, usize>>,
     /// Called once when there is no more room on the disk.
     pub on_full: Box<dyn Fn(&str) + Send + Sync>,
+    /// Of a live program: who observes it, now and then.
+    pub observations: Option<Observations>,
 }
 
 impl Shared {
@@ -49,7 +54,7 @@ impl Shared {
         self.adopting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, process: ProcessNo, kind: &str, text: &str) {
+    pub fn note(&self, process: ProcessNo, kind: &str, text: &str) {
         let note = Note {
             process,
             kind: kind.to_string(),
@@ -93,7 +98,12 @@ impl Shared {
             READY_AT_FIRST
         };
         let missing = ready.saturating_sub(control.chunks_free.load(Acquire));
-        if missing == 0 || control.mode.load(Acquire) != mode::RECORD {
+        let is_written = match control.mode.load(Acquire) {
+            mode::RECORD => true,
+            mode::LIVE => control.observed.load(Acquire) != 0,
+            _ => false,
+        };
+        if missing == 0 || !is_written {
             return;
         }
         // If there is no room for all of them, there may be for one.
@@ -168,19 +178,23 @@ pub fn run(shared: &Arc<Shared>) {
             is_early &= arena::wait(&control.doorbell, bell, 2);
             continue;
         }
+        followers::look_for_failures(shared);
         shared.supply();
         rung = arena::wait(&control.doorbell, bell, 100);
     }
+    followers::dismiss(shared);
+    followers::look_for_failures(shared);
 }
 
-fn answer(request: &Request, value: u64) {
+/// Answers whoever waits for this.
+pub fn answer(request: &Request, value: u64) {
     request.answer.store(value, Release);
     request.state.store(request_state::DONE, Release);
     arena::wake(&request.state, i32::MAX);
 }
 
 /// The text that came with a request.
-fn text_of(request: &Request) -> String {
+pub fn text_of(request: &Request) -> String {
     let bytes: Vec<u8> = request
         .text
         .iter()
@@ -228,33 +242,10 @@ fn serve(shared: &Arc<Shared>, index: usize, request: &Request) {
             answer(request, capture(shared, process, &path));
         }
         request_kind::EXEC => {
-            if arg(1) != 0 {
-                let text = format!(
-                    "{} has rights of its own (set-user-ID, set-group-ID or file capabilities): \
-                     it ran unrecorded",
-                    text_of(request)
-                );
-                shared.note(ProcessNo(process), "unrecorded", &text);
-                answer(request, 1);
-                return;
-            }
-            let Some(Asker { pid, tid }) = asker() else {
-                let text = "a process that the recorder cannot see executed a program";
-                shared.note(ProcessNo(process), "unrecorded", text);
-                answer(request, 1);
-                return;
-            };
-            let slot = arg(0) as usize;
             let follower = Arc::clone(shared);
-            let follow = move || {
-                exec::follow(&follower, tid, slot, |go| {
-                    if let Some(request) = follower.arena.control().requests.get(index) {
-                        answer(request, u64::from(!go));
-                    }
-                });
-            };
-            // Its end lets go of whom it traces, also of one that was killed meanwhile.
+            let follow = move || followers::serve(&follower, index);
             if let Err(error) = std::thread::Builder::new().spawn(follow) {
+                let pid = request.pid.load(Relaxed) as i32;
                 shared.note_unrecorded(pid, &format!("cannot start a thread: {error}"));
                 answer(request, 1);
             }

@@ -13,25 +13,18 @@
 
 mod elf;
 mod judge;
+mod room;
 mod search;
 mod unwind;
 
 use std::fs::File;
 use std::io;
 
-use protocol::instruction::Form;
+use protocol::instruction::Site;
 
 use elf::Elf;
 use judge::{Functions, Verdict};
 use search::search;
-
-/// One instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Site {
-    /// Where it is in the file.
-    pub offset: u64,
-    pub form: Form,
-}
 
 /// What a file has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +37,7 @@ pub struct Sites {
 
 /// Which rules finds are judged by. Raised when they change, so that no list is used
 /// that was made by others.
-pub const RULES: u64 = 2;
+pub const RULES: u64 = 3;
 
 /// Looks through a file. One that is no x86-64 ELF file has none.
 pub fn find(file: &File) -> io::Result<Sites> {
@@ -58,8 +51,9 @@ pub fn find(file: &File) -> io::Result<Sites> {
             let address = range.address + (find.offset - range.offset);
             match functions.judge(find, address) {
                 Verdict::Instruction(form) => sites.confirmed.push(Site {
-                    offset: find.offset - form.opcode_at(),
+                    place: find.offset - form.opcode_at(),
                     form,
+                    neighbours: None,
                 }),
                 Verdict::PartOfAnother => {}
                 Verdict::Unknown => sites.doubtful.push(find.offset),
@@ -68,6 +62,7 @@ pub fn find(file: &File) -> io::Result<Sites> {
     }
     sites.confirmed.sort_unstable();
     sites.confirmed.dedup();
+    room::find(file, &mut sites.confirmed);
     Ok(sites)
 }
 
@@ -83,7 +78,7 @@ mod tests {
 
     use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
     use object::{Object, ObjectSection, SectionKind};
-    use protocol::instruction::Instruction;
+    use protocol::instruction::{Form, Instruction};
 
     use super::*;
 
@@ -109,8 +104,9 @@ mod tests {
                 };
                 let len = inst.len() as u8;
                 sites.insert(Site {
-                    offset: inst.ip(),
+                    place: inst.ip(),
                     form: Form { what, len },
+                    neighbours: None,
                 });
             }
         }
@@ -120,7 +116,14 @@ mod tests {
     /// Compares; returns how many there are.
     fn agree(path: &str) -> usize {
         let sites = find(&File::open(path).unwrap()).unwrap();
-        let confirmed: BTreeSet<Site> = sites.confirmed.iter().copied().collect();
+        let confirmed: BTreeSet<Site> = sites
+            .confirmed
+            .iter()
+            .map(|site| Site {
+                neighbours: None,
+                ..*site
+            })
+            .collect();
         let expected = disassembled(path);
         println!(
             "{path}: {} confirmed, {} doubtful",
@@ -134,7 +137,7 @@ mod tests {
             .filter(|site| {
                 !sites
                     .doubtful
-                    .contains(&(site.offset + site.form.opcode_at()))
+                    .contains(&(site.place + site.form.opcode_at()))
             })
             .collect();
         assert!(missed.is_empty(), "{path}: missed: {missed:x?}");
@@ -161,6 +164,41 @@ mod tests {
         for name in ["libstdc++.so.6", "libcrypto.so.3", "libm.so.6"] {
             path(name).map(|path| agree(&path));
         }
+    }
+
+    /// What moves with an instruction that becomes a jump at once is whole instructions, and
+    /// nobody else's.
+    #[test]
+    fn most_of_the_loader_becomes_jumps() {
+        let path = "/lib64/ld-linux-x86-64.so.2";
+        let sites = find(&File::open(path).unwrap()).unwrap().confirmed;
+        let data = std::fs::read(path).unwrap();
+        let file = object::File::parse(&*data).unwrap();
+        let mut starts = BTreeSet::new();
+        for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
+            let (offset, _) = section.file_range().unwrap();
+            let bytes = section.data().unwrap();
+            for inst in Decoder::with_ip(64, bytes, offset, DecoderOptions::NONE) {
+                starts.insert(inst.ip());
+            }
+        }
+        let mut last = 0;
+        let moved = sites
+            .iter()
+            .filter_map(|site| Some((site, site.neighbours?)));
+        for (site, neighbours) in moved.clone() {
+            let from = site.place - neighbours.before() as u64;
+            let to = site.place + u64::from(site.form.len) + neighbours.after() as u64;
+            assert!(to - from >= patch::JUMP_LEN as u64);
+            assert!(starts.contains(&from) && starts.contains(&to), "{site:x?}");
+            assert!(from >= last, "{site:x?} overlaps the one before it");
+            last = to;
+        }
+        let plain =
+            |site: &&Site| matches!(site.form.what, Instruction::Cpuid | Instruction::Counter);
+        let (few, all) = (moved.count(), sites.iter().filter(plain).count());
+        println!("{few} of {all}");
+        assert!(all > 5 && few * 4 >= all * 3, "{few} of {all}");
     }
 
     #[test]

@@ -66,9 +66,13 @@ fn run(shared: &Shared, full: &Receiver<usize>) {
 
 /// Moves one chunk into the journal. False: there is no room.
 fn store(shared: &Shared, index: usize, room: &mut Vec<u8>) -> bool {
-    let stored = match shared.arena.chunk(index, room) {
-        Some(bytes) => shared.writer.chunk(bytes),
-        None => Ok(()),
+    let stored = match (shared.arena.chunk(index, room), &shared.observations) {
+        (Some(bytes), Some(observations)) => {
+            observations.store(&shared.arena, bytes);
+            Ok(())
+        }
+        (Some(bytes), None) => shared.writer.chunk(bytes),
+        (None, _) => Ok(()),
     };
     match stored {
         Ok(()) => shared.arena.recycle(index),

@@ -1,14 +1,14 @@
 //! The time limits of calls that wait: what is left of each, by the program's time,
 //! and how it is changed from outside.
 //!
-//! A change is left in the thread's seat, and the thread is taken out of its call to
+//! A change is left in the thread's entry, and the thread is taken out of its call to
 //! find it; it makes the call again with what it is given (the monitor's `time.rs`).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-use protocol::halt::{Seat, flag, limit, on_limit, state};
+use protocol::halt::{ThreadEntry, flag, limit, on_limit, state};
 use protocol::shared::Control;
 use serde::{Deserialize, Serialize};
 
@@ -84,24 +84,24 @@ fn clock(control: &Control, is_realtime: bool) -> u64 {
 }
 
 /// What is left of the limit of the call that a thread waits in. None: it has none.
-fn left(control: &Control, seat: &Seat) -> Option<u64> {
-    let is_in_call = match seat.state.load(Acquire) {
+fn left(control: &Control, entry: &ThreadEntry) -> Option<u64> {
+    let is_in_call = match entry.state.load(Acquire) {
         state::CALL | state::SENDS => true,
-        state::STOPPED => seat.stopped_in.load(Relaxed) == protocol::halt::stopped_in::CALL,
+        state::STOPPED => entry.stopped_in.load(Relaxed) == protocol::halt::stopped_in::CALL,
         _ => false,
     };
     if !is_in_call {
         return None;
     }
-    match seat.limit.load(Relaxed) {
+    match entry.limit.load(Relaxed) {
         limit::NONE => None,
         limit::UNTIL => {
-            let until = seat.until.load(Relaxed);
-            let is_realtime = seat.until_clock.load(Relaxed) == limit::REALTIME;
+            let until = entry.until.load(Relaxed);
+            let is_realtime = entry.until_clock.load(Relaxed) == limit::REALTIME;
             Some(until.saturating_sub(clock(control, is_realtime)))
         }
         length => {
-            let ticks = ticks(control).wrapping_sub(seat.since.load(Relaxed));
+            let ticks = ticks(control).wrapping_sub(entry.since.load(Relaxed));
             // What began after the halt was asked for.
             let passed = match ticks as i64 {
                 1.. => control.halt.ns_of(ticks),
@@ -114,22 +114,22 @@ fn left(control: &Control, seat: &Seat) -> Option<u64> {
 
 /// All waits that have a limit.
 pub fn list(control: &Control, halter: &Halter<'_>, frozen: &HashMap<u32, Frozen>) -> Vec<Timeout> {
-    let waits = halter.seats().filter_map(|seat| {
-        let tid = seat.tid.load(Acquire);
-        let changed = seat.extended.load(Acquire);
-        let left = left(control, seat)?.saturating_add_signed(changed);
+    let waits = halter.entries().filter_map(|entry| {
+        let tid = entry.tid.load(Acquire);
+        let changed = entry.extended.load(Acquire);
+        let left = left(control, entry)?.saturating_add_signed(changed);
         let kept = frozen
             .get(&tid)
-            .filter(|kept| kept.since == seat.since.load(Relaxed));
-        if kept.is_none() && (left > LONG / 2 || seat.on_limit.load(Relaxed) == on_limit::DROP) {
+            .filter(|kept| kept.since == entry.since.load(Relaxed));
+        if kept.is_none() && (left > LONG / 2 || entry.on_limit.load(Relaxed) == on_limit::DROP) {
             return None;
         }
         Some(Timeout {
-            pid: seat.pid.load(Relaxed),
+            pid: entry.pid.load(Relaxed),
             tid,
-            process: seat.process.load(Relaxed),
-            thread: seat.thread.load(Relaxed),
-            call: seat.call.load(Relaxed).checked_sub(1)?,
+            process: entry.process.load(Relaxed),
+            thread: entry.thread.load(Relaxed),
+            call: entry.call.load(Relaxed).checked_sub(1)?,
             left_ns: kept.map_or(left, |kept| kept.left_ns),
             is_frozen: kept.is_some(),
         })
@@ -152,22 +152,22 @@ pub fn change(
     if !was_halted {
         halter.halt(Duration::from_secs(1));
     }
-    let seats: Vec<&Seat> = halter.seats().collect();
+    let entries: Vec<&ThreadEntry> = halter.entries().collect();
     let mut count = 0;
-    for seat in seats {
-        let own = seat.tid.load(Acquire);
-        let Some(left) = left(control, seat).filter(|_| tid.is_none_or(|tid| tid == own)) else {
+    for entry in entries {
+        let own = entry.tid.load(Acquire);
+        let Some(left) = left(control, entry).filter(|_| tid.is_none_or(|tid| tid == own)) else {
             continue;
         };
-        let left = left.saturating_add_signed(seat.extended.load(Acquire));
-        let since = seat.since.load(Relaxed);
+        let left = left.saturating_add_signed(entry.extended.load(Acquire));
+        let since = entry.since.load(Relaxed);
         let by = |wanted: u64| i64::try_from(wanted).unwrap_or(i64::MAX) - left as i64;
         match change {
             Change::Extend { ns } => {
                 if let Some(kept) = frozen.get_mut(&own).filter(|kept| kept.since == since) {
                     kept.left_ns = kept.left_ns.saturating_add_signed(ns);
                 } else {
-                    seat.extended.fetch_add(ns, AcqRel);
+                    entry.extended.fetch_add(ns, AcqRel);
                 }
             }
             Change::Freeze => {
@@ -178,20 +178,20 @@ pub fn change(
                         left_ns: left,
                     },
                 );
-                seat.extended.fetch_add(by(LONG), AcqRel);
+                entry.extended.fetch_add(by(LONG), AcqRel);
             }
             Change::Thaw => match frozen.remove(&own).filter(|kept| kept.since == since) {
-                Some(kept) => drop(seat.extended.fetch_add(by(kept.left_ns), AcqRel)),
+                Some(kept) => drop(entry.extended.fetch_add(by(kept.left_ns), AcqRel)),
                 None => continue,
             },
-            Change::Fire => seat.on_limit.store(on_limit::FIRE, Relaxed),
-            Change::Drop => seat.on_limit.store(on_limit::DROP, Relaxed),
+            Change::Fire => entry.on_limit.store(on_limit::FIRE, Relaxed),
+            Change::Drop => entry.on_limit.store(on_limit::DROP, Relaxed),
         }
         if matches!(change, Change::Fire | Change::Drop) {
             frozen.remove(&own);
         }
-        seat.flags.fetch_or(flag::LEAVE, AcqRel);
-        halter.tell(seat);
+        entry.flags.fetch_or(flag::LEAVE, AcqRel);
+        halter.tell(entry);
         count += 1;
     }
     if !was_halted {

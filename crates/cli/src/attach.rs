@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::session::Program;
+use inspect::{Library, Options};
 use live::Candidate;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::{debug, record, select};
+use crate::{attach_on, debug, record, record_on, select};
 
 /// Debug processes that run. Without any named, list those that could be.
 ///
@@ -20,13 +21,14 @@ use crate::{debug, record, select};
 /// Exit status 0; 2 if a command failed or a process cannot be joined.
 #[derive(clap::Args)]
 pub struct Attach {
-    /// Processes: by id, or all that have a name
-    #[arg(value_name = "PID|NAME")]
+    /// Processes: by id, or all that have a name; of another host after its name and a
+    /// colon. A host is what ssh understands, or `tls:HOST` where an agent listens
+    #[arg(value_name = "[HOST:]PID|NAME")]
     processes: Vec<String>,
 
     /// A process and all that it has made
-    #[arg(long, value_name = "PID")]
-    tree: Vec<i32>,
+    #[arg(long, value_name = "[HOST:]PID")]
+    tree: Vec<String>,
 
     /// By ptrace alone: nothing of the debugger is in the program, and its time goes on
     /// while it stands
@@ -52,6 +54,15 @@ pub struct Run {
     #[arg(long)]
     go: bool,
 
+    /// Run CMD on HOST, which is what ssh understands, or `tls:HOST` where an agent
+    /// listens; again for each
+    #[arg(long, num_args = 2, value_names = ["HOST", "CMD"], conflicts_with_all = ["program", "record", "observe"])]
+    on: Vec<String>,
+
+    /// Run what a plan says, on the hosts that it names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "program", "record", "observe"])]
+    plan: Option<PathBuf>,
+
     /// Record it besides
     #[arg(long, conflicts_with = "observe")]
     record: bool,
@@ -72,7 +83,11 @@ pub struct Run {
     script: Script,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(
+        required_unless_present_any = ["on", "plan"],
+        trailing_var_arg = true,
+        value_name = "CMD"
+    )]
     program: Vec<OsString>,
 }
 
@@ -100,7 +115,7 @@ impl Holding {
 
 /// What is to be done without asking.
 #[derive(clap::Args)]
-struct Script {
+pub struct Script {
     /// Execute the debugger's commands in FILE first
     #[arg(short = 'x', long = "command-file", id = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -169,9 +184,10 @@ pub fn program() -> Result<live::Program, Failure> {
 }
 
 impl Script {
-    fn debug(
+    pub fn debug(
         self,
         program: live::Program,
+        library: Library,
         first: Option<&str>,
         ends: bool,
         recording: Option<PathBuf>,
@@ -183,10 +199,12 @@ impl Script {
             batch: self.batch,
         };
         let living = debug::Living {
-            agent: program.agent(),
+            agents: program.agents(),
             recording,
+            observed: None,
+            followed: Vec::new(),
         };
-        let program = Program::alive(Arc::new(program));
+        let program = Program::alive(Arc::new(program), library);
         let good = debug::run_living(&program, &script, ends, living)?;
         Ok(ExitCode::from(u8::from(!good) * 2))
     }
@@ -197,39 +215,62 @@ impl Attach {
         if self.processes.is_empty() && self.tree.is_empty() {
             return list();
         }
-        let mut pids = named(&self.processes, &live::candidates())?;
+        let all: Vec<String> = self.processes.iter().chain(&self.tree).cloned().collect();
+        if let Some(hosts) = attach_on::by_host(&all)? {
+            let roots = attach_on::by_host(&self.tree)?.unwrap_or_default();
+            let how = self.holding.how(!self.observe);
+            return attach_on::attach(&hosts, &roots, &how, self.script);
+        }
+        let tree = self.tree.iter().map(|word| id(word));
+        let tree: Vec<i32> = tree.collect::<Result<_, Failure>>()?;
+        // They stand from when they are joined: what can be found out before is.
+        let mut all = live::candidates();
+        let mut pids = named(&self.processes, &all)?;
         let program = program()?;
         let how = self.holding.how(!self.observe);
-        if self.tree.is_empty() {
+        let library = Library::new(Options::default());
+        if tree.is_empty() {
+            live::look_ahead(&pids, &library);
             tell(program.attach(&pids, &how)?);
         }
         // Who is made while the others are being joined is joined too.
-        for root in &self.tree {
+        for root in &tree {
             loop {
-                let all = live::candidates();
                 let new = live::descendants(*root, &all).into_iter();
                 let new: Vec<i32> = new.filter(|pid| !pids.contains(pid)).collect();
                 if new.is_empty() {
                     break;
                 }
+                live::look_ahead(&new, &library);
                 tell(program.attach(&new, &how)?);
                 pids.extend(new);
+                if live::are_all(&pids) {
+                    break;
+                }
+                all = live::candidates();
             }
         }
-        tell_of_others(&pids);
+        tell_of_others(&pids, &all);
         let recording = recording(&program);
-        self.script.debug(program, None, false, recording)
+        self.script.debug(program, library, None, false, recording)
     }
 }
 
+/// The id of a process.
+pub fn id(word: &str) -> Result<i32, Failure> {
+    word.parse().map_err(|_| {
+        Failure::new(format!("`{word}` is not the id of a process"))
+            .hint("`mw attach` lists those that could be joined, with their ids")
+    })
+}
+
 /// Says who of a program was not joined: what a process has made already runs on.
-fn tell_of_others(pids: &[i32]) {
-    let all = live::candidates();
+fn tell_of_others(pids: &[i32], all: &[Candidate]) {
     let made: Vec<i32> = pids
         .iter()
-        .flat_map(|pid| live::descendants(*pid, &all))
+        .flat_map(|pid| live::descendants(*pid, all))
         .collect();
-    let own = live::descendants(std::process::id() as i32, &all);
+    let own = live::descendants(std::process::id() as i32, all);
     let is_left = |c: &&Candidate| {
         made.contains(&c.pid) && c.tracer == 0 && !pids.contains(&c.pid) && !own.contains(&c.pid)
     };
@@ -285,6 +326,14 @@ impl GovernRunning {
 
 impl Run {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        if !self.on.is_empty() || self.plan.is_some() {
+            let runs = match &self.plan {
+                Some(file) => attach_on::planned(file)?,
+                None => record_on::from_words(&self.on)?,
+            };
+            let first = self.go.then_some("continue");
+            return attach_on::run(&runs, first, &self.holding.how(true), self.script);
+        }
         let name = self
             .program
             .first()
@@ -306,7 +355,10 @@ impl Run {
             program.start_governed(&words, &self.holding.how(true))?;
         }
         let first = self.go.then_some("continue");
-        let done = self.script.debug(program, first, true, dir.clone());
+        let library = Library::new(Options::default());
+        let done = self
+            .script
+            .debug(program, library, first, true, dir.clone());
         if let Some(dir) = dir {
             select::point_latest_at(&dir);
             record::tell(&dir);
@@ -427,14 +479,14 @@ fn list() -> Result<ExitCode, Failure> {
             true => "under mw record",
             false => "under mw run",
         };
-        let seated = status.threads.iter().map(|thread| thread.pid as i32);
+        let registered = status.threads.iter().map(|thread| thread.pid as i32);
         let mut pids = agent::program_of(status.pid as i32);
         let how = if pids.is_empty() {
             "under mw attach"
         } else {
             how
         };
-        pids.extend(seated);
+        pids.extend(registered);
         (pids, how)
     });
     let agents: Vec<(Vec<i32>, &str)> = agents.collect();

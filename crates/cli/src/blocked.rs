@@ -26,9 +26,14 @@ pub struct Cmd {
     #[arg(long, value_name = "EVENT")]
     at: Option<String>,
 
-    /// Of processes that run, now: by id, or all that have a name. Nobody is stopped
-    #[arg(long, value_name = "PID|NAME", num_args = 1.., conflicts_with_all = ["at", "latest", "no_replay", "json"])]
+    /// Of processes that run, now: by id, or all that have a name; of another host after
+    /// its name and a colon. Nobody is stopped
+    #[arg(long, value_name = "[HOST:]PID|NAME", num_args = 1.., conflicts_with_all = ["at", "latest", "no_replay", "json"])]
     live: Vec<String>,
+
+    /// With --live: for an `mw` on another host
+    #[arg(long, requires = "live", hide = true)]
+    as_data: bool,
 
     /// With --at: the furthest that the other processes can have come
     #[arg(long, requires = "at")]
@@ -50,7 +55,7 @@ const LOOKING: Duration = Duration::from_secs(5);
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         if !self.live.is_empty() {
-            return crate::blocked_now::run(&self.live);
+            return crate::blocked_now::run(&self.live, self.as_data);
         }
         let set = self.recording.open()?;
         let mut history = causes::open(&set)?;

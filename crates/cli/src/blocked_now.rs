@@ -5,28 +5,48 @@ use std::process::ExitCode;
 use inspect::{Library, Options};
 use live::{Kind, On, Waiting};
 
+use crate::attach_on;
 use crate::failure::Failure;
 use crate::output::Output;
 
-pub fn run(words: &[String]) -> Result<ExitCode, Failure> {
+pub fn run(words: &[String], as_data: bool) -> Result<ExitCode, Failure> {
+    let mut out = Output::new();
+    if let Some(hosts) = attach_on::by_host(words)? {
+        for (host, mut all) in attach_on::blocked(&hosts)? {
+            for one in &mut all {
+                one.process = format!("{}@{host}", one.process);
+            }
+            show(&mut out, &all)?;
+        }
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let pids = crate::attach::named(words, &live::candidates())?;
     let library = Library::new(Options::default());
     let all = live::waiting(&pids, &library)?;
-    let mut out = Output::new();
-    for one in &all {
+    match as_data {
+        true => out.line(&serde_json::to_string(&all).map_err(Failure::new)?)?,
+        false => show(&mut out, &all)?,
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Who waits for whom on one host.
+fn show(out: &mut Output, all: &[Waiting]) -> Result<(), Failure> {
+    for one in all {
         let place = one.place.as_ref();
         let place = place.map_or(String::new(), |place| format!(" ({place})"));
-        out.line(&format!("{} {}{place}", name(one), does(one, &all)))?;
+        out.line(&format!("{} {}{place}", name(one), does(one, all)))?;
     }
-    for ring in live::rings(&all) {
+    for ring in live::rings(all) {
         let names: Vec<String> = ring.iter().filter_map(|i| all.get(*i)).map(name).collect();
         out.line(&match names.as_slice() {
             [one] => format!("deadlock: {one} waits for itself"),
             names => format!("deadlock: {} wait for each other", names.join(", ")),
         })?;
     }
-    out.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn name(one: &Waiting) -> String {
@@ -56,6 +76,7 @@ fn does(one: &Waiting, all: &[Waiting]) -> String {
         } => {
             let what = match name {
                 Some(name) => format!("{} {name}", kind.name()),
+                None if address.0 == 0 => kind.name().to_string(),
                 None => format!("{} at {address:#x}", kind.name()),
             };
             let verb = match kind {

@@ -1,7 +1,6 @@
 //! `mw check`: whether rules hold in recordings.
 
 mod formats;
-mod learn;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,13 +101,50 @@ pub fn failure(error: Failed) -> Failure {
     }
 }
 
+/// Recordings that rules are learnt from.
+struct GoodRuns(Vec<PathBuf>);
+
+impl conditions::learn::Runs for GoodRuns {
+    type Error = Failure;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn look<T>(
+        &self,
+        run: usize,
+        how: impl FnOnce(&Recorded<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let history = causes::open(&select::open(self.0.get(run).cloned())?)?;
+        how(&Recorded::new(&history, query::names::own(&history)))
+    }
+
+    fn judge(&self, run: usize, rules: &Rules) -> Result<Vec<Verdict>, Failure> {
+        let judged = judge(rules, self.0.get(run).cloned(), 1)?;
+        Ok(judged.into_iter().map(|one| one.verdict).collect())
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(error: Failed) -> Self {
+        failure(error)
+    }
+}
+
+impl From<events::PatternError> for Failure {
+    fn from(error: events::PatternError) -> Self {
+        Failure::new(error)
+    }
+}
+
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
         if self.learn {
             let all = std::iter::once(&self.file).chain(&self.recordings);
-            let all: Vec<Option<PathBuf>> = all.cloned().map(Some).collect();
+            let runs = GoodRuns(all.cloned().collect());
             let mut out = Output::new();
-            out.line(learn::learn(&all)?.trim_end())?;
+            out.line(conditions::learn::learn(&runs)?.trim_end())?;
             out.finish()?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -217,7 +253,7 @@ fn shown(recorded: &Recorded<'_>, steps: &Steps, dir: &Path, witness: &Witness) 
         };
         (key, value.clone())
     });
-    let states = !witness.values.is_empty() || events.is_empty();
+    let states = witness.is_state || events.is_empty();
     let pairs = witness.events.windows(2);
     let path = match states {
         true => Vec::new(),
@@ -240,10 +276,18 @@ fn shown(recorded: &Recorded<'_>, steps: &Steps, dir: &Path, witness: &Witness) 
                 .iter()
                 .filter(|(p, at)| at.bound > recorded.first(*p));
             let places: Vec<String> = places.map(|own| place(recorded, steps, *own)).collect();
-            format!("goto cut {}", places.join(" "))
+            // It may be where nobody has done anything yet.
+            match places.is_empty() {
+                true => String::new(),
+                false => format!("goto cut {}", places.join(" ")),
+            }
         }
     };
-    let words = ["mw", "replay", &select::shown_as(dir), "-e", &goal];
+    let dir = select::shown_as(dir);
+    let mut words = vec!["mw", "replay", &dir];
+    if !goal.is_empty() {
+        words.extend(["-e", &goal]);
+    }
     Shown {
         cut: cut.collect(),
         values: values.collect(),
@@ -359,10 +403,9 @@ pub fn print_witness(
         true => String::new(),
         false => format!("  ({})", captures.join(", ")),
     };
-    let arrow = if shown.values.is_empty() {
-        " -> "
-    } else {
-        ", "
+    let arrow = match witness.is_some_and(|witness| witness.is_state) {
+        true => ", ",
+        false => " -> ",
     };
     let events = match shown.events.len() {
         0..=8 => shown.events.join(arrow),

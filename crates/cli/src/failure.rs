@@ -33,6 +33,12 @@ impl Failure {
         self
     }
 
+    /// Says on which other host it is.
+    pub fn on(mut self, host: &str) -> Failure {
+        self.message = format!("{host}: {}", self.message);
+        self
+    }
+
     /// What, where and why.
     pub fn message(&self) -> &str {
         &self.message

@@ -5,6 +5,7 @@
 
 mod agent_command;
 mod attach;
+mod attach_on;
 mod blocked;
 mod blocked_now;
 mod causes;

@@ -56,7 +56,7 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
 }
 
 /// `HOST CMD HOST CMD ...`
-fn from_words(words: &[String]) -> Result<Vec<Run>, Failure> {
+pub fn from_words(words: &[String]) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for pair in words.chunks(2) {
         let [host, line] = pair else { continue };
@@ -73,7 +73,7 @@ fn from_words(words: &[String]) -> Result<Vec<Run>, Failure> {
 }
 
 /// A host's name without who goes there, and how.
-fn short(host: &str) -> &str {
+pub fn short(host: &str) -> &str {
     match host.strip_prefix(TLS) {
         Some(address) => address.split(':').next().unwrap_or(address),
         None => host.rsplit('@').next().unwrap_or(host),
@@ -116,9 +116,15 @@ fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
 }
 
 /// One connection for each command; nothing is started unless all are there.
-fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
+pub fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
+    let hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
+    connect_all(&hosts)
+}
+
+/// A connection for each host of a list, which may be named more than once.
+pub fn connect_all(all: &[&str]) -> Result<Vec<Client>, Failure> {
     let connector = Connector::new(select::identity())?;
-    let mut hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
+    let mut hosts = all.to_vec();
     hosts.sort_unstable();
     hosts.dedup();
     let found: Result<HashMap<&str, Client>, hosts::Error> = std::thread::scope(|scope| {
@@ -136,12 +142,12 @@ fn connect(runs: &[Run]) -> Result<Vec<Client>, Failure> {
             .collect()
     });
     let found = found?;
-    let own = |run: &Run| found.get(run.host.as_str()).cloned();
-    Ok(runs.iter().filter_map(own).collect())
+    let own = |host: &&str| found.get(host).cloned();
+    Ok(all.iter().filter_map(own).collect())
 }
 
 /// What is said on the hosts, with their names in front.
-struct Screen {
+pub struct Screen {
     prefixes: Vec<String>,
     quiet: bool,
     /// What has been said since the last end of a line, by command and stream.
@@ -149,7 +155,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn new(names: &[String], quiet: bool) -> Screen {
+    pub fn new(names: &[String], quiet: bool) -> Screen {
         let width = names.iter().map(|name| name.chars().count()).max();
         let width = width.unwrap_or(0);
         Screen {
@@ -163,9 +169,13 @@ impl Screen {
     }
 
     fn show(&mut self, at: usize, news: News<'_>) {
-        let News::Output { is_error, bytes } = news else {
-            return;
-        };
+        if let News::Output { is_error, bytes } = news {
+            self.say(at, is_error, bytes);
+        }
+    }
+
+    /// Shows the lines that are whole by now.
+    pub fn say(&mut self, at: usize, is_error: bool, bytes: &[u8]) {
         if self.quiet {
             return;
         }

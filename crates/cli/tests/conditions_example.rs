@@ -104,6 +104,31 @@ fn check(scratch: &Scratch, recorded: &Recorded, rules: &str, options: &[&str]) 
     command.arg(&recorded.dir).output().unwrap()
 }
 
+/// The command that goes to a state works, whatever the state is: also one that nobody has
+/// done anything in, or of a family, whose members are named.
+#[test]
+fn the_command_of_a_witness_goes_there() {
+    let scratch = Scratch::new("check-goto");
+    let recorded = recorded(&scratch, &tool!("c++"));
+    let rules = "always money: sum(server-*: total) == 2800\n\
+                 state up = server-*: running\n\
+                 never less: count(up) == 2 and sum(server-*: total) < 2800\n";
+    let output = check(&scratch, &recorded, rules, &["--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let verdicts: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(verdicts.len(), 2, "{text}");
+    for verdict in &verdicts {
+        assert_eq!(verdict["verdict"], "violated", "{text}");
+        let goto = verdict["goto"].as_str().unwrap().replacen("mw", MW, 1);
+        let went = Command::new("sh").args(["-c", &goto]).output().unwrap();
+        assert!(went.status.success(), "{goto}: {went:?}");
+    }
+    assert_eq!(verdicts[1]["values"]["server-0: total"], "1300", "{text}");
+}
+
 #[test]
 fn everything_that_a_rule_can_say_is_judged() {
     let scratch = Scratch::new("check-example");
@@ -197,7 +222,23 @@ fn what_is_mistyped_is_named() {
         ),
         (
             "never f: value(server-0: totl) < 3\n",
-            &["unknown", "`totl` in server-0", "did you mean `total`?"],
+            &[
+                "unknown",
+                "rules.mw:1:26: `totl` in server-0",
+                "did you mean `total`?",
+            ],
+        ),
+        (
+            "let a = at Worker::change in bank-coordinator-* if acount == 0\nfind f: a\n",
+            &["unknown", "rules.mw:1:12: ", "did you mean `account`?"],
+        ),
+        (
+            "find f: send and process = srver-*\n",
+            &["vacuous", "no process is called `srver-*`", "`server-0`"],
+        ),
+        (
+            "find f: exit and bytes ~ \"x\"\n",
+            &["vacuous", "`exit and bytes ~ \"x\"` never happened"],
         ),
         (
             "never f: value(server-0: accounts) < 3\n",

@@ -200,6 +200,58 @@ fn values_are_traced_as_they_were() {
     assert!(text.contains(", 6 times"), "{text}");
 }
 
+/// What was saved can be read from anywhere, whatever numbers are taken: who is off is off
+/// again, who was switched to is the only one, and nobody moves.
+#[test]
+fn what_is_saved_is_so_again_and_moves_nobody() {
+    let scratch = Scratch::new("saved-conditions");
+    let recorded = ledger(&scratch);
+    let [own, other] = ["own", "other"].map(|name| scratch.path().join(name));
+    for dir in [&own, &other] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::fs::write(own.join("common.mw"), "state high = ledger-1: limit > 10\n").unwrap();
+    let rules = own.join("rules.mw");
+    std::fs::write(&rules, "include \"common.mw\"\nnever much: high\n").unwrap();
+    let saved = other.join("saved.mw");
+    let (text, status) = debug(
+        &recorded,
+        &[
+            &format!("source {}", rules.display()),
+            "switch much",
+            "stop later if value(ledger-1: limit) > 7",
+            "stop later if value(ledger-1: limit) > 5",
+            "disable 2",
+            "when",
+            &format!("save {}", saved.display()),
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    let at = text
+        .lines()
+        .find(|line| line.contains(", main-0, "))
+        .unwrap();
+    let (text, status) = debug(
+        &recorded,
+        &[
+            "break main",
+            &format!("source {}", saved.display()),
+            "when",
+            "info conditions",
+        ],
+    );
+    assert_eq!(status, 0, "{text}");
+    has_in_order(
+        &text,
+        &[
+            at,
+            "2    never much (the only one that is stopped at), 0 times",
+            "3    stop if value(ledger-1: limit) > 7 (disabled), 0 times",
+            "4    stop if value(ledger-1: limit) > 5, 0 times",
+        ],
+    );
+}
+
 #[test]
 fn rules_run_their_commands_and_are_switched_saved_and_read_again() {
     let scratch = Scratch::new("rules-at-the-prompt");
@@ -263,7 +315,7 @@ fn rules_run_their_commands_and_are_switched_saved_and_read_again() {
         ],
     );
     let text = std::fs::read_to_string(saved).unwrap();
-    assert!(text.contains("stop if turn^2"), "{text}");
+    assert!(text.contains("stop later if turn^2"), "{text}");
 }
 
 fn check(scratch: &Scratch, recorded: &Recorded, rules: &str) -> Vec<Value> {

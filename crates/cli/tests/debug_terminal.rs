@@ -224,3 +224,35 @@ fn no_colours_in_a_pipe() {
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+/// Who talks to the prompt through pipes sees what each line has led to before it says the next.
+#[test]
+fn what_a_line_leads_to_is_seen_at_once_in_a_pipe() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    let scratch = Scratch::new("prompt-pipe");
+    let program = programs::for_debuggers(&scratch, "debug/transfers.c", &[]);
+    let recorded = scratch.record(&[&program]);
+    let (dir, file) = (recorded.dir.to_str().unwrap(), program.to_str().unwrap());
+    for words in [["replay", dir].as_slice(), &["run", "--", file]] {
+        let mut child = Command::new(MW)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tell = child.stdin.take().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut ask = |line: &str, answer: &str| {
+            writeln!(tell, "{line}").unwrap();
+            let found = said.find(|line| line.as_ref().unwrap().contains(answer));
+            assert!(found.is_some(), "{words:?}: {line}");
+        };
+        ask("break main", "Breakpoint 1 at");
+        ask("continue", "main at ");
+        ask("print 6 * 7", "= 42");
+        ask("next", ".c:");
+        drop(tell);
+        child.wait().unwrap();
+    }
+}

@@ -365,3 +365,136 @@ fn links_between_the_pages_lead_somewhere() {
         }
     }
 }
+
+/// The lists of words that a key has in the manifest of docs/kubernetes.md.
+fn word_lists(manifest: &str, key: &str) -> Vec<Vec<String>> {
+    let lists = manifest.lines().filter_map(|line| {
+        let list = line.trim().strip_prefix(key)?.trim();
+        serde_json::from_str(list).ok()
+    });
+    lists.collect()
+}
+
+/// What stands behind a key that has one value, wherever it is in the manifest.
+fn all_of<'a>(manifest: &'a str, key: &'a str) -> Vec<&'a str> {
+    let found = manifest.split(key).skip(1);
+    let ends = [' ', ',', '}', ']', '\n'];
+    found
+        .map(|rest| rest.trim_start().split(ends).next().unwrap())
+        .collect()
+}
+
+/// The manifest of docs/kubernetes.md could not be tried on a cluster. What its commands
+/// say is tried here, with the very words.
+#[test]
+fn the_commands_of_the_manifest_work() {
+    use std::io::BufRead;
+    const MW: &str = env!("CARGO_BIN_EXE_mw");
+    let page = read(&repository().join("docs/kubernetes.md"));
+    let manifest = page.split("```yaml\n").nth(1).unwrap();
+    let manifest = manifest.split("```").next().unwrap();
+    let commands = word_lists(manifest, "command:");
+    let [copy, agent] = &commands[..] else {
+        panic!("{commands:?}");
+    };
+    let mounts = all_of(manifest, "mountPath:");
+    let is_mounted = |path: &str| mounts.iter().any(|mount| path.starts_with(mount));
+
+    // What the first container leaves is what the second runs, from a volume of both.
+    assert_eq!((copy[0].as_str(), &copy[2]), ("cp", &agent[0]));
+    assert!(is_mounted(&agent[0]), "{mounts:?}");
+    let volumes = all_of(manifest, "- { name:");
+    for name in ["shared", "trust", "recordings"] {
+        let named = volumes.iter().filter(|volume| **volume == name).count();
+        let alone = manifest.matches(&format!("- name: {name}\n")).count();
+        let inline = manifest.matches(&format!("[{{ name: {name},")).count();
+        assert!(
+            named + alone + inline >= 2,
+            "{name} is not both there and mounted"
+        );
+    }
+    // Recordings are where the volume is.
+    for key in ["XDG_DATA_HOME, value:", "HOME, value:"] {
+        assert!(all_of(manifest, key).iter().all(|home| is_mounted(home)));
+    }
+
+    // The port: what is listened at, opened, offered, and what `mw` tries by itself.
+    let listen = agent.iter().position(|word| word == "--listen").unwrap() + 1;
+    let port = agent[listen].rsplit(':').next().unwrap().to_string();
+    assert_eq!(port, hosts::connect::PORT.to_string());
+    assert!(all_of(manifest, "containerPort:").contains(&port.as_str()));
+    assert!(all_of(manifest, "port:").contains(&port.as_str()));
+
+    // Each pod finds its own identity in the secret, under the name that its command has.
+    let name = all_of(manifest, "serviceName:")[0];
+    let count: usize = all_of(manifest, "replicas:")[0].parse().unwrap();
+    let identity = agent.iter().position(|word| word == "--identity").unwrap() + 1;
+    let directory = Path::new(&agent[identity]).parent().unwrap();
+    assert!(is_mounted(directory.to_str().unwrap()));
+    let secret: BTreeMap<&str, &str> = page
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("--from-file=")?.split_once('='))
+        .collect();
+    let dir = std::env::temp_dir().join(format!("mw-manifest-{}", std::process::id()));
+    let line = page
+        .lines()
+        .find(|line| line.trim().starts_with("mw hosts trust --as"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().skip(1).collect();
+    let trust = Command::new(MW)
+        .args(&words)
+        .arg("--dir")
+        .arg(&dir)
+        .output();
+    assert!(trust.as_ref().unwrap().status.success(), "{trust:?}");
+    for pod in (0..count).map(|number| format!("{name}-{number}")) {
+        assert!(words.contains(&format!("{pod}.{name}").as_str()), "{pod}");
+        let path = agent[identity].replace("$(POD)", &pod);
+        let key = Path::new(&path).file_name().unwrap().to_str().unwrap();
+        let file = dir.join(secret[key]);
+        assert!(file.exists(), "{pod}: {}", file.display());
+        // And the agent takes it, with all that is said besides.
+        let mut words = agent[1..].to_vec();
+        words[listen - 1] = "127.0.0.1:0".to_string();
+        words[identity - 1] = file.to_str().unwrap().to_string();
+        let mut child = Command::new(MW)
+            .args(&words)
+            .env("XDG_DATA_HOME", &dir)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let out = child.stdout.take().unwrap();
+        std::io::BufReader::new(out).read_line(&mut said).unwrap();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            said.starts_with("listening at 127.0.0.1:"),
+            "{said}{output:?}"
+        );
+    }
+
+    // What is then asked is understood: there is no such host, and that is what is said.
+    let asked = ["mw record --on", "mw pull", "mw hosts check"];
+    for begin in asked {
+        let (_, line) = page.split_once(begin).unwrap();
+        let end = line.find(['`', '\n']).unwrap();
+        let line = format!("{begin}{}", &line[..end]).replace("...", "x");
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(
+                line.replacen("mw ", "\"$MW\" ", 1)
+                    .replace("tls:x", "tls:etcd-0.etcd"),
+            )
+            .env("MW", MW)
+            .env("XDG_DATA_HOME", &dir)
+            .env("MW_IDENTITY", dir.join("nobody.pem"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let all = said.clone() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success(), "{line}: {all}");
+        assert!(!said.contains("Usage:"), "{line}: {said}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -896,6 +896,38 @@ fn compare_stacks(source: &'static str, level: u8, seed: u64) {
     assert!(level > 0 || values > 0);
 }
 
+/// Rust moves a parameter of what it inlines into a variable of the same name, and says of the
+/// parameter itself nothing.
+#[test]
+fn parameters_that_were_moved_are_shown() {
+    tool!("gdb");
+    let scratch = Scratch::new("gdb-moved");
+    let source = "values.rs";
+    let program = inspected::Build { source, level: 0 }.compile();
+    let recorded = scratch.record(&[program]);
+    // A map of the standard library is taken apart when `main` ends. gdb does not know its
+    // functions by the names that people write.
+    let begins = "break hashbrown::raw::RawTableInner::drop_elements";
+    let text = debug(&recorded, &[begins]).0;
+    let address = text.split("Breakpoint 1 at ").nth(1).unwrap();
+    let begins = format!("break *{}", address.split(':').next().unwrap());
+    let mut lines = vec![begins.as_str(), "continue"];
+    for _ in 0..60 {
+        lines.extend(["stepi 2", "bt 1"]);
+    }
+    let (theirs, ours) = (
+        gdb(&scratch, &recorded, &[], &lines),
+        debug(&recorded, &lines).0,
+    );
+    let (theirs, ours) = (stack(&theirs), stack(&ours));
+    let is_moved = |line: &&str| line.contains("add<u8> (self=") && line.contains("count=16)");
+    assert!(theirs.iter().any(is_moved), "{theirs:#?}");
+    assert_eq!(ours.len(), theirs.len());
+    for (own, gdbs) in ours.iter().zip(&theirs) {
+        assert!(is_equal(own, gdbs), "{own}\n{gdbs}");
+    }
+}
+
 macro_rules! stacks {
     ($($name:ident: $source:literal, $level:literal;)*) => {$(
         #[test]

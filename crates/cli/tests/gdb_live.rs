@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use harness::alive::{Service, program};
 use harness::processes::{Marker, VARIABLE};
 use harness::prompt::has_in_order;
-use harness::{MW, Scratch, wait_for};
+use harness::{MW, Scratch, programs, wait_for};
 
 /// `mw gdb --live WORDS`, with a script: what gdb says. Nothing of it is left running.
 fn gdb(scratch: &Scratch, words: &[String], script: &[&str]) -> String {
@@ -27,8 +27,9 @@ fn gdb(scratch: &Scratch, words: &[String], script: &[&str]) -> String {
     }
     command
         .arg(format!("--gdb-argument={}", file.display()))
+        .args(words.iter().filter(|word| *word == "--observe"))
         .arg("--live")
-        .args(words)
+        .args(words.iter().filter(|word| *word != "--observe"))
         .env(VARIABLE, marker.value())
         .env("LC_ALL", "C.UTF-8")
         .env_remove("DEBUGINFOD_URLS")
@@ -237,6 +238,40 @@ fn a_program_is_started_and_followed() {
     );
 }
 
+/// How much a program that gdb started has seen of four times that gdb let it stand, in
+/// microseconds. gdb is told of every signal, and of none that is the debugger's own.
+fn perceived(observe: &[&str]) -> Vec<u64> {
+    let scratch = Scratch::new("gdb-live-time");
+    let file = programs::for_debuggers(&scratch, "debug/perceives.c", &[]);
+    let mut words: Vec<String> = observe.iter().map(|word| word.to_string()).collect();
+    words.extend([
+        "--".to_string(),
+        file.display().to_string(),
+        "4".to_string(),
+    ]);
+    let mut script = vec!["handle all stop print", "break stand", "continue"];
+    script.extend(["shell sleep 0.4", "continue"].repeat(4));
+    let text = gdb(&scratch, &words, &script);
+    assert!(!text.contains("received signal"), "{text}");
+    assert!(text.contains("exited normally"), "{text}");
+    let (_, seen) = text.split_once("perceived ").unwrap();
+    let seen = seen.split(' ').map_while(|word| word.parse().ok());
+    seen.collect()
+}
+
+/// A program that gdb starts runs under an agent.
+#[test]
+fn time_stands_while_gdb_waits() {
+    tool!("gdb");
+    let seen = perceived(&[]);
+    assert_eq!(seen.len(), 4);
+    assert!(seen.iter().all(|us| *us < 200_000), "{seen:?}");
+    // By ptrace alone it sees all of it.
+    let seen = perceived(&["--observe"]);
+    assert_eq!(seen.len(), 4);
+    assert!(seen.iter().all(|us| *us > 400_000), "{seen:?}");
+}
+
 #[test]
 fn processes_that_come_stop_at_breakpoints_in_gdb() {
     tool!("gdb");
@@ -311,7 +346,7 @@ fn what_cannot_be_joined_is_said_before_gdb_begins() {
         (Vec::new(), "which processes?"),
         (
             vec!["--".to_string(), "/no/such/program".to_string()],
-            "cannot start /no/such/program",
+            "/no/such/program: No such file or directory",
         ),
     ] {
         let text = gdb(&scratch, &words, &["bt"]);

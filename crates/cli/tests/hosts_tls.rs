@@ -4,13 +4,13 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use harness::joined::{mw, objects, said, text};
+use harness::listening::{Agent, trusted};
 use harness::namespaces::Hosts;
-use harness::{MW, Scratch, find_tool, wait_for};
+use harness::{MW, Scratch};
 
 const SERVER: &str = r#"
 import socket, sys
@@ -29,49 +29,6 @@ while True:
 connection.sendall(b"spoken")
 "#;
 
-/// An agent on a host, until it is dropped.
-struct Agent {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Agent {
-    fn start(hosts: &Hosts, host: &str, trust: &Path) -> Agent {
-        let address = hosts.address(host).to_string();
-        let log = hosts.home(host).join("agent.log");
-        let mut child = Command::new(find_tool("ip").unwrap())
-            .args(["netns", "exec", &hosts.namespace(host), MW, "agent"])
-            .args(["--listen", &address, "--identity"])
-            .arg(trust.join(format!("{address}.pem")))
-            .env("XDG_DATA_HOME", hosts.home(host).join("data"))
-            .env("PATH", "/usr/bin:/bin")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let out = child.stdout.take().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), format!("listening at {address}:7462"));
-        Agent { child, log }
-    }
-
-    fn has_said(&self, what: &str) {
-        wait_for(what, || {
-            let said = std::fs::read_to_string(&self.log).unwrap();
-            said.contains(what).then_some(())
-        });
-    }
-}
-
 #[test]
 fn agents_that_listen_record_for_who_has_a_certificate() {
     let scratch = Scratch::new("hosts-tls");
@@ -86,13 +43,7 @@ fn agents_that_listen_record_for_who_has_a_certificate() {
     let trust = scratch.path().join("trust");
     // Ann's, for both hosts; Bob's, of another authority.
     for (dir, person) in [(&trust, "ann"), (&scratch.path().join("other"), "bob")] {
-        let made = Command::new(MW)
-            .args(["hosts", "trust", &a, &b, "--person", person, "--as", "*"])
-            .arg("--dir")
-            .arg(dir)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", said(&made));
+        trusted(dir, person, &[&a, &b]);
     }
     let agents = ["a", "b"].map(|host| Agent::start(&hosts, host, &trust));
     let asks = |identity: &Path| {

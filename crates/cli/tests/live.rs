@@ -607,7 +607,7 @@ fn what_was_joined_runs_on_when_its_agent_is_killed() {
             (Some(warden), Some(agent)) => Some((warden, agent)),
             _ => None,
         });
-        // Not in the middle of injection itself: docs/live.md.
+        // (In the middle of injection itself: `live_lost`.)
         wait_for("the monitor to be in", || {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
             let tracer = format!("TracerPid:\t{warden}\n");

@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use harness::servers::free_port;
-use harness::{MW, Scratch};
+use harness::{MW, Scratch, programs};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs a script at the prompt until it says that it is ready, halts it for a while, and
@@ -117,4 +117,38 @@ fn with_real_time_etcd_takes_the_lease() {
     assert!(!outcome(&text).1, "{text}");
     let kept = std::fs::read_to_string(scratch.path().join("kept")).unwrap();
     assert!(kept.contains("expired or revoked"), "{kept}");
+}
+
+/// The bank, whose processes give up whoever is silent for two seconds: what it says in the end.
+fn bank(kind: &str) -> String {
+    let scratch = Scratch::new(&format!("held-bank-{kind}"));
+    let script = format!(
+        "(sleep 1; echo ready) & BANK_PATIENCE=2000 BANK_PAUSE=40 {} 2>&1; echo status $?; wait",
+        programs::bank()
+    );
+    halted(&scratch, kind, 5, &script)
+}
+
+#[test]
+fn nobody_in_the_bank_is_given_up() {
+    let text = bank("logical");
+    assert!(
+        !text.contains("cannot receive") && !text.contains("lost"),
+        "{text}"
+    );
+    assert_eq!(text.matches("transfers made").count(), 3, "{text}");
+    // (Now and then its total is wrong: that is what it is there for.)
+    assert!(
+        text.contains("total 2") && !text.contains("status 2"),
+        "{text}"
+    );
+}
+
+/// The test before can fail.
+#[test]
+fn with_real_time_the_bank_gives_its_clients_up() {
+    let text = bank("real");
+    let is_lost = ["cannot receive from", "the lease is lost"];
+    assert!(is_lost.iter().any(|why| text.contains(why)), "{text}");
+    assert!(text.contains("status 2"), "{text}");
 }

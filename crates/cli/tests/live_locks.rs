@@ -108,6 +108,42 @@ fn locks_of_rust() {
     assert!(mutex.contains("MUTEX") && !mutex.contains(" has"), "{text}");
 }
 
+/// Goroutines are no threads: they are named by their number, and found by where they wait.
+#[test]
+fn locks_of_go() {
+    tool!("go");
+    let scratch = Scratch::new("live-locks-go");
+    let program = scratch.path().join("locks");
+    let made = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(programs::sources().join("debug/locks.go"))
+        .env("GOCACHE", scratch.path().join("cache"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let expected = [
+        ("mutex main.mutex", "forMutex"),
+        ("read-write lock main.shared", "forReading"),
+        ("read-write lock main.written", "forWriting"),
+        ("wait group main.group", "forGroup"),
+        ("something from channel at 0x", "forReceiving"),
+        ("room in channel at 0x", "forSending"),
+        ("condition variable", "forCondition"),
+        ("one of several channels", "forEither"),
+    ];
+    let waiting = start(&program);
+    wait_for("all to wait", || {
+        let text = blocked(waiting.1);
+        println!("{text}");
+        let told = |(what, place): &(&str, &str)| {
+            let mut lines = text.lines().filter(|line| line.contains("/goroutine "));
+            lines.any(|line| line.contains(what) && line.contains(&format!("(main.{place} at ")))
+        };
+        expected.iter().all(told).then_some(())
+    });
+}
+
 /// What is asked reads memory and /proc: no thread of the program is ever stopped for it.
 #[test]
 fn nobody_is_stopped() {

@@ -11,14 +11,9 @@ mod harness;
 
 use std::path::{Path, PathBuf};
 
-use harness::alive::mw;
+use harness::alive::{mw, rounds};
 use harness::prompt::has_in_order;
-use harness::{Scratch, programs, verified, wait_for};
-
-/// Two processes that count rounds of messages.
-fn rounds(scratch: &Scratch) -> PathBuf {
-    programs::for_debuggers(scratch, "debug/rounds.c", &["-static"])
-}
+use harness::{Scratch, verified, wait_for};
 
 /// `mw run --record` of so many rounds, and where the recording is.
 fn run(scratch: &Scratch, count: &str, commands: &[&str]) -> (String, PathBuf) {
@@ -334,22 +329,6 @@ fn what_is_about_the_program_as_it_is_now_is_not_done_to_its_past() {
     let (text, status) = mw("replay", &[&dir], &lines);
     assert_eq!(status, 2, "{text}");
     assert!(text.contains("a recording has no front"), "{text}");
-}
-
-#[test]
-fn what_is_not_recorded_has_no_conditions() {
-    let scratch = Scratch::new("live-unrecorded");
-    let program = rounds(&scratch);
-    for command in [
-        "stop if value(rounds-0: sent) == 3",
-        "trace sent + 1 if value(rounds-0: sent) == 3",
-        "never much: value(rounds-0: sent) > 3",
-    ] {
-        let (text, status) = mw("run", &[program.to_str().unwrap(), "3"], &[command]);
-        assert_eq!(status, 2, "{command}: {text}");
-        let pieces = ["decided from what is recorded", "mw run --record"];
-        has_in_order(&text, &pieces);
-    }
 }
 
 #[test]

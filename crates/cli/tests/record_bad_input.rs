@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::nobody::Nobody;
-use harness::{MW, Scratch};
+use harness::{MW, Scratch, programs};
 
 /// `mw record` with its recordings in `home`.
 fn record(home: &Path, args: &[&str]) -> Output {
@@ -547,4 +547,89 @@ fn a_limit_on_address_space() {
     let recorded = scratch.record(&["sh", "-c", script]);
     assert_eq!(recorded.outcome.stdout, "/\n100000\n");
     recorded.is_sound();
+}
+
+/// A thread that touches a page which another of its process has to serve stands in the
+/// middle of its own code, with the turn: nothing that is recorded can go on.
+#[test]
+fn a_page_of_an_own_file_system_ends_the_recording_and_not_the_program() {
+    let scratch = Scratch::new("bad-served-page");
+    let program = programs::for_debuggers(&scratch, "debug/served_page.c", &["-O1"]);
+    let program = program.to_str().unwrap();
+    let (home, out) = (
+        scratch.path().join("home"),
+        scratch.path().join("recording"),
+    );
+    let out = out.to_str().unwrap();
+    let output = record(&home, &["-o", out, "--", program, "page"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(77) {
+        assert!(!harness::is_root() || !Path::new("/dev/fuse").exists());
+        skip!("this takes root and /dev/fuse");
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "the page came back\n"
+    );
+    let why = "waits for a page of a file that the program serves itself";
+    assert!(said.contains(why), "{said}");
+    let events = Command::new(MW).args(["events", out]).output().unwrap();
+    let events = String::from_utf8_lossy(&events.stdout).into_owned();
+    assert!(events.contains("mmap("), "{events}");
+}
+
+#[test]
+fn a_file_that_threads_of_its_own_serve_is_not_executed() {
+    let scratch = Scratch::new("bad-served-exec");
+    let program = programs::for_debuggers(&scratch, "debug/served_page.c", &["-O1"]);
+    let program = program.to_str().unwrap();
+    let (home, out) = (
+        scratch.path().join("home"),
+        scratch.path().join("recording"),
+    );
+    let out = out.to_str().unwrap();
+    let output = record(&home, &["-o", out, "--", program, "exec"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(77) {
+        assert!(!harness::is_root() || !Path::new("/dev/fuse").exists());
+        skip!("this takes root and /dev/fuse");
+    }
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "executing it gives errno 5\n",
+        "{said}"
+    );
+    let why = "executes a file that threads of its own may serve";
+    assert!(said.contains(why), "{said}");
+    let verified = Command::new(MW).args(["verify", out]).output().unwrap();
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+/// It needs the very addresses that the monitor lives at.
+#[test]
+fn a_program_that_leaves_no_room_for_the_monitor_runs_unrecorded() {
+    let scratch = Scratch::new("bad-no-room");
+    let place = format!("-Wl,-Ttext-segment={:#x}", protocol::layout::IMAGE_BASE);
+    let options = ["-fPIE", "-no-pie", "-nostdlib", "-static", &place];
+    let program = programs::for_debuggers(&scratch, "debug/no_room.c", &options);
+    let (home, out) = (
+        scratch.path().join("home"),
+        scratch.path().join("recording"),
+    );
+    let out = out.to_str().unwrap();
+    let line = format!("{}; echo after", program.display());
+    let output = record(&home, &["-o", out, "--", "sh", "-c", &line]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "there\nafter\n",
+        "{output:?}"
+    );
+    let info = Command::new(MW).args(["info", out]).output().unwrap();
+    let info = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(info.contains("cannot map the monitor (error 17)"), "{info}");
+    let verified = Command::new(MW).args(["verify", out]).output().unwrap();
+    let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(said.contains("sh-0"), "{said}");
 }

@@ -363,6 +363,20 @@ programs! {
             assert_eq!(r.count(|e| e.call() == name) > 4, has_it, "{name}");
         }
     },
+    moved_code: |r| {
+        r.has_many(30, "questions to the processor", |e| e.call() == "cpuid");
+        r.has_many(30, "reads of the counter", |e| e.call() == "tsc");
+        r.has_many(2, "moves", |e| e.call() == "mremap" && e.result().is_some_and(|at| at > 0));
+    },
+    netfilter: |r| {
+        if harness::is_root() {
+            r.calls(&["unshare", "getsockopt"]);
+        }
+    },
+    own_killers: |r| {
+        let kills = |e: &Event| matches!(e.call(), "kill" | "tgkill") && e.phase() == "start";
+        r.has_many(4, "processes that kill themselves", kills);
+    },
     waiting_calls: |r| {
         r.calls(&["recvmmsg", "epoll_wait", "poll", "msgrcv", "preadv2", "truncate"]);
         for call in ["close", "dup2", "close_range"] {
@@ -386,6 +400,16 @@ programs! {
         } else {
             assert!(!harness::is_root() || !std::path::Path::new("/dev/fuse").exists());
         }
+    },
+    handed_device: |r| {
+        // What the machine does not allow it leaves out.
+        let mounts = |kind: &str| {
+            let is_it = |e: &Event| e.call() == "mount" && e.word("fstype") == kind;
+            r.count(|e| is_it(e) && e.phase() != "end")
+        };
+        let may = |path: &str| harness::is_root() && std::path::Path::new(path).exists();
+        assert_eq!(mounts("fuse"), usize::from(may("/dev/fuse")));
+        assert_eq!(mounts("autofs"), usize::from(harness::is_root()));
     },
     threads_yield: |r| assert_eq!(r.info()["threads"], 259),
     odd_mappings: |r| r.has_many(8, "failed mappings", |e| e.failed("mmap", "ENODEV")),
@@ -435,6 +459,13 @@ programs! {
     written_by_others: |r| {
         r.has_many(100, "writes", |e| e.call() == "pwrite64" && e.succeeded());
     },
+    moved_bytes: |r| {
+        for call in ["copy_file_range", "sendfile", "splice"] {
+            r.has(call, |e| e.call() == call && e.succeeded());
+        }
+    },
+    behind_end: |r| r.has_many(5, "faults", |e| e.delivers("SIGBUS")),
+    written_back: |r| r.has("a size that is too large", |e| e.failed("sched_setattr", "E2BIG")),
     random_device: |r| r.has("a random number", |e| {
         matches!(e.call(), "rdrand" | "rdseed" | "getrandom" | "read" | "getentropy")
     }),

@@ -544,3 +544,17 @@ fn what_goes_on_inside_is_told_when_asked_for() {
         "{said}"
     );
 }
+
+/// A child that executes nothing is what its parent was when it was forked, whatever that
+/// becomes.
+#[test]
+fn a_forked_process_has_the_command_of_that_time() {
+    let scratch = Scratch::new("forked-command");
+    let recorded = scratch.record(&["sh", "-c", "(:) ; exec cat /dev/null"]);
+    let commands: Vec<_> = recorded.processes().iter().map(|p| p.command()).collect();
+    let [parent, child] = &commands[..] else {
+        panic!("{commands:?}");
+    };
+    assert_eq!(parent, &["cat", "/dev/null"]);
+    assert_eq!(child, &["sh", "-c", "(:) ; exec cat /dev/null"]);
+}

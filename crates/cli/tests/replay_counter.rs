@@ -184,3 +184,22 @@ fn valgrind_runs() {
     assert_eq!(recorded.outcome.stdout, "text\n");
     replays(&recorded);
 }
+
+/// Nothing sees calls by that page: replay says so, and goes on with nothing else.
+#[test]
+fn calls_by_the_vsyscall_page_are_named() {
+    let scratch = Scratch::new("counter-vsyscall");
+    let program = programs::for_debuggers(&scratch, "debug/vsyscall.c", &[]);
+    let native = Command::new(&program).output().unwrap();
+    if !native.status.success() {
+        skip!("this kernel has no such page");
+    }
+    let recorded = scratch.record(&[program.to_str().unwrap()]);
+    assert_eq!(recorded.outcome.stdout, "asks\n1\n");
+    let mut mw = Command::new(env!("CARGO_BIN_EXE_mw"));
+    let output = mw.arg("verify").arg(&recorded.dir).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let line = "a call through the vsyscall page is not in the recording";
+    assert!(text.contains(line), "{text}");
+}

@@ -4,18 +4,22 @@
 
 mod follow;
 mod formulas;
+mod sets;
 mod states;
 
 use std::rc::Rc;
 
+use events::{Condition, Field, Operator, Pattern, Value};
+
+use self::sets::Sets;
 use crate::engine::linked::{Concurrent, Linked};
 use crate::engine::recognizer::Recognizer;
 use crate::engine::solve::Modality;
 use crate::engine::temporal::{Before, LeadsTo};
-use crate::engine::{Happening, Match, Sym};
+use crate::engine::{Match, Sym};
 use crate::rules::{Body, Command, Component, Failed, Origin, Rule, Rules};
 use crate::source::{Events, Symbols};
-use crate::states::{Empty, Instance, States, is_member};
+use crate::states::{Empty, Instance, States, is_called, is_member};
 use crate::stream::Mark;
 use crate::syntax::ast::Kind;
 use crate::timeline::{Fired, Timeline, Told, What};
@@ -59,16 +63,8 @@ struct Worker {
 #[derive(Default)]
 struct Lane {
     marks: Vec<Mark>,
-    happenings: Vec<Happening>,
-    /// Behind the happenings of each mark.
-    ends: Vec<usize>,
-}
-
-impl Lane {
-    fn set(&self, index: usize) -> &[Happening] {
-        let from = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.happenings[from..self.ends[index]]
-    }
+    /// What happened at each, by its number among all [`sets`].
+    sets: Vec<u32>,
 }
 
 /// Judges rules.
@@ -143,6 +139,13 @@ struct Run<'r, E: ?Sized> {
     workers: Vec<Worker>,
     /// Components by kind of event.
     subscribed: Vec<Vec<usize>>,
+    /// Of each kind of event, whether it is the filter of a recognizer, and how many such
+    /// events have been followed so far. What passes a filter and is nothing of the
+    /// sequence's only breaks that: it is counted, and no recognizer is asked.
+    filters: Vec<bool>,
+    passed: Vec<u64>,
+    /// Room for the components that an event is given to.
+    concerned: Vec<usize>,
     emitted: Vec<Emitted>,
     /// Kinds of events that could not be asked for, and why.
     trouble: Vec<Option<String>>,
@@ -151,6 +154,7 @@ struct Run<'r, E: ?Sized> {
 impl<'r, E: Events + ?Sized> Run<'r, E> {
     fn new(rules: &'r Rules, events: &'r E, options: Options) -> Run<'r, E> {
         let mut subscribed = vec![Vec::new(); rules.letters.len()];
+        let mut filters = vec![false; rules.letters.len()];
         let mut workers = Vec::new();
         for (number, part) in rules.parts.iter().enumerate() {
             let names = part.names.len();
@@ -190,6 +194,9 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
                         names,
                     );
                     let letters = engine.letters();
+                    if let Some(filter) = filter {
+                        filters[*filter as usize] = true;
+                    }
                     (Engine::Sequence(engine), letters)
                 }
             };
@@ -210,6 +217,9 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         Run {
             happened: vec![0; rules.letters.len()],
             trouble: vec![None; rules.letters.len()],
+            passed: vec![0; rules.letters.len()],
+            filters,
+            concerned: Vec::new(),
             rules,
             events,
             options,
@@ -224,8 +234,9 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
     fn pass(&mut self, truth: &mut dyn Truth) -> (Vec<Vec<Instance>>, Vec<Option<Empty>>) {
         let mut states = States::new(self.rules, self.events);
         self.prepare(truth);
-        let lanes = self.read(&mut states, truth);
-        self.follow(lanes, &mut states);
+        let mut sets = Sets::default();
+        let lanes = self.read(&mut states, truth, &mut sets);
+        self.follow(lanes, &sets, &mut states);
         let used = self.used_states();
         states.finish(self.events, truth, &self.symbols, &used)
     }
@@ -454,6 +465,16 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         verdict.count = found.count;
         verdict.reason = match outcome {
             Outcome::Vacuous => missing.map(|list| {
+                let mut letters = list
+                    .iter()
+                    .map(|letter| &self.rules.letters[*letter as usize]);
+                let whose = letters.find_map(|letter| match &letter.origin {
+                    Origin::Pattern(pattern) => of_nobody(self.events, pattern),
+                    _ => None,
+                });
+                if let Some(why) = whose {
+                    return why;
+                }
                 let names = list.iter().map(|letter| {
                     let letter = &self.rules.letters[*letter as usize];
                     format!("`{}`", letter.name)
@@ -469,6 +490,30 @@ impl<'r, E: Events + ?Sized> Run<'r, E> {
         verdict.witnesses = matches.map(|own| self.witness(own, names)).collect();
         verdict.commands = found.commands;
         verdict
+    }
+}
+
+/// That no process is called so, and how one is that was perhaps meant.
+fn nobody<E: Events + ?Sized>(events: &E, name: &str) -> String {
+    let names = (0..events.processes()).map(|process| events.name(process));
+    let near = match events::nearest(name, names) {
+        Some(near) => format!(" (did you mean `{near}`?)"),
+        None => String::new(),
+    };
+    format!("no process is called `{name}`{near}")
+}
+
+/// Why no event can be of a pattern, if that is because it wants one of a process that is
+/// not there.
+fn of_nobody<E: Events + ?Sized>(events: &E, pattern: &Pattern) -> Option<String> {
+    match pattern {
+        Pattern::And(a, b) => of_nobody(events, a).or_else(|| of_nobody(events, b)),
+        Pattern::Is(Condition::Field(Field::Process, Operator::Equal, Value::Text(wanted))) => {
+            let is_there =
+                (0..events.processes()).any(|process| is_called(events, wanted, process));
+            (!is_there).then(|| nobody(events, &String::from_utf8_lossy(wanted)))
+        }
+        Pattern::Or(..) | Pattern::Not(_) | Pattern::Is(_) => None,
     }
 }
 

@@ -72,6 +72,10 @@ pub trait History {
     fn name(&self, process: usize) -> &str;
     /// What it runs.
     fn program(&self, process: usize) -> &str;
+    /// What it answers to besides.
+    fn other_names(&self, _process: usize) -> &[String] {
+        &[]
+    }
     /// The bound at which nothing of it has happened yet.
     fn first(&self, process: usize) -> u32;
     /// The bound behind its last event.
@@ -102,8 +106,9 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Events that are asked for at once.
-    const WINDOW: u32 = 8192;
+    /// Events that are asked for at once: few enough for what is asked of a hundred
+    /// processes to stay in the cache.
+    const WINDOW: u32 = 1024;
 
     pub fn incoming(history: &(impl History + ?Sized), process: usize) -> Cursor {
         Cursor::new(history, process, true)

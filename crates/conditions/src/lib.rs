@@ -24,6 +24,7 @@
 pub mod check;
 pub mod engine;
 pub mod history;
+pub mod learn;
 pub mod recorded;
 pub mod rules;
 pub mod source;

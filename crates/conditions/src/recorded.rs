@@ -22,6 +22,8 @@ pub struct Recorded<'h> {
 struct Known {
     name: String,
     program: String,
+    /// All that it answers to.
+    names: Vec<String>,
     first: u32,
     end: u32,
     ended: bool,
@@ -48,6 +50,7 @@ impl<'h> Recorded<'h> {
             Known {
                 name: history.set().process_name(ix),
                 program: process.program.clone(),
+                names: history.set().names_of(ix),
                 first: clamp(first),
                 end: match empty {
                     true => clamp(first),
@@ -122,6 +125,10 @@ impl History for Recorded<'_> {
 
     fn program(&self, process: usize) -> &str {
         self.known(process).map_or("", |known| &known.program)
+    }
+
+    fn other_names(&self, process: usize) -> &[String] {
+        self.known(process).map_or(&[], |known| &known.names)
     }
 
     fn first(&self, process: usize) -> u32 {
@@ -318,7 +325,8 @@ impl Events for Recorded<'_> {
         };
         let text = String::from_utf8_lossy(text);
         let set = self.history.set();
-        let named = |known: &Known| known.name == *text || known.program == *text;
+        let named =
+            |known: &Known| known.name == *text || known.names.iter().any(|own| *own == text);
         // Of several hosts, one may be named that is the only one of its name, and
         // all that have a name.
         let known = self.processes.iter().any(named)

@@ -13,7 +13,7 @@ use crate::engine::linked::Step;
 use crate::engine::recognizer::Purpose;
 use crate::engine::relation::Rel;
 use crate::engine::solve::Modality;
-use crate::syntax::ast::{self, Item, Kind, Selector, Source};
+use crate::syntax::ast::{self, Deed, Item, Kind, Selector, Source};
 use crate::syntax::{Error, Span, Text, parse, parse_condition};
 use crate::values::Literal;
 
@@ -283,6 +283,48 @@ impl Rules {
         Ok(resolver.rules)
     }
 
+    /// What it asks of the source that only replay can tell, if anything: a variable that is
+    /// followed wherever it changes, or a return. Who halts a program at places can tell
+    /// the rest.
+    pub fn of_replay(&self) -> Option<&str> {
+        let mut letters = self.letters.iter();
+        let place = letters.find_map(|letter| match &letter.origin {
+            Origin::Passing(passing) if !matches!(passing.deed, Deed::At | Deed::Call) => {
+                Some(passing.place.text.as_str())
+            }
+            _ => None,
+        });
+        let mut states = self.states.iter();
+        place.or_else(|| {
+            states.find_map(|state| match &state.body {
+                StateBody::Source(source, None) => Some(source.text.as_str()),
+                _ => None,
+            })
+        })
+    }
+
+    /// The places that threads are asked to have got to: what is done there, where, the
+    /// expression that is asked with it, and whether its value is wanted.
+    pub fn places(&self) -> Vec<(Deed, &str, Option<&str>, bool)> {
+        let letters = self.letters.iter();
+        let passed = letters.filter_map(|letter| match &letter.origin {
+            Origin::Passing(own) => {
+                let condition = own.condition.as_ref().map(|own| own.text.as_str());
+                Some((own.deed, own.place.text.as_str(), condition, false))
+            }
+            _ => None,
+        });
+        let states = self.states.iter();
+        let taken = states.filter_map(|state| match &state.body {
+            StateBody::Source(source, Some(place)) => {
+                let value = Some(source.text.as_str());
+                Some((Deed::At, place.text.as_str(), value, true))
+            }
+            _ => None,
+        });
+        passed.chain(taken).collect()
+    }
+
     /// Whether it asks what threads are called.
     pub fn names_threads(&self) -> bool {
         fn in_pattern(pattern: &Pattern) -> bool {
@@ -312,6 +354,17 @@ impl Rules {
         match self.texts.get(place.text) {
             Some(text) => text.error(place.span, expected),
             None => Text::new("", "").error(place.span, expected),
+        }
+    }
+
+    /// A place, as messages name it: file, line and column.
+    pub fn position(&self, place: SourceSpan) -> String {
+        match self.texts.get(place.text) {
+            Some(text) => {
+                let (line, column) = text.place(place.span.from);
+                format!("{}:{line}:{column}", text.name)
+            }
+            None => String::new(),
         }
     }
 

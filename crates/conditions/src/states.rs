@@ -68,9 +68,15 @@ pub struct States<'r> {
 
 /// Whether a process is meant.
 pub fn is_member(history: &(impl History + ?Sized), selector: &Selector, process: usize) -> bool {
-    let wanted = selector.process.as_bytes();
-    events::glob(wanted, history.name(process).as_bytes())
-        || events::glob(wanted, history.program(process).as_bytes())
+    is_called(history, selector.process.as_bytes(), process)
+}
+
+/// Whether a name, in which `*` and `?` stand for anything, is one of a process.
+pub fn is_called(history: &(impl History + ?Sized), wanted: &[u8], process: usize) -> bool {
+    let own = [history.name(process), history.program(process)];
+    let others = history.other_names(process).iter().map(String::as_str);
+    let mut names = own.into_iter().chain(others);
+    names.any(|name| events::glob(wanted, name.as_bytes()))
 }
 
 impl<'r> States<'r> {
@@ -270,8 +276,12 @@ impl<'r> States<'r> {
                                     Some(near) => format!(" (did you mean `{near}`?)"),
                                     None => String::new(),
                                 };
+                                let place = self.rules.position(crate::rules::SourceSpan {
+                                    span: source.span,
+                                    ..state.place
+                                });
                                 self.trouble[number] = Some(Empty::Trouble(format!(
-                                    "`{}` in {name}: {}{near}",
+                                    "{place}: `{}` in {name}: {}{near}",
                                     source.text, trouble.why
                                 )));
                                 break;

@@ -75,14 +75,33 @@ struct Lane {
     next: usize,
 }
 
+/// Whose mark comes when, and which of its marks it is: as one number, by time and then by
+/// process, because the heap compares them all the time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn(u128);
+
+impl Turn {
+    fn new(mark: &Mark, process: usize, index: usize) -> Turn {
+        let whose = (process as u64) << 32 | index as u64;
+        Turn(u128::from(mark.time) << 64 | u128::from(whose))
+    }
+
+    fn whose(self) -> (usize, usize) {
+        let whose = self.0 as u64;
+        ((whose >> 32) as usize, (whose & 0xffff_ffff) as usize)
+    }
+}
+
 /// The sequence.
 pub struct Stream<'h, H: ?Sized> {
     history: &'h H,
+    /// Whether moments come with clocks.
+    has_clocks: bool,
     marks: &'h [Vec<Mark>],
     lanes: Vec<Lane>,
     /// How far each must come for the last mark to have its clock.
     needed: Vec<u32>,
-    heap: BinaryHeap<Reverse<(u64, usize, usize)>>,
+    heap: BinaryHeap<Reverse<Turn>>,
     emitted: usize,
     /// Who has to get where before what is below can go on.
     stack: Vec<(usize, At)>,
@@ -103,7 +122,7 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
         });
         let heads = marks.iter().enumerate();
         let heap = heads
-            .filter_map(|(process, marks)| Some(Reverse((marks.first()?.time, process, 0))))
+            .filter_map(|(process, marks)| Some(Reverse(Turn::new(marks.first()?, process, 0))))
             .collect();
         let lasts = marks
             .iter()
@@ -111,6 +130,7 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
             .collect();
         Stream {
             history,
+            has_clocks: true,
             marks,
             lanes: lanes.collect(),
             needed: closure(history, lasts),
@@ -118,6 +138,17 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
             emitted: 0,
             stack: Vec::new(),
         }
+    }
+
+    /// Of these marks, only their order: clocks are empty.
+    pub fn in_order(history: &'h H, marks: &'h [Vec<Mark>]) -> Stream<'h, H> {
+        let mut stream = Stream::new(history, marks);
+        let nothing: Clock = Rc::new([]);
+        for lane in &mut stream.lanes {
+            lane.clock = nothing.clone();
+        }
+        stream.has_clocks = false;
+        stream
     }
 
     /// The clock of a process where the sequence has come to.
@@ -162,7 +193,9 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
                         if there <= effect.number {
                             return Some((other, At::after(effect.number)));
                         }
-                        self.tell(process, other, effect.number);
+                        if self.has_clocks {
+                            self.tell(process, other, effect.number);
+                        }
                     } else {
                         self.arrive(other, effect.number);
                     }
@@ -174,8 +207,10 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
                         if arrow.own != cause.own {
                             break;
                         }
-                        let needed = self.needed.get(arrow.other as usize).copied();
-                        left += u32::from(needed.is_some_and(|needed| arrow.number < needed));
+                        if self.has_clocks {
+                            let needed = self.needed.get(arrow.other as usize).copied();
+                            left += u32::from(needed.is_some_and(|needed| arrow.number < needed));
+                        }
                         lane.outgoing.pop();
                     }
                     lane.reached = lane.reached.max(cause.own + 1);
@@ -223,12 +258,12 @@ impl<'h, H: History + ?Sized> Stream<'h, H> {
             }
             return;
         }
-        let mut merged: Vec<u32> = Vec::with_capacity(told.len());
-        merged.extend(lane.clock.iter().zip(told.iter()).map(|(a, b)| *a.max(b)));
-        if let Some(place) = merged.get_mut(other) {
+        let own = lane.clock.iter().zip(told.iter());
+        let mut merged: Clock = own.map(|(a, b)| *a.max(b)).collect();
+        if let Some(place) = Rc::get_mut(&mut merged).and_then(|clock| clock.get_mut(other)) {
             *place = (*place).max(cause + 1);
         }
-        lane.clock = merged.into();
+        lane.clock = merged;
     }
 }
 
@@ -277,7 +312,7 @@ impl<H: History + ?Sized> Iterator for Stream<'_, H> {
             let Some((process, target)) = self.stack.last().copied() else {
                 // The next of its process takes its place in the heap.
                 let mut top = self.heap.peek_mut()?;
-                let Reverse((_, process, index)) = *top;
+                let (process, index) = top.0.whose();
                 let next = self.lanes[process].next;
                 // It may have been passed for the sake of another.
                 let after = match next > index {
@@ -286,7 +321,7 @@ impl<H: History + ?Sized> Iterator for Stream<'_, H> {
                 };
                 match self.marks[process].get(after) {
                     Some(mark) => {
-                        *top = Reverse((mark.time, process, after));
+                        *top = Reverse(Turn::new(mark, process, after));
                         drop(top);
                     }
                     None => _ = PeekMut::pop(top),

@@ -45,6 +45,8 @@ pub struct Witness {
     pub captures: Vec<(String, String)>,
     /// It is the one first state of all in which this is so.
     pub first: bool,
+    /// It is a state of several processes, and not events one after the other.
+    pub is_state: bool,
 }
 
 /// A higher event: what a recognizer or verifier emitted, at the event that made it so.

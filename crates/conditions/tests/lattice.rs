@@ -196,6 +196,7 @@ fn formula(random: &mut Random, traces: usize, depth: usize) -> Formula {
                 false => Vec::new(),
             },
             absent: random.chance(30),
+            is_whole: random.chance(30),
         }),
         3 => Formula::All((0..2).map(|_| formula(random, traces, depth - 1)).collect()),
         _ => Formula::Any((0..2).map(|_| formula(random, traces, depth - 1)).collect()),
@@ -310,8 +311,12 @@ fn counts_and_sums_are_what_the_lattice_says() {
             terms: (0..traces.len()).map(|trace| (1, trace)).collect(),
             constant: -(random.below(7) as i128) + 1,
             rel: rels[random.below(rels.len())],
-            present: Vec::new(),
+            present: match random.chance(50) {
+                true => (0..traces.len()).collect(),
+                false => Vec::new(),
+            },
             absent: false,
+            is_whole: random.chance(50),
         };
         compare(seed, &toy, &traces, &Formula::Compare(linear), &mut counts);
     }
@@ -343,6 +348,7 @@ fn relations_between_two_processes_are_what_the_lattice_says() {
             rel: rels[random.below(rels.len())],
             present: vec![0, 1],
             absent: random.chance(25),
+            is_whole: false,
         };
         compare(seed, &toy, &traces, &Formula::Compare(linear), &mut counts);
     }

@@ -156,6 +156,7 @@ fn any(random: &mut Random, traces: usize, depth: usize) -> Formula {
                 false => Vec::new(),
             },
             absent: random.chance(30),
+            is_whole: false,
         }),
         3 => Formula::All((0..2).map(|_| any(random, traces, depth - 1)).collect()),
         _ => Formula::Any((0..2).map(|_| any(random, traces, depth - 1)).collect()),

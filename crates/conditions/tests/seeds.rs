@@ -306,3 +306,54 @@ fn amoeba_recognizers_switch_each_other() {
 fn stories_have_the_processes_that_they_name() {
     assert_eq!(Story::new(DDBX).processes(), 6);
 }
+
+/// What passes the filter and is nothing of the sequence's breaks it, wherever it comes from;
+/// but not while the recognizer is switched off, also where the event that switches it
+/// passes the filter itself, before it in the file or behind it.
+#[test]
+fn what_only_passes_the_filter_breaks_a_sequence_unless_it_is_off() {
+    let rules = |order: &str| {
+        let parts = [
+            "recognizer xy over message: x y\n",
+            "recognizer off: stop do { disable xy }\nrecognizer on: start do { enable xy }\n",
+        ];
+        let parts = match order {
+            "first" => parts.concat(),
+            _ => [parts[1], parts[0]].concat(),
+        };
+        let lets = ["x", "y", "stop", "start"];
+        let lets = lets.map(|name| format!("let {name} = bytes ~ /^{name}/\n"));
+        lets.concat() + &parts
+    };
+    let count = |order: &str, words: &[&str]| {
+        let line = |(i, word): (usize, &&str)| {
+            let (ms, process) = (i + 1, i % 2);
+            match word.strip_prefix('!') {
+                // No message.
+                Some(word) => format!("{ms}ms p-{process} does \"{word}\"\n"),
+                None => format!("{ms}ms p-{process} sends m{i} \"{word}\"\n"),
+            }
+        };
+        let run: String = words.iter().enumerate().map(line).collect();
+        let report = Story::new(&run).judge(&rules(order));
+        let own = report.verdicts.iter().find(|own| own.rule == "xy");
+        own.unwrap().count
+    };
+    for order in ["first", "behind"] {
+        assert_eq!(count(order, &["x", "y", "x", "y"]), 2, "{order}");
+        assert_eq!(count(order, &["x", "other", "y", "x", "y"]), 1, "{order}");
+        // Noise while it is off is none of its input.
+        let off = ["x", "!stop", "other", "other", "!start", "y"];
+        assert_eq!(count(order, &off), 1, "{order}");
+        let off = ["x", "other", "!stop", "other", "!start", "y"];
+        assert_eq!(count(order, &off), 0, "{order}");
+        let off = ["x", "stop", "other", "other", "start", "y"];
+        // The event that switches it off is given to who is before in the file, and the one
+        // that switches it on to who is behind: either breaks the sequence.
+        assert_eq!(count(order, &off), 0, "{order}");
+        let off = ["stop", "x", "start", "x", "y"];
+        assert_eq!(count(order, &off), 1, "{order}");
+        let off = ["stop", "other", "start", "x", "y", "stop", "x", "y"];
+        assert_eq!(count(order, &off), 1, "{order}");
+    }
+}

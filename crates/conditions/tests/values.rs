@@ -75,6 +75,12 @@ impl State<'_> {
             .map(|(_, value)| value.trim_matches('"').to_string())
     }
 
+    /// Whether `x` ever is anything in a process.
+    fn ever(&self, process: usize) -> bool {
+        let mut own = self.lines.iter();
+        own.any(|(own, what)| *own == process && what.contains("x = "))
+    }
+
     /// Messages that were sent and that not all who ever receive them have.
     fn in_flight(&self) -> usize {
         let count = |what: &str| {
@@ -214,12 +220,20 @@ fn numbers_with_fractions_are_added_exactly() {
         let text = run(&mut random, &values);
         let sign = SIGNS[random.below(SIGNS.len())];
         let literal = ["0.3", "3.25", "100.35", "1", "103.1"][random.below(5)];
-        let rule = format!("never r: sum(p-*: x) {sign} {literal}");
+        let never = random.chance(50);
+        let word = if never { "never" } else { "always" };
+        let rule = format!("{word} r: sum(p-*: x) {sign} {literal}");
         let processes = Story::new(&text).processes();
         let outcome = agree(seed, &text, &rule, &|state| {
+            // What the family has together, where all who ever have anything have it; what
+            // those have who are there is bounded by whoever is there.
+            let is_missing = |process: &usize| state.ever(*process) && state.x(*process).is_none();
+            if ["==", "!="].contains(&sign) && (0..processes).any(|own| is_missing(&own)) {
+                return false;
+            }
             let own = (0..processes).filter_map(|process| state.x(process));
             let sum: i128 = own.map(|own| exact(&own)).sum();
-            compared(sign, sum.cmp(&exact(literal)))
+            compared(sign, sum.cmp(&exact(literal))) == never
         });
         found[usize::from(outcome == Outcome::Holds)] += 1;
     }
@@ -295,6 +309,27 @@ fn a_message_is_in_flight_until_all_who_receive_a_part_have() {
     }
     assert!(found.iter().all(|count| *count > 80), "{found:?}");
     assert!(shared > 100, "{shared}");
+}
+
+#[test]
+fn what_a_family_has_together_is_judged_where_all_of_it_is_there() {
+    let begun = "1ms p-0 does \"x = 1000\"\n2ms p-1 does \"x = 500\"\n3ms p-2 does \"x = 1300\"\n";
+    let moved = format!("{begun}4ms p-0 does \"x = 900\"\n5ms p-0 sends m1 \"100\"\n");
+    let exact = "always money: sum(p-*: x) == 2800";
+    let bound = "always some: sum(p-*: x) > 500";
+    let outcome = |text: &str, rule: &str| Story::new(text).verdict(rule).outcome;
+    assert_eq!(outcome(begun, exact), Outcome::Holds);
+    assert_eq!(outcome(&moved, exact), Outcome::Violated);
+    assert_eq!(
+        outcome(&moved, "never lost: sum(p-*: x) != 2800"),
+        Outcome::Violated
+    );
+    assert_eq!(
+        outcome(&moved, "never all: sum(p-*: x) == 1500"),
+        Outcome::Holds
+    );
+    // A bound is one for whoever is there.
+    assert_eq!(outcome(begun, bound), Outcome::Violated);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn is_order(operator: Operator) -> bool {
     )
 }
 
-fn bit(kind: Type) -> u64 {
+pub(crate) fn bit(kind: Type) -> u64 {
     1 << (kind as u32 % 64)
 }
 
@@ -98,7 +98,7 @@ fn types_of_call(nr: u64) -> u64 {
 
 /// [`types_of_call`], from a table for the numbers that are: it is asked for every pattern in
 /// every process.
-fn known_types(nr: u64) -> u64 {
+pub(crate) fn known_types(nr: u64) -> u64 {
     const CALLS: u64 = 512;
     static KNOWN: OnceLock<Vec<u64>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| (0..CALLS).map(types_of_call).collect());
@@ -109,10 +109,17 @@ fn known_types(nr: u64) -> u64 {
 /// What others can see of a call before it returns: such a call has happened
 /// when it starts. All others have when they end.
 fn acts_at_start(kind: Type) -> bool {
-    matches!(
-        kind,
-        Type::Send | Type::Connect | Type::Wake | Type::Fork | Type::Exec | Type::Exit
-    )
+    starting_types() & bit(kind) != 0
+}
+
+/// All types of such calls.
+pub(crate) fn starting_types() -> u64 {
+    bit(Type::Send)
+        | bit(Type::Connect)
+        | bit(Type::Wake)
+        | bit(Type::Fork)
+        | bit(Type::Exec)
+        | bit(Type::Exit)
 }
 
 impl Compiled {

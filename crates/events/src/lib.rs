@@ -20,6 +20,7 @@
 )]
 
 mod compiled;
+mod glance;
 mod lexer;
 mod matcher;
 mod nearest;
@@ -27,6 +28,7 @@ mod parser;
 mod pattern;
 
 pub use compiled::{Captured, Compiled};
+pub use glance::{Attempt, calls_of, may_become, may_fit};
 pub use matcher::{Matcher, glob};
 pub use nearest::nearest;
 pub use parser::{duration, parse};

@@ -45,16 +45,6 @@ impl<'h> Matcher<'h> {
         }
     }
 
-    /// The name of a process with that of its host, where there are several.
-    fn full_name(&self, place: ProcessIx) -> Option<Vec<u8>> {
-        let set = self.history.set();
-        let host = set
-            .name(set.member_of(place)?)
-            .filter(|_| set.is_joined())?;
-        let name = &self.history.process(place)?.name;
-        Some(format!("{name}@{host}").into_bytes())
-    }
-
     fn member_of(&self, id: EventId) -> Option<&Member<'h>> {
         let number = self.history.set().member_of(id.process)?;
         self.members.get(usize::from(number))
@@ -113,14 +103,13 @@ impl<'h> Matcher<'h> {
     /// Whether the name of the process at a place, or of its program, compares
     /// like this.
     pub(crate) fn process_fits(&self, place: ProcessIx, operator: Operator, value: &Value) -> bool {
-        let Some(process) = self.history.process(place) else {
+        let names = self.history.set().names_of(place);
+        if names.is_empty() {
             return false;
-        };
-        let full = self.full_name(place);
-        let full = full.as_deref().unwrap_or(process.name.as_bytes());
-        let texts = [process.name.as_bytes(), process.program.as_bytes(), full];
+        }
         let fits = |operator| {
-            texts.iter().any(|own| match (operator, value) {
+            let mut names = names.iter().map(String::as_bytes);
+            names.any(|own| match (operator, value) {
                 (Operator::Equal, Value::Text(wanted)) => glob(wanted, own),
                 (_, Value::Text(wanted)) => memchr::memmem::find(own, wanted).is_some(),
                 (_, Value::Regex(regex)) => regex.is_match(own),
@@ -193,17 +182,8 @@ impl Subject<'_, '_> {
     }
 
     fn process_words(&self, process: ProcessIx) -> Vec<Vec<u8>> {
-        match self.matcher.history.process(process) {
-            Some(own) => {
-                let mut words = vec![
-                    own.name.clone().into_bytes(),
-                    own.program.clone().into_bytes(),
-                ];
-                words.extend(self.matcher.full_name(process));
-                words
-            }
-            None => Vec::new(),
-        }
+        let names = self.matcher.history.set().names_of(process);
+        names.into_iter().map(String::into_bytes).collect()
     }
 
     /// Some value of the field compares so; for `!=` and `!~`, none does not.

@@ -1,5 +1,8 @@
 //! Reading a pattern: `or` binds less than `and`, `and` less than `not`.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use protocol::syscall::Type;
 use regex::bytes::Regex;
 
@@ -260,7 +263,7 @@ impl Parser {
             },
             Token::Text(bytes) if !operator.is_order() => Value::Text(bytes.clone()),
             Token::Regex(text) if matches!(operator, Operator::Like | Operator::Unlike) => {
-                let regex = Regex::new(text).map_err(|error| {
+                let regex = compiled(text).map_err(|error| {
                     let why = error.to_string();
                     let why = why.lines().last().unwrap_or("").trim().to_string();
                     self.error_at(&word, &format!("a regular expression ({why})"), None)
@@ -382,6 +385,30 @@ pub fn duration(text: &str) -> Option<i64> {
     };
     let value: f64 = digits.parse().ok()?;
     (value.is_finite() && value >= 0.0).then_some((value * scale).round() as i64)
+}
+
+/// Expressions that are kept.
+const KEPT: usize = 256;
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<String, Regex>> = RefCell::default();
+}
+
+/// A regular expression. To compile one costs more than to read all else of a pattern, and
+/// rules are read again whenever one is added to them, and whenever a program that is alive
+/// is looked at: those that were seen last are kept.
+fn compiled(text: &str) -> Result<Regex, regex::Error> {
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(regex) = known.get(text) {
+            return Ok(regex.clone());
+        }
+        let regex = Regex::new(text)?;
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(text.to_string(), regex.clone());
+        Ok(regex)
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use wire::{Answer, Facts, FromAgent, Id, Request, Stored, ToAgent, Whom, frame, opening};
 
 use crate::Error;
+use crate::far::Line;
 
 /// So many answers to one request wait to be looked at; then the connection
 /// waits.
@@ -27,8 +28,16 @@ enum News {
 struct Waiting {
     /// Why nothing more will come, once that is so.
     lost: Option<String>,
-    by_id: HashMap<Id, SyncSender<News>>,
+    by_id: HashMap<Id, Sink>,
     next: Id,
+}
+
+/// Where the answers to a request go.
+#[derive(Clone)]
+enum Sink {
+    Channel(SyncSender<News>),
+    /// To who debugs: passed on where they are received, before anything else is done.
+    Line(Arc<Line>),
 }
 
 /// A connection to an agent. Can be cloned, and asked by several at once.
@@ -79,10 +88,13 @@ impl Client {
             let why = receive(&mut input, &waiting);
             let why = why_lost(&why);
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            for (_, sender) in waiting.by_id.drain() {
-                // Full, it would keep everybody else waiting: who looks at it
-                // later finds that nobody sends any more.
-                let _ = sender.try_send(News::Lost(why.clone()));
+            for (_, sink) in waiting.by_id.drain() {
+                match sink {
+                    // Full, it would keep everybody else waiting: who looks at it
+                    // later finds that nobody sends any more.
+                    Sink::Channel(sender) => drop(sender.try_send(News::Lost(why.clone()))),
+                    Sink::Line(line) => line.end(Some(why.clone())),
+                }
             }
             waiting.lost = Some(why);
         };
@@ -106,7 +118,7 @@ impl Client {
         }
     }
 
-    fn send(&self, message: &ToAgent) -> Result<(), Error> {
+    pub(crate) fn send(&self, message: &ToAgent) -> Result<(), Error> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         frame::write(&mut *out, message).map_err(|error| self.lost(error))
     }
@@ -114,6 +126,16 @@ impl Client {
     /// Asks for something.
     pub fn ask(&self, request: Request) -> Result<Answers, Error> {
         let (sender, news) = mpsc::sync_channel(WAITING);
+        let id = self.begin_request(request, Sink::Channel(sender))?;
+        Ok(Answers {
+            client: self.clone(),
+            id,
+            news,
+            over: false,
+        })
+    }
+
+    fn begin_request(&self, request: Request, sink: Sink) -> Result<Id, Error> {
         let id = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(why) = &waiting.lost {
@@ -121,16 +143,16 @@ impl Client {
             }
             let id = waiting.next;
             waiting.next = id.wrapping_add(1);
-            waiting.by_id.insert(id, sender);
+            waiting.by_id.insert(id, sink);
             id
         };
         self.send(&ToAgent::Request { id, request })?;
-        Ok(Answers {
-            client: self.clone(),
-            id,
-            news,
-            over: false,
-        })
+        Ok(id)
+    }
+
+    /// Asks for something whose bytes go through a line.
+    pub(crate) fn ask_through(&self, request: Request, line: &Arc<Line>) -> Result<Id, Error> {
+        self.begin_request(request, Sink::Line(Arc::clone(line)))
     }
 
     fn one(&self, request: Request) -> Result<Answer, Error> {
@@ -261,16 +283,20 @@ fn receive(input: &mut impl Read, waiting: &Mutex<Waiting>) -> String {
             Ok(FromAgent::End { id, failure }) => (id, News::End(failure)),
             Err(error) => return error.to_string(),
         };
-        let sender = {
+        let sink = {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             match news {
                 News::End(_) => waiting.by_id.remove(&id),
                 _ => waiting.by_id.get(&id).cloned(),
             }
         };
-        // Who does not wait any more has cancelled.
-        if let Some(sender) = sender {
-            let _ = sender.send(news);
+        match (sink, news) {
+            (Some(Sink::Channel(sender)), news) => drop(sender.send(news)),
+            (Some(Sink::Line(line)), News::Answer(answer)) => line.take(answer),
+            (Some(Sink::Line(line)), News::End(failure)) => line.end(failure),
+            (Some(Sink::Line(line)), News::Lost(why)) => line.end(Some(why)),
+            // Who does not wait any more has cancelled.
+            (None, _) => {}
         }
     }
 }

@@ -11,6 +11,8 @@
 //! | [`trust`] | which certificates there are, and what they hold for |
 //! | [`session`] | who speaks with an agent, and which programs are whose |
 //! | [`pull`] | fetches a recording |
+//! | `desk` | debugs programs of the agent's host for who asks it |
+//! | [`far`] | the asker's end of that: a line to a warden there, and the host's files |
 //! | [`plan`] | what is to run where |
 //! | [`drive`] | runs it, from the first start to the last end |
 //!
@@ -24,8 +26,11 @@
 
 pub mod client;
 pub mod connect;
+mod desk;
 pub mod drive;
 mod error;
+pub mod far;
+pub mod followed;
 pub mod listen;
 pub mod plan;
 pub mod pull;

@@ -38,11 +38,6 @@ impl Run {
         let base = base.to_string_lossy().into_owned();
         let (name, output) = reserve(home, &base)
             .map_err(|error| format!("cannot write to {}: {error}", home.display()))?;
-        let file = |name: &str| {
-            let path = output.join(name);
-            let made = OpenOptions::new().create(true).append(true).open(&path);
-            made.map_err(|error| format!("cannot create {}: {error}", path.display()))
-        };
         let own =
             std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
         let mut command = Command::new(own);
@@ -54,17 +49,10 @@ impl Run {
         }
         command.arg("--").args(&job.command);
         command.envs(job.environment.iter().map(|(name, value)| (name, value)));
-        let directory = job.directory.clone().or_else(|| std::env::var("HOME").ok());
-        if let Some(directory) = &directory {
-            if !Path::new(directory).is_dir() {
-                return Err(format!("there is no directory {directory}"));
-            }
-            command.current_dir(directory);
-        }
+        go_to(&mut command, job.directory.as_deref())?;
         // What reaches the agent's group is not meant for the program.
         command.process_group(0);
-        command.stdin(Stdio::null());
-        command.stdout(file("stdout")?).stderr(file("stderr")?);
+        say_into(&mut command, &output)?;
         let child = command
             .spawn()
             .map_err(|error| format!("cannot start the recorder: {error}"))?;
@@ -85,60 +73,115 @@ impl Run {
         is_over: impl Fn() -> bool,
         mut send: impl FnMut(Answer) -> io::Result<()>,
     ) -> io::Result<()> {
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        inotify::add_watch(&watch, &self.output, inotify::WatchFlags::MODIFY)?;
-        let pid = Pid::from_raw(self.child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
-        let end = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        let mut streams = [
-            (false, File::open(self.output.join("stdout"))?),
-            (true, File::open(self.output.join("stderr"))?),
-        ];
-        loop {
-            // The end first: what was said before it is there then.
-            let ended = self.child.try_wait()?;
-            for (is_error, file) in &mut streams {
-                pass_on(file, *is_error, &is_over, &mut send)?;
-            }
-            if let Some(status) = ended {
-                use std::os::unix::process::ExitStatusExt;
-                let status = status.code().or(status.signal().map(|signal| 128 + signal));
-                self.tidy_up(&streams);
-                return send(Answer::Ended {
-                    status: status.unwrap_or(128),
-                });
-            }
-            if is_over() {
-                return Ok(());
-            }
-            let mut waits = [
-                PollFd::new(&watch, PollFlags::IN),
-                PollFd::new(&end, PollFlags::IN),
-            ];
-            let patience = Timespec {
-                tv_sec: 0,
-                tv_nsec: GLANCE.as_nanos() as i64,
-            };
-            match rustix::event::poll(&mut waits, Some(&patience)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let mut space = [std::mem::MaybeUninit::uninit(); 4096];
-            let mut news = inotify::Reader::new(&watch, &mut space);
-            while news.next().is_ok() {}
+        let ended = follow(&mut self.child, &self.output, false, is_over, &mut send)?;
+        match ended {
+            Some(status) => send(Answer::Ended { status }),
+            None => Ok(()),
         }
     }
+}
 
-    /// What was said has reached whoever asked.
-    fn tidy_up(&self, streams: &[(bool, File)]) {
-        let all_read = streams.iter().all(|(_, file)| {
-            let length = file.metadata().map(|meta| meta.len());
-            let at = (&*file).stream_position();
-            matches!((length, at), (Ok(length), Ok(at)) if at >= length)
-        });
-        if all_read {
-            let _ = std::fs::remove_dir_all(&self.output);
+/// Sends what a child and its own say into files of a directory, until the child has
+/// ended or nobody listens: how it has ended then. What was told is removed, unless others
+/// may outlive the child and have more to say.
+pub(crate) fn follow(
+    child: &mut Child,
+    output: &Path,
+    may_outlive: bool,
+    is_over: impl Fn() -> bool,
+    mut send: impl FnMut(Answer) -> io::Result<()>,
+) -> io::Result<Option<i32>> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&watch, output, inotify::WatchFlags::MODIFY)?;
+    let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
+    let end = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let mut streams = [
+        (false, File::open(output.join("stdout"))?),
+        (true, File::open(output.join("stderr"))?),
+    ];
+    loop {
+        // The end first: what was said before it is there then.
+        let ended = child.try_wait()?;
+        for (is_error, file) in &mut streams {
+            pass_on(file, *is_error, &is_over, &mut send)?;
         }
+        if let Some(status) = ended {
+            use std::os::unix::process::ExitStatusExt;
+            let status = status.code().or(status.signal().map(|signal| 128 + signal));
+            if !(may_outlive && is_open(output)) {
+                tidy_up(output, &streams);
+            }
+            return Ok(Some(status.unwrap_or(128)));
+        }
+        if is_over() {
+            return Ok(None);
+        }
+        let mut waits = [
+            PollFd::new(&watch, PollFlags::IN),
+            PollFd::new(&end, PollFlags::IN),
+        ];
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: GLANCE.as_nanos() as i64,
+        };
+        match rustix::event::poll(&mut waits, Some(&patience)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut news = inotify::Reader::new(&watch, &mut space);
+        while news.next().is_ok() {}
     }
+}
+
+/// What was said has reached whoever asked.
+fn tidy_up(output: &Path, streams: &[(bool, File)]) {
+    let all_read = streams.iter().all(|(_, file)| {
+        let length = file.metadata().map(|meta| meta.len());
+        let at = (&*file).stream_position();
+        matches!((length, at), (Ok(length), Ok(at)) if at >= length)
+    });
+    if all_read {
+        let _ = std::fs::remove_dir_all(output);
+    }
+}
+
+/// Whether a process goes on that says something into these files: one that is debugged
+/// outlives its debugger.
+fn is_open(output: &Path) -> bool {
+    let own = std::process::id().to_string();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let others = processes.filter(|entry| entry.file_name().to_str() != Some(own.as_str()));
+    let mut descriptors = others
+        .filter_map(|entry| std::fs::read_dir(entry.path().join("fd")).ok())
+        .flat_map(|all| all.flatten());
+    descriptors.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(output)))
+}
+
+/// Has a command begin in a directory, or at home.
+pub(crate) fn go_to(command: &mut Command, directory: Option<&str>) -> Result<(), String> {
+    let directory = directory
+        .map(str::to_string)
+        .or_else(|| std::env::var("HOME").ok());
+    if let Some(directory) = &directory {
+        if !Path::new(directory).is_dir() {
+            return Err(format!("there is no directory {directory}"));
+        }
+        command.current_dir(directory);
+    }
+    Ok(())
+}
+
+/// Has a command say what it says into files of a directory.
+pub(crate) fn say_into(command: &mut Command, output: &Path) -> Result<(), String> {
+    let file = |name: &str| {
+        let path = output.join(name);
+        let made = OpenOptions::new().create(true).append(true).open(&path);
+        made.map_err(|error| format!("cannot create {}: {error}", path.display()))
+    };
+    command.stdin(Stdio::null());
+    command.stdout(file("stdout")?).stderr(file("stderr")?);
+    Ok(())
 }
 
 fn pass_on(
@@ -159,7 +202,7 @@ fn pass_on(
 }
 
 /// A name that no recording has, and the directory for what is said.
-fn reserve(home: &Path, base: &str) -> io::Result<(String, PathBuf)> {
+pub(crate) fn reserve(home: &Path, base: &str) -> io::Result<(String, PathBuf)> {
     let outputs = home.join(OUTPUT);
     std::fs::create_dir_all(&outputs)?;
     let base = base.trim_start_matches('.');

@@ -4,15 +4,20 @@
 //! [`MOST`] at once. It ends with the connection; what it started does not.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use wire::frame::DATA;
 use wire::{Answer, Facts, FromAgent, Id, Request, ToAgent, frame, opening};
 
+use crate::desk::{self, Desks};
+use crate::followed;
 use crate::run::{self, Run};
 use crate::session::Session;
 use crate::stored;
@@ -28,6 +33,8 @@ struct Agent<W> {
     open: Mutex<HashMap<Id, Arc<AtomicBool>>>,
     /// The recorders that were started, by request.
     runs: Mutex<HashMap<Id, u32>>,
+    /// Whom programs are debugged for.
+    desks: Desks,
 }
 
 /// Serves whoever is at the other end until that is gone.
@@ -43,20 +50,40 @@ pub fn serve<W: Write + Send + 'static>(
         out: Mutex::new(output),
         open: Mutex::new(HashMap::new()),
         runs: Mutex::new(HashMap::new()),
+        desks: Desks::default(),
     });
+    let served = converse(&agent, &mut input);
+    // Nobody debugs through this connection any more.
+    agent.desks.close_all();
+    served
+}
+
+fn converse<W: Write + Send + 'static>(
+    agent: &Arc<Agent<W>>,
+    input: &mut impl Read,
+) -> Result<(), wire::Error> {
     {
         let mut out = agent.out.lock().unwrap_or_else(PoisonError::into_inner);
         opening::write(&mut *out)?;
     }
-    if opening::read(&mut input)? != opening::VERSION {
+    if opening::read(input)? != opening::VERSION {
         // The other side sees ours and says so.
         return Ok(());
     }
     let mut buffer = Vec::new();
     loop {
-        match frame::read(&mut input, &mut buffer) {
-            Ok(ToAgent::Request { id, request }) => Agent::begin(&agent, id, request)?,
+        let heard = frame::read(input, &mut buffer);
+        agent.desks.heard();
+        match heard {
+            Ok(ToAgent::Request { id, request }) => {
+                if matches!(request, Request::Debug(_)) {
+                    agent.desks.open(id);
+                }
+                Agent::begin(agent, id, request)?;
+            }
             Ok(ToAgent::Cancel(id)) => agent.cancel(id),
+            Ok(ToAgent::Data { id, bytes }) => agent.desks.tell(id, &bytes),
+            Ok(ToAgent::Alive) => {}
             Err(wire::Error::Closed) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -88,6 +115,7 @@ impl<W: Write + Send + 'static> Agent<W> {
         if let Some(over) = self.lock_open().get(&id) {
             over.store(true, Release);
         }
+        self.desks.close(id);
     }
 
     fn begin(agent: &Arc<Agent<W>>, id: Id, request: Request) -> Result<(), wire::Error> {
@@ -166,6 +194,38 @@ impl<W: Write + Send + 'static> Agent<W> {
                 runs().remove(&id);
                 followed.map_err(said)
             }
+            Request::Debug(how) => {
+                self.session.note("debugs");
+                desk::serve(&self.home, &self.desks, id, &how, send)
+            }
+            Request::Identify { path } => {
+                let (length, digest) = stored::digest(Path::new(&path)).map_err(said)?;
+                send(Answer::File(wire::File {
+                    name: path,
+                    length,
+                    digest: Some(digest),
+                }))
+                .map_err(said)
+            }
+            Request::Copy { path } => {
+                self.session.note(&format!("fetches {path}"));
+                let file = File::open(&path).map_err(said)?;
+                stored::send_rest(file, is_over, send).map_err(said)
+            }
+            Request::Grown { dir, had, wait_ms } => {
+                let wait = Duration::from_millis(wait_ms.into());
+                followed::tell(Path::new(&dir), &had, wait, is_over, send)
+            }
+            Request::Forget { dir } => {
+                agent::forget_observation(Path::new(&dir));
+                Ok(())
+            }
+            Request::Blocked { words } => {
+                for piece in blocked(&words)?.chunks(DATA) {
+                    send(Answer::Data(piece.to_vec())).map_err(said)?;
+                }
+                Ok(())
+            }
             Request::Signal { run, signal, to } => {
                 self.session.check()?;
                 self.session.note(&format!("sends signal {signal}"));
@@ -174,6 +234,23 @@ impl<W: Write + Send + 'static> Agent<W> {
             }
         }
     }
+}
+
+/// Who waits for whom in processes of this host, told by `mw` itself.
+fn blocked(words: &[String]) -> Result<Vec<u8>, String> {
+    let own = std::env::current_exe().map_err(|error| without_number(&error))?;
+    let told = Command::new(own)
+        .args(["blocked", "--as-data", "--live"])
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| without_number(&error))?;
+    if told.status.success() {
+        return Ok(told.stdout);
+    }
+    let said = String::from_utf8_lossy(&told.stderr);
+    let first = said.lines().next().unwrap_or("it cannot be told");
+    Err(first.trim_start_matches("mw: ").to_string())
 }
 
 fn now() -> u64 {

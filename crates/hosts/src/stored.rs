@@ -133,7 +133,7 @@ pub(crate) fn fetch(
     name: &str,
     from: u64,
     is_over: impl Fn() -> bool,
-    mut send: impl FnMut(Answer) -> io::Result<()>,
+    send: impl FnMut(Answer) -> io::Result<()>,
 ) -> io::Result<()> {
     let captured = name.strip_prefix("files/");
     let known = FILES.contains(&name) || captured.is_some_and(|id| id.parse::<u64>().is_ok());
@@ -144,6 +144,15 @@ pub(crate) fn fetch(
     }
     let mut file = File::open(dir.join(name))?;
     file.seek(SeekFrom::Start(from))?;
+    send_rest(file, is_over, send)
+}
+
+/// Sends what a file holds from where it is.
+pub(crate) fn send_rest(
+    mut file: File,
+    is_over: impl Fn() -> bool,
+    mut send: impl FnMut(Answer) -> io::Result<()>,
+) -> io::Result<()> {
     let mut zeroes = 0u64;
     loop {
         let mut data = vec![0; DATA];

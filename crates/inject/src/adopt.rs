@@ -27,6 +27,9 @@ pub struct Monitor<'a> {
     /// where they are, and where there is a page of memory for what has to lie beside
     /// them.
     pub lead: &'a Lead<'a>,
+    /// Whether there is still somebody for whom it is: looked at before the last moment at
+    /// which all can be left as it was.
+    pub is_wanted: &'a (dyn Fn() -> bool + Sync + 'a),
 }
 
 /// What of a process can be found out while it runs.
@@ -58,7 +61,7 @@ impl Prepared {
     }
 
     /// Puts the monitor into it. How long it stood still, and how many threads it has:
-    /// each takes its seat when it goes on.
+    /// each takes its entry when it goes on.
     pub fn adopt(self, monitor: &Monitor<'_>) -> Result<(Duration, usize), Refusal> {
         let mut running = Running::stop(self.pid)?;
         let maps = running.maps()?;
@@ -196,6 +199,9 @@ impl Running {
         }
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.write(ADOPTION_BASE, &bytes).ok_or_else(failed)?;
+        if !(monitor.is_wanted)() {
+            return Err(self.fail("stay with"));
+        }
         let slots = self.tasks.len() as u64 * SLOT_SIZE;
         let entries = &monitor.image.entries;
         let ran = self.run(leader, entries.adopt, [0, slots], entries.done);

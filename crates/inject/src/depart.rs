@@ -16,7 +16,7 @@ use crate::running::{Running, Task};
 use crate::slept::now_ns;
 use crate::{Image, Map};
 
-/// A thread that is halted, as its seat tells (`protocol::halt::Seat`).
+/// A thread that is halted, as its entry tells (`protocol::halt::ThreadEntry`).
 #[derive(Clone, Debug)]
 pub struct Departing {
     pub tid: i32,
@@ -113,7 +113,7 @@ pub fn depart(
         .map(|task| Some((task.clone(), of(task)?)))
         .collect();
     let Some(plans) = plans else {
-        // A thread that has no seat is on its way into the program, or out of it.
+        // A thread that has no entry is on its way into the program, or out of it.
         return Err(running.fail("halt all threads of"));
     };
     let mut left = Vec::new();

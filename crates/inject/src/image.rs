@@ -84,7 +84,7 @@ pub fn vdso_functions(image: &Image) -> Vec<(&'static str, u64, u64)> {
 }
 
 /// The kernel's vdso, as this process has it.
-fn kernel_vdso() -> Option<ElfFile64<'static, Endianness>> {
+pub(crate) fn kernel_vdso() -> Option<ElfFile64<'static, Endianness>> {
     // SAFETY: getauxval only reads.
     let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
     if base == 0 {

@@ -16,6 +16,7 @@ mod adopt;
 mod depart;
 mod detours;
 mod image;
+mod landing;
 mod maps;
 mod refusal;
 mod regs;

@@ -321,7 +321,7 @@ impl Running {
             return;
         }
         for task in &self.tasks {
-            regs::set(task.tid, &task.regs);
+            regs::set(task.tid, &unnoticed(&task.regs));
             regs::set_mask(task.tid, task.mask);
         }
         for task in &self.tasks {
@@ -346,6 +346,19 @@ pub(crate) fn is_broken_off(regs: &Regs) -> bool {
     let is_again = matches!(-(regs.rax as i64), 512..=514 | 516)
         || -(regs.rax as i64) == i64::from(libc::EINTR) && is_never_restarted(regs.orig_rax);
     (regs.orig_rax as i64) >= 0 && is_again
+}
+
+/// The registers of a thread that is let go as it was: a call that the kernel ends because the
+/// thread was stopped in it is made again.
+fn unnoticed(regs: &Regs) -> Regs {
+    let is_ended = -(regs.rax as i64) == i64::from(libc::EINTR);
+    let mut regs = *regs;
+    if is_ended && is_broken_off(&regs) {
+        regs.rax = regs.orig_rax;
+        regs.orig_rax = u64::MAX;
+        regs.rip -= 2;
+    }
+    regs
 }
 
 /// Calls that end with EINTR whenever a thread is stopped in them, and that have had

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use protocol::layout::{IMAGE_BASE, PREEMPT_SIGNAL};
 use protocol::shared::{EXEC_FAILED, IMAGE_OFFSET};
 
-use crate::Error;
+use crate::{Error, landing};
 
 /// A thread that runs, and that the kernel will stop when it has exec'd.
 pub struct Attached {
@@ -121,6 +121,20 @@ pub struct Injection {
     pub entry: u64,
     /// The vdso the program shall see.
     pub vdso: u64,
+}
+
+impl Injection {
+    /// The arguments of the call that maps the monitor.
+    fn mapping(&self) -> [u64; 6] {
+        [
+            IMAGE_BASE,
+            self.image_len,
+            (libc::PROT_READ | libc::PROT_EXEC) as u64,
+            (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as u64,
+            self.arena_fd as u64,
+            IMAGE_OFFSET,
+        ]
+    }
 }
 
 /// A process at its first instruction. Dropped, it runs on as it is.
@@ -312,25 +326,66 @@ impl ExecStop {
     /// at the monitor's entry.
     pub fn inject(mut self, what: &Injection, auxv: (u64, &[(u64, u64)])) -> Result<(), Error> {
         self.put(what, vdso_at(auxv.0, auxv.1))?;
+        self.let_go()
+    }
+
+    /// As [`ExecStop::inject`], but without waiting for the process meanwhile, where that is
+    /// possible. If it cannot map the monitor it runs on as it is, and says so at `failure_at`
+    /// in the arena: as the error that the call returned.
+    pub fn land(
+        mut self,
+        what: &Injection,
+        auxv: (u64, &[(u64, u64)]),
+        failure_at: u64,
+    ) -> Result<(), Error> {
+        let at = vdso_at(auxv.0, auxv.1);
+        let kernels = auxv.1.iter().find(|(key, _)| *key == libc::AT_SYSINFO_EHDR);
+        match landing::place().zip(kernels) {
+            Some((place, (_, vdso))) => {
+                self.write(vdso + place, &landing::code(*vdso, self.regs.rip))?;
+                self.enter_by(what, at, vdso + place, failure_at)?;
+            }
+            None => self.put(what, at)?,
+        }
+        self.let_go()
+    }
+
+    fn let_go(&mut self) -> Result<(), Error> {
         self.released = true;
         let pid = Pid::from_raw(self.pid);
         ptrace::detach(pid, None).map_err(failed("let go of", self.pid))
     }
 
+    /// Shows the program our vdso, and has it map the monitor when it goes on, by the
+    /// instructions at `place`.
+    fn enter_by(
+        &self,
+        what: &Injection,
+        vdso_at: Option<u64>,
+        place: u64,
+        failure_at: u64,
+    ) -> Result<(), Error> {
+        if let Some(at) = vdso_at {
+            self.write(at, &what.vdso.to_le_bytes())?;
+        }
+        let mut regs = self.regs;
+        regs.rip = place;
+        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = what.mapping();
+        regs.rbx = IMAGE_BASE;
+        regs.rbp = what.entry;
+        regs.r12 = what.slot;
+        regs.r13 = what.arena_fd as u64;
+        regs.r14 = vdso_at.unwrap_or(0);
+        regs.r15 = failure_at;
+        regs.orig_rax = u64::MAX;
+        let pid = Pid::from_raw(self.pid);
+        ptrace::setregs(pid, regs).map_err(failed("set the registers of", self.pid))
+    }
+
     /// Maps the monitor and shows the program our vdso, by the word at `vdso_at`. The
     /// process stands at the monitor's entry then.
     pub fn put(&self, what: &Injection, vdso_at: Option<u64>) -> Result<(), Error> {
-        let mapped = self.call(
-            libc::SYS_mmap as u64,
-            [
-                IMAGE_BASE,
-                what.image_len,
-                (libc::PROT_READ | libc::PROT_EXEC) as u64,
-                (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as u64,
-                what.arena_fd as u64,
-                IMAGE_OFFSET,
-            ],
-        )?;
+        let mapped = self.call(libc::SYS_mmap as u64, what.mapping())?;
         if mapped != IMAGE_BASE as i64 {
             return Err(Error::Remote {
                 pid: self.pid,

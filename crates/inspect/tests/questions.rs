@@ -243,6 +243,8 @@ fn rust_expressions_are_as_gdb_has_them() {
             "account.both.0",
             "account.tags",
             "account.tags[1] + 1",
+            "boxed",
+            "text",
             "account.owner",
             "numbers",
             "numbers[2]",

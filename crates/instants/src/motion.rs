@@ -51,6 +51,21 @@ pub struct Instant {
     pub fires: Vec<Fires>,
 }
 
+impl Instant {
+    /// Says that everybody is there, in what was only observed: who is right behind an event
+    /// has not got to places on the way to the next.
+    pub fn place(&self, group: &mut Group) -> session::Result<()> {
+        for (process, at) in self.goals.iter().copied() {
+            let at = match at {
+                Position::Event(next) => Position::way_to(next),
+                at => at,
+            };
+            group.place(process, at)?;
+        }
+        Ok(())
+    }
+}
+
 /// What comes next.
 #[derive(Clone, Debug, Default)]
 pub struct Next {
@@ -374,7 +389,7 @@ impl Conditions {
                     let events = events.iter().filter_map(|(process, at)| {
                         let own = id(*process)?;
                         let history = program.history().ok()?;
-                        let name = &history.process(ProcessIx(*process as u32))?.name;
+                        let name = history.set().process_name(ProcessIx(*process as u32));
                         let what = match at.event() {
                             Some(event) => format!("{name}:{event}"),
                             None => format!("before {name}:{}", at.bound),

@@ -18,6 +18,7 @@ use session::truth::{Moment, Passing, Was, changes, passes};
 use target::Cancel;
 
 use crate::kept::{Kept, Key};
+use crate::passed::Passes;
 use crate::steps::{Steps, rank};
 
 /// One moment of an answer.
@@ -41,6 +42,8 @@ pub struct Replays<'r> {
     failed: BTreeMap<Key, Trouble>,
     steps: Steps,
     refused: Box<Refused<'r>>,
+    /// There is nothing to replay: all that is known was seen while the program ran.
+    seen: Option<&'r Passes>,
 }
 
 /// Why nothing can be replayed here, if nothing can.
@@ -176,6 +179,24 @@ impl<'r> Replays<'r> {
             failed: BTreeMap::new(),
             steps: Steps::default(),
             refused: Box::new(|| None),
+            seen: None,
+        }
+    }
+
+    /// Of what is only observed: passes that were seen are all that can be told.
+    pub(crate) fn of_passes(
+        program: &'r Arc<Program>,
+        recorded: &'r Recorded<'r>,
+        passes: &'r Passes,
+    ) -> Replays<'r> {
+        Replays {
+            kept: Kept::default(),
+            program,
+            recorded,
+            failed: BTreeMap::new(),
+            steps: Steps::default(),
+            refused: Box::new(|| None),
+            seen: Some(passes),
         }
     }
 
@@ -259,15 +280,22 @@ impl<'r> Replays<'r> {
         let Some(key) = self.key(question, value) else {
             return Ok(Answer::default());
         };
-        self.find(vec![key.clone()]);
-        if let Some(trouble) = self.failed.get(&key) {
-            return Err(trouble.clone());
-        }
-        let answer = self.kept.get(&key).cloned().unwrap_or_default();
+        let answer = match self.seen {
+            Some(passes) => passes.get(&key).cloned().unwrap_or_default(),
+            None => self.found_by_replay(key)?,
+        };
         // Steps are told by order, so all of them must be known before one is.
         let places = answer.iter().map(|own| rank(&own.moment));
         self.steps.add(question.process, places);
         Ok(answer)
+    }
+
+    fn found_by_replay(&mut self, key: Key) -> Result<Answer, Trouble> {
+        self.find(vec![key.clone()]);
+        if let Some(trouble) = self.failed.get(&key) {
+            return Err(trouble.clone());
+        }
+        Ok(self.kept.get(&key).cloned().unwrap_or_default())
     }
 
     fn at(&self, process: usize, moment: &Moment) -> At {
@@ -308,7 +336,9 @@ impl Truth for Replays<'_> {
         let keys: Vec<Key> = keys
             .chain(passes.iter().filter_map(|own| self.key(own, false)))
             .collect();
-        self.find(keys);
+        if self.seen.is_none() {
+            self.find(keys);
+        }
         // The measure of steps is of all answers at once.
         for (questions, value) in [(values, true), (passes, false)] {
             for question in questions {

@@ -14,6 +14,7 @@ use conditions::syntax::{ITEMS, Text, parse};
 use conditions::timeline::{Timeline, What};
 use session::Program;
 
+use crate::passed::{Location, Passes, Standing};
 use crate::replays::Replays;
 use crate::steps::Steps;
 
@@ -23,9 +24,14 @@ pub enum Error {
     /// It is wrong.
     #[error(transparent)]
     Rules(#[from] Failed),
-    /// The program was not recorded.
-    #[error("conditions are decided from what is recorded, and this program is not")]
+    /// Nobody sees what the program does.
+    #[error(
+        "conditions are decided from what a program does, and nobody sees that of one that is only traced"
+    )]
     Alive,
+    /// It takes replay, and the program is not recorded.
+    #[error("`{0}` is of the source: to follow it takes replay, and this program is not recorded")]
+    OfSource(String),
     /// There is nothing of the kind.
     #[error("there is no condition `{0}`")]
     NoSuch(String),
@@ -90,6 +96,9 @@ impl Entry {
 /// The command of a rule that stops everybody.
 const STOP: &str = "stop";
 
+/// The condition that was added last, where one is named.
+const LAST: &str = "last";
+
 /// What was taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
@@ -112,9 +121,20 @@ pub struct Said {
     entries: Vec<Entry>,
     pieces: Vec<Piece>,
     primary: Option<u32>,
+    is_observed: bool,
+    passes: Arc<Passes>,
 }
 
 impl Said {
+    pub(crate) fn is_observed(&self) -> bool {
+        self.is_observed
+    }
+
+    /// What it means. None: it is wrong, which is told elsewhere.
+    pub(crate) fn rules(&self) -> Option<Rules> {
+        Rules::of(&self.pieces).ok()
+    }
+
     /// For a program that is alive, and for what was recorded of it so far: who is named
     /// and not there may come yet.
     pub fn growing(&self) -> Conditions {
@@ -124,6 +144,8 @@ impl Said {
             built: None,
             primary: self.primary,
             grows: true,
+            is_observed: self.is_observed,
+            passes: Arc::clone(&self.passes),
         }
     }
 }
@@ -138,6 +160,10 @@ pub struct Conditions {
     pub(crate) primary: Option<u32>,
     /// The recording goes on.
     grows: bool,
+    /// There is none: what the program does is only observed.
+    is_observed: bool,
+    /// Who was seen at places that are asked about, where it is.
+    passes: Arc<Passes>,
 }
 
 impl Conditions {
@@ -215,6 +241,9 @@ impl Conditions {
         let mut pieces = self.pieces.clone();
         pieces.push(piece);
         let rules = Rules::of(&pieces)?;
+        if let Some(what) = rules.of_replay().filter(|_| self.is_observed) {
+            return Err(Error::OfSource(what.to_string()));
+        }
         let mut entries = self.entries.clone();
         let mut numbers = Vec::new();
         for rule in rules.rules.iter().skip(entries.len()) {
@@ -234,7 +263,7 @@ impl Conditions {
         // Of a program that is alive nobody knows what will be.
         let built = match program.is_alive() {
             true => None,
-            false => Some(build(program, &rules, &entries, self.grows)?),
+            false => Some(build(program, &rules, &entries, self.how())?),
         };
         let told = built.iter().flat_map(|built| &built.timeline.told);
         let nowhere: Vec<(u32, String)> = entries
@@ -259,6 +288,37 @@ impl Conditions {
             entries: self.entries.clone(),
             pieces: self.pieces.clone(),
             primary: self.primary,
+            is_observed: self.is_observed,
+            passes: Arc::clone(&self.passes),
+        }
+    }
+
+    /// What the program does is observed, not recorded: from now on nothing is taken that
+    /// only replay can tell. What was observed before is not known any more.
+    pub fn observe(&mut self) {
+        self.is_observed = true;
+        self.passes = Arc::default();
+    }
+
+    /// The places of the source that are asked about, where somebody is to be halted there
+    /// because nothing can be replayed.
+    pub fn places(&self) -> Result<Vec<Location>, Error> {
+        match self.is_observed && self.any() {
+            true => Ok(Location::of(&Rules::of(&self.pieces)?)),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Somebody stands at such a place.
+    pub fn passed(&mut self, place: &Location, standing: Standing) {
+        self.built = None;
+        Arc::make_mut(&mut self.passes).add(place, standing);
+    }
+
+    fn how(&self) -> Reading<'_> {
+        Reading {
+            grows: self.grows,
+            passes: self.is_observed.then_some(&*self.passes),
         }
     }
 
@@ -286,7 +346,8 @@ impl Conditions {
     pub(crate) fn build(&mut self, program: &Arc<Program>) -> Result<(), Error> {
         if self.built.is_none() && !self.entries.is_empty() {
             let rules = Rules::of(&self.pieces)?;
-            self.built = Some(build(program, &rules, &self.entries, self.grows)?);
+            let built = build(program, &rules, &self.entries, self.how())?;
+            self.built = Some(built);
         }
         Ok(())
     }
@@ -295,10 +356,13 @@ impl Conditions {
         let number = which.parse::<u32>().ok();
         let is_it = |entry: &Entry| Some(entry.number) == number || entry.rule == which;
         let found = self.entries.iter().position(is_it);
-        found.ok_or_else(|| Error::NoSuch(which.to_string()))
+        let last = || self.entries.len().checked_sub(1).filter(|_| which == LAST);
+        found
+            .or_else(last)
+            .ok_or_else(|| Error::NoSuch(which.to_string()))
     }
 
-    /// One, by number or by the name of its rule.
+    /// One, by number or by the name of its rule; `last` is the one that was added last.
     pub fn get(&self, which: &str) -> Option<&Entry> {
         self.entries.get(self.position(which).ok()?)
     }
@@ -355,7 +419,12 @@ impl Conditions {
 
     /// Gives all up.
     pub fn clear(&mut self) {
-        *self = Conditions::default();
+        *self = Conditions {
+            is_observed: self.is_observed,
+            grows: self.grows,
+            passes: Arc::clone(&self.passes),
+            ..Conditions::default()
+        };
     }
 
     /// All that was said, as lines that say it again.
@@ -363,7 +432,8 @@ impl Conditions {
         let mut lines = Vec::new();
         for piece in &self.pieces {
             let Some(rule) = &piece.rule else {
-                lines.extend(piece.text.lines().map(str::to_string));
+                let own = piece.text.lines();
+                lines.extend(own.map(|line| found_anywhere(line, piece.dir.as_deref())));
                 continue;
             };
             let entry = self.entries.iter().find(|entry| entry.rule == *rule);
@@ -373,12 +443,41 @@ impl Conditions {
                     let shown: Vec<String> = shown.iter().map(Traced::to_string).collect();
                     lines.push(format!("trace {} if {text}", shown.join(", ")));
                 }
-                _ => lines.push(format!("stop if {text}")),
+                _ => lines.push(format!("stop later if {text}")),
             }
+            // Its number may be another when this is read.
+            lines.extend(
+                entry
+                    .into_iter()
+                    .flat_map(|entry| self.changes(entry, LAST)),
+            );
         }
-        let off = self.entries.iter().filter(|entry| !entry.enabled);
-        lines.extend(off.map(|entry| format!("disable {}", entry.rule)));
+        let rules = self.entries.iter().filter(|own| own.does == Does::Rule);
+        lines.extend(rules.flat_map(|entry| self.changes(entry, &entry.rule)));
         lines
+    }
+
+    /// What makes a condition as it is now, by its name, as commands.
+    fn changes(&self, entry: &Entry, name: &str) -> Vec<String> {
+        let disabled = (!entry.enabled).then(|| format!("disable {name}"));
+        let is_primary = self.primary == Some(entry.number);
+        let switched = is_primary.then(|| format!("switch {name}"));
+        disabled.into_iter().chain(switched).collect()
+    }
+}
+
+/// A line of rules, as it can be read from anywhere: what it includes is looked for where
+/// it was.
+fn found_anywhere(line: &str, dir: Option<&Path>) -> String {
+    let dir = dir.filter(|dir| !dir.as_os_str().is_empty());
+    let dir = std::path::absolute(dir.unwrap_or(Path::new("."))).ok();
+    let quoted = line.trim_start().strip_prefix("include");
+    let quoted = quoted.and_then(|rest| rest.trim_start().strip_prefix('"'));
+    match (quoted.and_then(|rest| rest.split_once('"')), dir) {
+        (Some((name, rest)), Some(dir)) => {
+            format!("include \"{}\"{rest}", dir.join(name).display())
+        }
+        _ => line.to_string(),
     }
 }
 
@@ -419,18 +518,29 @@ pub(crate) fn recorded(program: &Program) -> Result<Recorded<'_>, Error> {
     Ok(Recorded::new(history, names.clone()))
 }
 
-/// What rules mean in a recording. In one that `grows`, who is not there may come yet.
+/// How what was recorded is read.
+struct Reading<'p> {
+    /// There is more to come: who is not there may come yet.
+    grows: bool,
+    /// Nothing can be replayed; these were seen at places.
+    passes: Option<&'p Passes>,
+}
+
+/// What rules mean in a recording.
 fn build(
     program: &Arc<Program>,
     rules: &Rules,
     entries: &[Entry],
-    grows: bool,
+    how: Reading<'_>,
 ) -> Result<Built, Error> {
     let recorded = recorded(program)?;
-    if !grows {
+    if !how.grows {
         names(rules, &recorded)?;
     }
-    let mut truth = Replays::new(program, &recorded);
+    let mut truth = match how.passes {
+        Some(passes) => Replays::of_passes(program, &recorded, passes),
+        None => Replays::new(program, &recorded),
+    };
     let is_off = |rule: &str| {
         let entry = entries.iter().find(|entry| entry.rule == rule);
         entry.is_some_and(|entry| !entry.enabled)

@@ -1,87 +1,73 @@
-//! The debugger's end of the conversation with the warden.
+//! The debugger's end of the conversation with one warden.
+//!
+//! What has nothing to tell is posted: its answer is taken with the next one that is
+//! waited for. So a motion is one question and one answer, whatever was said before it.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use protocol::id::ProcessId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use target::{Cancel, Living, Opener, Target};
+use std::time::Duration;
 
 use crate::Error;
-use crate::proc;
-use crate::process::Process;
-use crate::talk::{self, Answer, Report, Request};
+use crate::far::{Files, Site};
+use crate::mapped::Mappings;
+use crate::talk::{self, Answer, Glimpse, Report, Request, Sight};
 
-/// A program that is alive: its processes, behind a warden of its own. When this is
-/// gone they are let go.
-pub struct Program(Arc<Client>);
+/// So long a warden on another host may take to let everybody go: its line may be cut.
+const PARTING: Duration = Duration::from_secs(10);
 
-/// How a program is joined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct How {
-    /// For how long it stays halted when its debugger is lost.
-    pub keep: Option<std::time::Duration>,
-    /// Also if another debugger has it.
-    pub overrides: bool,
-    /// The monitor comes into processes that run without one, so that their time stands
-    /// when they do.
-    pub governed: bool,
-}
-
-impl How {
-    fn keep_ms(&self) -> Option<u64> {
-        self.keep
-            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
-/// Asks the agent of a program, as its debugger.
-#[derive(Clone)]
-pub struct Agent(Arc<Client>);
-
-impl Agent {
-    pub fn ask(&self, request: &agent::control::Request) -> Result<agent::control::Answer, Error> {
-        use agent::control::Answer as Said;
-        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
-        let question = serde_json::to_string(request).map_err(wrong)?;
-        if matches!(request, agent::control::Request::Exempt { .. }) {
-            self.0.changed();
-        }
-        match self.0.ask(&Request::Agent(question))? {
-            Answer::Agent(answer) => match serde_json::from_str(&answer).map_err(wrong)? {
-                Said::Refused { why } => Err(Error::Agent(why)),
-                answer => Ok(answer),
-            },
-            other => Err(unexpected(&other)),
-        }
-    }
-}
-
-/// Asks the warden.
+/// Asks one warden.
 pub struct Client {
+    /// The warden's host, if it is another one.
+    far: Option<Far>,
     line: Mutex<Line>,
 }
 
-struct Line {
-    socket: UnixStream,
-    warden: Child,
-    /// How often the program was halted.
-    halts: u64,
-    /// The thread that runs, of each process.
-    current: HashMap<i32, i32>,
+struct Far {
+    name: String,
+    files: Files,
 }
 
-impl Program {
-    /// Starts a warden: `executable WORDS DESCRIPTOR` is to call
+pub(crate) struct Line {
+    pub socket: UnixStream,
+    warden: Option<Child>,
+    /// How often its processes were halted.
+    pub halts: u64,
+    /// The thread that runs, of each process.
+    pub current: HashMap<i32, i32>,
+    /// Answers that nobody has waited for yet.
+    pub owed: u32,
+    /// One of those was that something cannot be done.
+    pub failed: Option<Error>,
+    /// What somebody came to while another one was told of, and the halt that it was at.
+    pub deferred: Option<(u64, Report)>,
+    /// What was told with a halt.
+    pub told: Option<Told>,
+    /// What processes of another host have mapped, as it was told last.
+    mappings: HashMap<i32, Arc<Mappings>>,
+}
+
+/// What a debugger on another host knows of a halt without asking.
+pub(crate) struct Told {
+    halt: u64,
+    sight: Box<Sight>,
+}
+
+impl Told {
+    fn of(&self, pid: i32) -> Option<&Glimpse> {
+        let mut all = self.sight.glimpses.iter();
+        all.find(|glimpse| glimpse.process == pid)
+    }
+}
+
+impl Client {
+    /// Starts a warden here: `executable WORDS DESCRIPTOR` is to call
     /// [`crate::warden::serve`].
-    pub fn new(executable: &Path, words: &[&str]) -> Result<Program, Error> {
+    pub fn here(executable: &Path, words: &[&str]) -> Result<Client, Error> {
         let gone = |error: std::io::Error| Error::Gone(error.to_string());
         let (socket, theirs) = UnixStream::pair().map_err(gone)?;
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())
@@ -93,114 +79,73 @@ impl Program {
             .process_group(0)
             .spawn()
             .map_err(gone)?;
-        let line = Mutex::new(Line {
-            socket,
-            warden,
-            halts: 0,
-            current: HashMap::new(),
-        });
-        Ok(Program(Arc::new(Client { line })))
+        Ok(Client {
+            far: None,
+            line: Mutex::new(Line::new(socket, Some(warden))),
+        })
     }
 
-    /// Joins processes that run: all of them, or none. They stand still then. If the
-    /// monitor was to come into them and cannot, they are traced all the same: why that is.
-    pub fn attach(&self, pids: &[i32], how: &How) -> Result<Option<String>, Error> {
-        let request = Request::Attach {
-            pids: pids.to_vec(),
-            keep_ms: how.keep_ms(),
-            overrides: how.overrides,
-            governed: how.governed,
+    /// Asks a warden on another host.
+    pub fn there(site: Site) -> Result<Client, Error> {
+        let client = Client {
+            far: Some(Far {
+                name: site.name,
+                files: Files::new(site.host, site.debug_files),
+            }),
+            line: Mutex::new(Line::new(site.socket, None)),
         };
-        match self.0.ask(&request)? {
-            Answer::Joined(why) => Ok(why),
-            other => Err(unexpected(&other)),
-        }
+        client.post(&Request::Far)?;
+        Ok(client)
     }
 
-    /// Starts a program under an agent, which these words start. It stands before its
-    /// first instruction then.
-    pub fn start_governed(&self, words: &[OsString], how: &How) -> Result<i32, Error> {
-        let words = words.iter().map(|word| word.as_bytes().to_vec());
-        let request = Request::StartGoverned {
-            words: words.collect(),
-            group: rustix::process::getpgrp().as_raw_nonzero().get(),
-            keep_ms: how.keep_ms(),
-        };
-        match self.0.ask(&request)? {
-            Answer::Started(pid) => Ok(pid),
-            other => Err(unexpected(&other)),
-        }
+    /// The name of the warden's host, if it is another one.
+    pub fn host(&self) -> Option<&str> {
+        self.far.as_ref().map(|far| far.name.as_str())
     }
 
-    /// Who asks the program's agent.
-    pub fn agent(&self) -> Agent {
-        Agent(Arc::clone(&self.0))
+    /// The files of the warden's host, if it is another one.
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.far.as_ref().map(|far| &far.files)
     }
 
-    /// Starts a program, which then stands before its first instruction.
-    pub fn start(&self, arguments: &[OsString]) -> Result<i32, Error> {
-        let words = arguments.iter().map(|word| word.as_bytes().to_vec());
-        let request = Request::Start {
-            arguments: words.collect(),
-            group: rustix::process::getpgrp().as_raw_nonzero().get(),
-        };
-        match self.0.ask(&request)? {
-            Answer::Started(pid) => Ok(pid),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The kernel's id of the warden.
-    pub fn warden(&self) -> u32 {
-        self.0.line().warden.id()
-    }
-}
-
-fn unexpected(answer: &Answer) -> Error {
-    Error::Gone(format!("it answered {answer:?}"))
-}
-
-impl Client {
-    fn line(&self) -> MutexGuard<'_, Line> {
+    pub(crate) fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel's id of the warden, if it is here.
+    pub fn warden(&self) -> Option<u32> {
+        self.line().warden.as_ref().map(Child::id)
+    }
+
+    /// What is wrong, with the host where it is.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let Some(far) = &self.far else { return error };
+        let host = far.name.clone();
+        match (error, far.files.host.why()) {
+            (Error::Gone(_), Some(said)) => Error::Lost { host, said },
+            (error @ Error::On { .. }, _) => error,
+            (error, _) => Error::On {
+                host,
+                error: Box::new(error),
+            },
+        }
     }
 
     /// Asks, and waits for the answer.
     pub fn ask(&self, request: &Request) -> Result<Answer, Error> {
+        if let Some(host) = self.host() {
+            tracing::debug!(host, ?request, "a round trip");
+        }
         let mut line = self.line();
-        line.ask(request)
+        line.ask(request).map_err(|error| self.explain(error))
     }
 
-    /// Has processes move, and waits until all stand again. What is cancelled is
-    /// halted.
-    pub fn go(&self, request: &Request, cancel: &Cancel) -> Result<Report, Error> {
+    /// Says something that has nothing to tell.
+    pub fn post(&self, request: &Request) -> Result<(), Error> {
         let mut line = self.line();
-        let gone = |error: std::io::Error| Error::Gone(error.to_string());
-        talk::send(&mut line.socket, request).map_err(gone)?;
-        let mut is_told = false;
-        let pause = Timespec {
-            tv_sec: 0,
-            tv_nsec: 10_000_000,
-        };
-        loop {
-            let mut fds = [PollFd::new(&line.socket, PollFlags::IN)];
-            let ready = poll(&mut fds, Some(&pause)).unwrap_or(0);
-            if ready > 0 {
-                break;
-            }
-            if cancel.is_cancelled() && !is_told {
-                is_told = true;
-                talk::send(&mut line.socket, &Request::Halt).map_err(gone)?;
-            }
-        }
-        line.halts += 1;
-        match line.answer()? {
-            Answer::Stopped(report) => {
-                line.current.insert(report.process, report.thread);
-                Ok(report)
-            }
-            other => Err(unexpected(&other)),
-        }
+        let said = line.say(request);
+        line.owed += 1;
+        said.map_err(|error| self.explain(error))
     }
 
     pub fn halts(&self) -> u64 {
@@ -221,61 +166,142 @@ impl Client {
         self.line().halts += 1;
     }
 
+    /// Who is there.
     pub fn processes(&self) -> Result<Vec<talk::Process>, Error> {
+        {
+            let line = self.line();
+            if let Some(told) = line.told.as_ref().filter(|told| told.halt == line.halts) {
+                return Ok(told.sight.processes.clone());
+            }
+        }
         match self.ask(&Request::Processes)? {
             Answer::Processes(all) => Ok(all),
             other => Err(unexpected(&other)),
         }
     }
+
+    /// What was told of a process with the halt at which it stands.
+    pub(crate) fn glimpse(&self, pid: i32) -> Option<Glimpse> {
+        let line = self.line();
+        let told = line.told.as_ref().filter(|told| told.halt == line.halts)?;
+        told.of(pid).cloned()
+    }
+
+    /// What a process of another host has mapped.
+    pub(crate) fn mapped_there(&self, pid: i32) -> Arc<Mappings> {
+        {
+            let line = self.line();
+            let told = line.told.as_ref().filter(|told| told.halt == line.halts);
+            let is_told = told.is_some_and(|told| told.of(pid).is_some());
+            if let Some(known) = line.mappings.get(&pid).filter(|_| is_told) {
+                return Arc::clone(known);
+            }
+        }
+        let all = match self.ask(&Request::Mapped(pid)) {
+            Ok(Answer::Mapped(all)) => Arc::new(all),
+            _ => Arc::default(),
+        };
+        self.line().mappings.insert(pid, Arc::clone(&all));
+        all
+    }
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> Error {
+    Error::Gone(format!("it answered {answer:?}"))
+}
+
+fn gone(error: std::io::Error) -> Error {
+    Error::Gone(error.to_string())
 }
 
 impl Line {
-    fn ask(&mut self, request: &Request) -> Result<Answer, Error> {
-        let gone = |error: std::io::Error| Error::Gone(error.to_string());
-        talk::send(&mut self.socket, request).map_err(gone)?;
-        self.answer()
+    fn new(socket: UnixStream, warden: Option<Child>) -> Line {
+        Line {
+            socket,
+            warden,
+            halts: 0,
+            current: HashMap::new(),
+            owed: 0,
+            failed: None,
+            deferred: None,
+            told: None,
+            mappings: HashMap::new(),
+        }
     }
 
-    fn answer(&mut self) -> Result<Answer, Error> {
-        match talk::receive(&mut self.socket) {
-            Ok(Some(Answer::Failed(error))) => Err(error),
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(Error::Gone("it has ended".to_string())),
-            Err(error) => Err(Error::Gone(error.to_string())),
+    fn ask(&mut self, request: &Request) -> Result<Answer, Error> {
+        self.say(request)?;
+        loop {
+            if let Some(answer) = self.next()? {
+                return match self.failed.take() {
+                    Some(error) => Err(error),
+                    None => Ok(answer),
+                };
+            }
         }
+    }
+
+    pub fn say(&mut self, request: &Request) -> Result<(), Error> {
+        talk::send(&mut self.socket, request).map_err(gone)
+    }
+
+    /// The next message. None: it was the answer to something that was posted.
+    pub fn next(&mut self) -> Result<Option<Answer>, Error> {
+        let answer = match talk::receive(&mut self.socket) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return Err(Error::Gone("it has ended".to_string())),
+            Err(error) => return Err(gone(error)),
+        };
+        if self.owed > 0 {
+            self.owed -= 1;
+            if let Answer::Failed(error) = answer {
+                self.failed.get_or_insert(error);
+            }
+            return Ok(None);
+        }
+        match answer {
+            Answer::Failed(error) => Err(error),
+            answer => Ok(Some(answer)),
+        }
+    }
+
+    /// All stand again, and this was told with it.
+    pub fn stand(&mut self, report: &Report, sight: Option<Box<Sight>>) {
+        self.halts += 1;
+        if report.process != 0 {
+            self.current.insert(report.process, report.thread);
+        }
+        self.told = sight.map(|mut sight| {
+            for glimpse in &mut sight.glimpses {
+                if let Some(mappings) = glimpse.mappings.take() {
+                    self.mappings.insert(glimpse.process, Arc::new(mappings));
+                }
+            }
+            Told {
+                halt: self.halts,
+                sight,
+            }
+        });
     }
 }
 
 /// The warden lets everybody go when nobody is at the other end, and ends.
 impl Drop for Line {
     fn drop(&mut self) {
-        let _ = self.ask(&Request::Farewell { goes_on: true });
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
-        let _ = self.warden.wait();
-    }
-}
-
-impl Opener for Program {
-    fn open(&self, process: ProcessId, _: &Cancel) -> target::Result<Box<dyn Target>> {
-        let pid = process.number.0 as i32;
-        let all = self.0.processes()?;
-        if !all.iter().any(|p| p.pid == pid) {
-            return Err(Error::NoProcess(pid).into());
+        if self.warden.is_none() {
+            let _ = self.socket.set_read_timeout(Some(PARTING));
         }
-        Ok(Box::new(Process::new(Arc::clone(&self.0), pid)))
-    }
-
-    fn living(&self) -> Option<Vec<Living>> {
-        let all = self.0.processes().unwrap_or_default().into_iter();
-        let alive = all.filter(|process| process.ending.is_none());
-        let living = alive.map(|process| {
-            let program = proc::name(process.pid);
-            Living {
-                id: ProcessId::of_first(process.pid as u32),
-                name: format!("{program}-{}", process.pid),
-                program,
+        let _ = self.ask(&Request::Farewell { goes_on: true });
+        match &mut self.warden {
+            Some(warden) => {
+                let _ = self.socket.shutdown(std::net::Shutdown::Both);
+                let _ = warden.wait();
             }
-        });
-        Some(living.collect())
+            None => {
+                // When it has ended its end is closed.
+                let _ = self.socket.shutdown(std::net::Shutdown::Write);
+                while matches!(talk::receive::<Answer>(&mut self.socket), Ok(Some(_))) {}
+            }
+        }
     }
 }

@@ -20,6 +20,8 @@ pub enum Error {
     Held { by: u32 },
     #[error("thread {0} is in a system call: its registers cannot be set")]
     InCall(i32),
+    #[error("thread {0} is not about to make a call that was caught")]
+    NotBeforeCall(i32),
     #[error("the program has no agent: it was joined while it ran, and its time is the real one")]
     NoAgent,
     #[error("another debugger has taken the program over")]
@@ -51,6 +53,11 @@ pub enum Error {
     Failed { what: String, pid: i32, why: String },
     #[error("the warden that traces the program is gone: {0}")]
     Gone(String),
+    /// What is wrong on another host.
+    #[error("{host}: {error}")]
+    On { host: String, error: Box<Error> },
+    #[error("the connection to {host} is lost: {said}")]
+    Lost { host: String, said: String },
 }
 
 impl Error {
@@ -75,6 +82,9 @@ impl Error {
             Error::TwoPrograms => words("attach to one of them at a time"),
             Error::Held { .. } => words("end that one first, or take it over with --override"),
             Error::InCall(_) => words("choose a thread that is in the program (`threads`)"),
+            Error::NotBeforeCall(_) => {
+                words("`stop before PATTERN` and `catch syscall` stop it there")
+            }
             Error::TakenOver => {
                 words("what it was asked is refused; `mw attach --override` takes it back")
             }
@@ -87,6 +97,13 @@ impl Error {
                 words("it waits for a device or a file system that does not answer; try again")
             }
             Error::Gone(_) => words("the program runs on; attach again"),
+            Error::On { host, error } => match &**error {
+                Error::NoProcess(_) => Some(format!("`mw attach {host}:` lists what there is")),
+                error => error.hint(),
+            },
+            Error::Lost { host, .. } => Some(format!(
+                "what stood there stays halted for as long as `--keep` says: attach to {host} again"
+            )),
             _ => None,
         }
     }

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
+use serde::{Deserialize, Serialize};
+
 /// A process that could be joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     pub pid: i32,
     pub parent: i32,
@@ -158,6 +160,21 @@ pub fn is_64_bit(pid: i32) -> Option<bool> {
     (is_elf).then(|| head.get(4) == Some(&2) && head.get(18..20) == Some(&[62, 0]))
 }
 
+/// Whether processes have no children but each other, as far as the kernel says so quickly.
+pub fn are_all(pids: &[i32]) -> bool {
+    let mut tasks = pids.iter().flat_map(|pid| {
+        let tids = threads(*pid).into_iter();
+        tids.map(move |tid| format!("/proc/{pid}/task/{tid}/children"))
+    });
+    tasks.all(|path| {
+        let text = std::fs::read_to_string(path);
+        text.is_ok_and(|text| {
+            let mut children = text.split_whitespace().map(str::parse::<i32>);
+            children.all(|child| child.is_ok_and(|child| pids.contains(&child)))
+        })
+    })
+}
+
 /// Whether something is mapped in a process from an address on.
 pub fn maps_at(pid: i32, address: u64) -> bool {
     let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -170,6 +187,22 @@ pub fn maps_at(pid: i32, address: u64) -> bool {
 pub fn name(pid: i32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_string()
+}
+
+/// Whether a descriptor of a process leads to a file.
+pub fn is_file(pid: i32, fd: i32) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let meta = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
+    meta.is_ok_and(|meta| {
+        let kind = meta.file_type();
+        !kind.is_socket() && !kind.is_fifo() && !kind.is_char_device()
+    })
+}
+
+/// The call that a thread is in.
+pub fn call_of(pid: i32, tid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    text.split(' ').next()?.parse().ok()
 }
 
 /// What a thread is called.

@@ -2,14 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inspect::target::{Content, Mapping, Registers as DwarfRegisters};
+use inspect::target::{Mapping, Registers as DwarfRegisters};
 use inspect::{Process as Looked, ThreadId};
-use protocol::id::{EventNo, ImageNo, ProcessId, ThreadNo};
+use protocol::id::{EventNo, ImageNo, ProcessId, ProcessNo, ThreadNo};
 use target::{
     Alive, Arrival, Calls, Cancel, Halted, Handler, Happening, ImageSpan, MapsVersion, Position,
     Region, Registers, Result, Stops, Target, ThreadState, Watch,
@@ -19,25 +17,32 @@ use protocol::id::Addr;
 
 use crate::Error;
 use crate::client::Client;
+use crate::mapped::{self, mapping};
+use crate::motion::Motion;
 use crate::proc;
+use crate::program::Wardens;
 use crate::talk::{Answer, Armed, Request, Thread, What};
 
-/// Memory is asked for in pieces of this size.
+/// Memory is kept in pieces of this size, and asked for in as many at once.
 const PAGE: u64 = 4096;
+/// On another host in so many: asking takes longer than answering.
+const FAR_PAGES: u64 = 8;
 
 /// A process behind a warden.
 pub struct Process {
-    client: Arc<Client>,
+    wardens: Arc<Wardens>,
+    member: u16,
     pid: i32,
     /// Who runs along.
-    others: Vec<i32>,
+    others: Vec<ProcessId>,
     /// What is known of it since it last moved.
     known: RefCell<Known>,
 }
 
 /// What was asked since the last halt.
-#[derive(Default)]
 struct Known {
+    /// Nothing was looked at yet.
+    is_new: bool,
     halt: u64,
     threads: Option<Vec<Thread>>,
     /// Nothing: there is no such page.
@@ -47,25 +52,84 @@ struct Known {
     image: Option<u32>,
 }
 
+impl Default for Known {
+    fn default() -> Known {
+        Known {
+            is_new: true,
+            halt: 0,
+            threads: None,
+            pages: HashMap::new(),
+            regions: None,
+            version: 0,
+            image: None,
+        }
+    }
+}
+
+impl Known {
+    /// Keeps memory that begins with a page.
+    fn keep(&mut self, address: u64, bytes: &[u8]) {
+        for (place, page) in (0u64..).zip(bytes.chunks(PAGE as usize)) {
+            self.pages.insert(address + place * PAGE, page.to_vec());
+        }
+    }
+}
+
+fn sorted(mut threads: Vec<Thread>) -> Vec<Thread> {
+    threads.sort_by_key(|thread| thread.number);
+    threads
+}
+
 impl Process {
-    pub(crate) fn new(client: Arc<Client>, pid: i32) -> Process {
+    pub(crate) fn new(wardens: Arc<Wardens>, member: u16, pid: i32) -> Process {
         Process {
-            client,
+            wardens,
+            member,
             pid,
             others: Vec::new(),
             known: RefCell::default(),
         }
     }
 
+    fn ask(&self, request: &Request) -> std::result::Result<Answer, Error> {
+        self.wardens.of(self.member)?.ask(request)
+    }
+
+    fn client(&self) -> Option<&Client> {
+        self.wardens.of(self.member).ok()
+    }
+
+    fn halts(&self) -> u64 {
+        self.client().map_or(0, Client::halts)
+    }
+
+    fn is_far(&self) -> bool {
+        self.client().is_some_and(|client| client.host().is_some())
+    }
+
+    fn changed(&self) {
+        if let Some(client) = self.client() {
+            client.changed();
+        }
+    }
+
     /// What is known, if it is of now.
     fn known(&self) -> std::cell::RefMut<'_, Known> {
-        let halt = self.client.halts();
+        let halt = self.halts();
         let mut known = self.known.borrow_mut();
-        if known.halt != halt {
+        if known.halt != halt || known.is_new {
             *known = Known {
                 halt,
+                is_new: false,
                 ..Known::default()
             };
+            // What was told with the halt need not be asked for.
+            if let Some(seen) = self.client().and_then(|client| client.glimpse(self.pid)) {
+                known.threads = Some(sorted(seen.threads));
+                if let Some((address, bytes)) = seen.memory {
+                    known.keep(address, &bytes);
+                }
+            }
         }
         known
     }
@@ -73,13 +137,11 @@ impl Process {
     fn tasks(&self) -> Vec<Thread> {
         let mut known = self.known();
         if known.threads.is_none() {
-            let asked = self.client.ask(&Request::Threads(self.pid));
-            let mut threads = match asked {
+            let threads = match self.ask(&Request::Threads(self.pid)) {
                 Ok(Answer::Threads(threads)) => threads,
                 _ => Vec::new(),
             };
-            threads.sort_by_key(|thread| thread.number);
-            known.threads = Some(threads);
+            known.threads = Some(sorted(threads));
         }
         known.threads.clone().unwrap_or_default()
     }
@@ -87,7 +149,7 @@ impl Process {
     /// The kernel's id of the thread that runs.
     fn current(&self) -> i32 {
         let tasks = self.tasks();
-        let chosen = self.client.current(self.pid);
+        let chosen = self.client().and_then(|client| client.current(self.pid));
         let is_there = |tid: &i32| tasks.iter().any(|task| task.tid == *tid);
         let first = tasks.first().map_or(self.pid, |task| task.tid);
         chosen.filter(is_there).unwrap_or(first)
@@ -105,18 +167,30 @@ impl Process {
         if let Some(regions) = &self.known().regions {
             return Arc::clone(regions);
         }
-        let text = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let mut hash = DefaultHasher::new();
-        for line in text.lines().filter(|line| line.contains("x")) {
-            line.hash(&mut hash);
-        }
-        let regions = text.lines().filter_map(|line| region(self.pid, line));
-        let regions = Arc::new(regions.collect());
+        let (version, regions) = self.mapped_anew();
+        let regions = Arc::new(regions);
         let mut known = self.known();
-        known.version = hash.finish();
+        known.version = version;
         known.regions = Some(Arc::clone(&regions));
         regions
+    }
+
+    fn mapped_anew(&self) -> (u64, Vec<Region>) {
+        let far = self
+            .client()
+            .and_then(|client| Some((client, client.files()?)));
+        let Some((client, files)) = far else {
+            let all = mapped::of(self.pid);
+            let here = |one| mapped::region(one, |file| Some(file.place.clone()));
+            return (all.version, all.all.iter().map(here).collect());
+        };
+        let all = client.mapped_there(self.pid);
+        let copies = files.fetch(&all.all);
+        let there = all
+            .all
+            .iter()
+            .map(|one| mapped::region(one, |file| copies.get(&file.identity).cloned().flatten()));
+        (all.version, there.collect())
     }
 
     /// Which of its programs it executes.
@@ -124,32 +198,54 @@ impl Process {
         if let Some(image) = self.known().image {
             return image;
         }
-        let all = self.client.processes().unwrap_or_default();
+        let all = self.client().map(Client::processes);
+        let all = all.and_then(std::result::Result::ok).unwrap_or_default();
         let own = all.iter().find(|process| process.pid == self.pid);
         let image = own.map_or(0, |process| process.image);
         self.known().image = Some(image);
         image
     }
 
+    /// Asks for a page of its memory, and those behind it if its host is another one.
+    fn ask_for(&self, page: u64) {
+        let pages = if self.is_far() { FAR_PAGES } else { 1 };
+        let asked = self.ask(&Request::Read {
+            process: self.pid,
+            address: page,
+            length: pages * PAGE,
+        });
+        let mut known = self.known();
+        // What cannot be read is not asked for again.
+        known.pages.insert(page, Vec::new());
+        if let Ok(Answer::Bytes(bytes)) = asked {
+            known.keep(page, &bytes);
+        }
+    }
+
     fn set_armed(&self, stops: &Stops<'_>) -> Result<()> {
-        let armed = armed(stops);
-        self.client.ask(&Request::Arm(self.pid, armed))?;
-        Ok(())
+        let request = Request::Arm(self.pid, armed(stops));
+        Ok(self.wardens.of(self.member)?.post(&request)?)
     }
 
     /// Everybody who runs, this one first.
-    fn movers(&self) -> Vec<i32> {
-        std::iter::once(self.pid)
-            .chain(self.others.iter().copied().filter(|pid| *pid != self.pid))
+    fn movers(&self) -> Vec<ProcessId> {
+        let own = self.id();
+        std::iter::once(own)
+            .chain(self.others.iter().copied().filter(|id| *id != own))
             .collect()
     }
 
-    fn go(&mut self, request: &Request, cancel: &Cancel) -> Result<Arrival> {
-        let report = self.client.go(request, cancel)?;
+    fn go(&mut self, range: Option<Range<u64>>, cancel: &Cancel) -> Result<Arrival> {
+        let motion = Motion {
+            lead: self.id(),
+            thread: self.current(),
+            range,
+            movers: &self.movers(),
+        };
+        let (process, report) = self.wardens.go(&motion, cancel)?;
         let arrival = arrival(report.what);
-        if report.process != self.pid && report.what != What::Nobody {
-            let other = ProcessId::of_first(report.process as u32);
-            return Ok(Arrival::Elsewhere(other, Box::new(arrival)));
+        if process != self.id() && report.what != What::Nobody {
+            return Ok(Arrival::Elsewhere(process, Box::new(arrival)));
         }
         Ok(arrival)
     }
@@ -195,72 +291,26 @@ fn arrival(what: What) -> Arrival {
     })
 }
 
-/// A line of `/proc/PID/maps`.
-fn region(pid: i32, line: &str) -> Option<Region> {
-    let mut rest = line;
-    let mut word = || {
-        let (word, more) = rest.trim_start().split_once(' ')?;
-        rest = more;
-        Some(word)
-    };
-    let (start, end) = word()?.split_once('-')?;
-    let rights = word()?;
-    let offset = u64::from_str_radix(word()?, 16).ok()?;
-    let (_, inode) = (word()?, word().unwrap_or("0"));
-    let name = rest.trim();
-    let start = Addr(u64::from_str_radix(start, 16).ok()?);
-    let end = Addr(u64::from_str_radix(end, 16).ok()?);
-    Some(Region {
-        range: start..end,
-        writable: rights.contains('w'),
-        executable: rights.contains('x'),
-        offset,
-        file: file(pid, name, inode.parse().unwrap_or(0)),
-        is_vdso: name == "[vdso]",
-    })
-}
-
-/// Where a mapped file can be read: in the process's own view of the files, unless
-/// what is there is another one by now.
-fn file(pid: i32, name: &str, inode: u64) -> Option<(PathBuf, PathBuf)> {
-    use std::os::unix::fs::MetadataExt;
-    let plain = name.strip_suffix(" (deleted)").unwrap_or(name);
-    let relative = plain.strip_prefix('/')?;
-    let seen = Path::new("/proc")
-        .join(pid.to_string())
-        .join("root")
-        .join(relative);
-    let is_it = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.ino() == inode);
-    let executable = PathBuf::from(format!("/proc/{pid}/exe"));
-    let place = [seen, PathBuf::from(plain), executable]
-        .into_iter()
-        .find(|path| is_it(path))?;
-    Some((place, PathBuf::from(plain)))
-}
-
 fn state(pid: i32, thread: &Thread) -> ThreadState {
     let general = thread.registers.as_ref().map_or([0; 27], |r| r.general);
     let registers = Registers::from_user_regs(general, xmm(thread));
     let (call, waits) = call(&registers, thread.at_call);
+    let stuck_in = || match &thread.seen {
+        Some(seen) => seen.call,
+        None => proc::call_of(pid, thread.tid),
+    };
+    let is_stuck = thread.registers.is_none();
     ThreadState {
         number: ThreadNo(thread.number),
         tid: thread.tid as u32,
-        call: call.or_else(|| {
-            thread
-                .registers
-                .is_none()
-                .then(|| stuck_in(pid, thread.tid))?
-        }),
-        waits: waits || thread.registers.is_none(),
+        call: call.or_else(|| is_stuck.then(stuck_in)?),
+        waits: waits || is_stuck,
         registers,
-        blocked: proc::Status::of(pid, thread.tid).map_or(0, |status| status.blocked),
+        blocked: match &thread.seen {
+            Some(seen) => seen.blocked,
+            None => proc::Status::of(pid, thread.tid).map_or(0, |status| status.blocked),
+        },
     }
-}
-
-/// The call of a thread that does not stop.
-fn stuck_in(pid: i32, tid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    text.split(' ').next()?.parse().ok()
 }
 
 /// The system call that a thread is in, and whether it waits there: what was
@@ -293,7 +343,7 @@ fn xmm(thread: &Thread) -> [[u64; 2]; 16] {
 
 impl Target for Process {
     fn id(&self) -> ProcessId {
-        ProcessId::of_first(self.pid as u32)
+        ProcessNo(self.pid as u32).of_member(self.member)
     }
 
     fn position(&self) -> Position {
@@ -305,7 +355,7 @@ impl Target for Process {
             Registers::from_user_regs(r.general, [[0; 2]; 16]).pc()
         });
         Position::Halted(Halted {
-            halt: self.client.halts(),
+            halt: self.halts(),
             address: pc,
         })
     }
@@ -329,7 +379,7 @@ impl Target for Process {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        if let Ok(Answer::Actions(actions)) = self.client.ask(&Request::Actions(self.pid))
+        if let Ok(Answer::Actions(actions)) = self.ask(&Request::Actions(self.pid))
             && !actions.is_empty()
         {
             let of = |handler: &u64| match handler {
@@ -339,10 +389,13 @@ impl Target for Process {
             };
             return actions.iter().map(of).collect();
         }
-        let status = proc::Status::of(self.pid, self.pid).unwrap_or_default();
+        let (ignored, caught) = match self.ask(&Request::Masks(self.pid)) {
+            Ok(Answer::Masks(ignored, caught)) => (ignored, caught),
+            _ => (0, 0),
+        };
         let of = |signal: u32| {
             let bit = 1u64 << signal;
-            match (status.ignored & bit != 0, status.caught & bit != 0) {
+            match (ignored & bit != 0, caught & bit != 0) {
                 (true, _) => Handler::Ignored,
                 // The kernel does not say which.
                 (_, true) => Handler::Function(None),
@@ -357,18 +410,12 @@ impl Target for Process {
         while got < out.len() {
             let at = address.plus(got as u64).0;
             let (page, offset) = (at & !(PAGE - 1), (at & (PAGE - 1)) as usize);
-            let mut known = self.known();
-            let bytes = known.pages.entry(page).or_insert_with(|| {
-                let asked = self.client.ask(&Request::Read {
-                    process: self.pid,
-                    address: page,
-                    length: PAGE,
-                });
-                match asked {
-                    Ok(Answer::Bytes(bytes)) => bytes,
-                    _ => Vec::new(),
-                }
-            });
+            let is_known = self.known().pages.contains_key(&page);
+            if !is_known {
+                self.ask_for(page);
+            }
+            let known = self.known();
+            let bytes = known.pages.get(&page).map_or(&[][..], Vec::as_slice);
             let bytes = bytes.get(offset..).unwrap_or_default();
             let into = out.get_mut(got..).unwrap_or_default();
             if bytes.is_empty() {
@@ -410,11 +457,7 @@ impl Target for Process {
 
     fn run(&mut self, stops: &Stops<'_>, _: Position, cancel: &Cancel) -> Result<Arrival> {
         self.set_armed(stops)?;
-        let request = Request::Run {
-            thread: self.current(),
-            processes: self.movers(),
-        };
-        self.go(&request, cancel)
+        self.go(None, cancel)
     }
 
     fn step(&mut self, range: Range<Addr>, watches: &[Watch], cancel: &Cancel) -> Result<Arrival> {
@@ -422,20 +465,24 @@ impl Target for Process {
             watches,
             ..Stops::default()
         })?;
-        let request = Request::Step {
-            thread: self.current(),
-            processes: self.movers(),
-            range: (range.start.0, range.end.0),
-        };
-        self.go(&request, cancel)
+        self.go(Some(range.start.0..range.end.0), cancel)
     }
 
     fn alive(&mut self) -> Option<&mut dyn Alive> {
         Some(self)
     }
 
+    fn is_file(&self, fd: i32) -> bool {
+        proc::is_file(self.pid, fd)
+    }
+
     fn thread_name(&self, number: ThreadNo) -> Option<String> {
-        Some(proc::thread_name(self.pid, self.tid(number).ok()?))
+        let tasks = self.tasks();
+        let task = tasks.iter().find(|task| task.number == number.0)?;
+        Some(match &task.seen {
+            Some(seen) => seen.name.clone(),
+            None => proc::thread_name(self.pid, task.tid),
+        })
     }
 }
 
@@ -446,7 +493,7 @@ impl Alive for Process {
             address: address.0,
             bytes: bytes.to_vec(),
         };
-        let answer = self.client.ask(&request)?;
+        let answer = self.ask(&request)?;
         self.known().pages.clear();
         match answer {
             Answer::Count(count) => Ok(count as usize),
@@ -460,14 +507,14 @@ impl Alive for Process {
             general: Box::new(registers.user_regs()),
             xmm: Box::new(registers.xmm),
         };
-        self.client.ask(&request)?;
-        self.client.changed();
+        self.ask(&request)?;
+        self.changed();
         Ok(())
     }
 
     fn choose(&mut self, thread: ThreadNo) -> Result<()> {
         let tid = self.tid(thread)?;
-        self.client.choose(self.pid, tid);
+        self.wardens.of(self.member)?.choose(self.pid, tid);
         Ok(())
     }
 
@@ -476,9 +523,14 @@ impl Alive for Process {
     }
 
     fn accompany(&mut self, others: &[ProcessId]) {
-        self.others = others.iter().map(|id| id.number.0 as i32).collect();
-        // If there is no warden any more, the next request says so.
-        let _ = self.client.ask(&Request::Known);
+        self.others = others.to_vec();
+        for (member, client) in (0u16..).zip(self.wardens.all()) {
+            let is_one = |id: &ProcessId| id.member == member;
+            if self.member == member || others.iter().any(is_one) {
+                // If there is no warden any more, the next request says so.
+                let _ = client.post(&Request::Known);
+            }
+        }
     }
 
     fn pending(&self, thread: ThreadNo) -> Option<u32> {
@@ -492,25 +544,31 @@ impl Alive for Process {
             thread: self.tid(thread)?,
             signal: signal.unwrap_or(0),
         };
-        self.client.ask(&request)?;
+        self.ask(&request)?;
         self.known().threads = None;
         Ok(())
     }
 
     fn kill(&mut self) -> Result<()> {
-        self.client.ask(&Request::Kill(self.pid))?;
-        self.client.changed();
+        self.ask(&Request::Kill(self.pid))?;
+        self.changed();
+        Ok(())
+    }
+
+    fn refuse_call(&mut self, thread: ThreadNo, errno: i32) -> Result<()> {
+        let thread = self.tid(thread)?;
+        self.ask(&Request::Refuse { thread, errno })?;
         Ok(())
     }
 
     fn detach(&mut self) -> Result<()> {
-        self.client.ask(&Request::Detach(self.pid))?;
-        self.client.changed();
+        self.ask(&Request::Detach(self.pid))?;
+        self.changed();
         Ok(())
     }
 
     fn ending(&self) -> Option<Happening> {
-        let all = self.client.processes().ok()?;
+        let all = self.client()?.processes().ok()?;
         let own = all.iter().find(|process| process.pid == self.pid)?;
         match arrival(own.ending?) {
             Arrival::Happened(ending) => Some(ending),
@@ -553,57 +611,5 @@ impl Looked for View<'_> {
 
     fn mappings(&self) -> Vec<Mapping> {
         self.0.mapped().iter().map(mapping).collect()
-    }
-}
-
-fn mapping(region: &Region) -> Mapping {
-    Mapping {
-        start: region.range.start,
-        end: region.range.end,
-        offset: region.offset,
-        name: match &region.file {
-            Some((_, path)) => path.display().to_string(),
-            None if region.is_vdso => "[vdso]".to_string(),
-            None => String::new(),
-        },
-        executable: region.executable,
-        writable: region.writable,
-        content: match &region.file {
-            Some((place, _)) => Content::File(place.clone()),
-            None => Content::Memory,
-        },
-    }
-}
-
-/// What a process has mapped, without stopping it.
-pub(crate) fn mappings(pid: i32) -> Vec<Mapping> {
-    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let regions = text.lines().filter_map(|line| region(pid, line));
-    regions.map(|region| mapping(&region)).collect()
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_maps_are_read() {
-        let line = "7f00-7f10 rw-p 00001000 00:00 0 ";
-        let read = region(1, line).unwrap();
-        assert_eq!(read.range, Addr(0x7f00)..Addr(0x7f10));
-        assert_eq!(read.offset, 0x1000);
-        assert!(read.writable && !read.executable && read.file.is_none());
-        assert!(
-            region(1, "7f00-7f10 r-xp 0 00:00 0   [vdso]")
-                .unwrap()
-                .is_vdso
-        );
-        let own = std::process::id() as i32;
-        let text = std::fs::read_to_string(format!("/proc/{own}/maps")).unwrap();
-        let code = text.lines().filter_map(|line| region(own, line));
-        let code = code.filter(|r| r.executable && r.file.is_some()).count();
-        assert!(code >= 2);
     }
 }

@@ -9,13 +9,23 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::mapped::Mappings;
+use crate::proc::Candidate;
 
 /// Longer messages are nonsense.
 const LONGEST: usize = 64 << 20;
 
 /// What is asked of the warden. Processes and threads are named by the kernel's ids.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
+    /// The debugger is on another host: what it would read of this one by itself it is told.
+    Far,
+    /// Who could be joined.
+    Candidates,
+    /// What a process has mapped.
+    Mapped(i32),
+    /// Which signals a process ignores, and which it catches.
+    Masks(i32),
     /// Joins these processes: all of them, or none. Of a program that runs under an
     /// agent all processes are joined; it stays halted for `keep_ms` when the debugger
     /// is lost.
@@ -64,6 +74,11 @@ pub enum Request {
         general: Box<[u64; 27]>,
         xmm: Box<[[u64; 2]; 16]>,
     },
+    /// A thread that is about to make a call gets this error for its answer instead.
+    Refuse {
+        thread: i32,
+        errno: i32,
+    },
     /// What a process stops at.
     Arm(i32, Armed),
     /// The debugger knows all that are there now. Who is made by one that runs from
@@ -73,6 +88,7 @@ pub enum Request {
     Run {
         thread: i32,
         processes: Vec<i32>,
+        part: Part,
     },
     /// Has a thread execute one instruction, or as many as begin in the range. The
     /// others run along only if it does not come out by itself.
@@ -80,6 +96,7 @@ pub enum Request {
         thread: i32,
         processes: Vec<i32>,
         range: (u64, u64),
+        part: Part,
     },
     Halt,
     /// The signal that a thread gets when it runs on; 0 for none.
@@ -89,6 +106,19 @@ pub enum Request {
     },
     Kill(i32),
     Detach(i32),
+}
+
+/// What part a warden has in a motion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// All processes of the program are its own.
+    Whole,
+    /// One of its threads is led, and others run along elsewhere: that somebody stops is
+    /// said at once, and so is that a step takes the others.
+    Leads,
+    /// Its processes run along with one elsewhere: nobody of them leads. That somebody
+    /// stops is said at once.
+    Along,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,7 +132,16 @@ pub enum Answer {
     Started(i32),
     /// They were joined. If that is not as it was to be: why.
     Joined(Option<String>),
-    Stopped(Report),
+    /// To a debugger on another host, with what it is about to ask.
+    Stopped(Report, Option<Box<Sight>>),
+    /// Not the answer yet: somebody has come to something, and all are being stopped.
+    Halting,
+    /// Not the answer yet: a step takes the others, who are to run.
+    Going,
+    Candidates(Vec<Candidate>),
+    Mapped(Mappings),
+    /// Ignored and caught.
+    Masks(u64, u64),
     /// In its own words.
     Agent(String),
     /// Handlers of the signals from 1 on; empty: the kernel knows.
@@ -113,6 +152,8 @@ pub enum Answer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Process {
     pub pid: i32,
+    /// What it is called.
+    pub name: String,
     /// Goes up with each program that it begins.
     pub image: u32,
     pub ending: Option<What>,
@@ -130,6 +171,37 @@ pub struct Thread {
     pub signal: u32,
     /// It stands before a system call.
     pub at_call: bool,
+    /// For a debugger on another host, what that cannot see.
+    pub seen: Option<Seen>,
+}
+
+/// What /proc tells of a thread.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    pub name: String,
+    /// Signals.
+    pub blocked: u64,
+    /// The call that it is in, if it does not stop.
+    pub call: Option<u64>,
+}
+
+/// What a debugger on another host is about to ask when somebody has stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sight {
+    pub processes: Vec<Process>,
+    /// Of who has stopped, and of others as long as that is not too much.
+    pub glimpses: Vec<Glimpse>,
+}
+
+/// What is asked first of a process that stands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Glimpse {
+    pub process: i32,
+    pub threads: Vec<Thread>,
+    /// If it is not as it was told before.
+    pub mappings: Option<Mappings>,
+    /// A piece of its memory: address and bytes.
+    pub memory: Option<(u64, Vec<u8>)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,15 +14,21 @@ use inspect::target::{Mapping, RSP, Registers};
 use inspect::{Inspector, Library, Process, ThreadId};
 
 use protocol::id::Addr;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::goroutines;
+use crate::mapped::mappings;
 use crate::proc;
-use crate::process::mappings;
+
+/// So many frames of a thread's stack are looked at.
+const DEEP: usize = 12;
 
 /// What a thread does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     pub pid: i32,
+    /// 0: it is a goroutine, which is no thread.
     pub tid: i32,
     /// What its process and itself are called.
     pub process: String,
@@ -35,7 +41,7 @@ pub struct Waiting {
 }
 
 /// What a thread waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum On {
     /// Nothing: it runs.
     Nothing,
@@ -62,7 +68,7 @@ pub enum On {
 }
 
 /// Which kind of lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Mutex,
     ReadWrite,
@@ -71,6 +77,12 @@ pub enum Kind {
     Barrier,
     /// Rust's: until another thread unparks it.
     Parker,
+    /// Go's: until so many others are done.
+    WaitGroup,
+    /// Go's channels: for something to come, for somebody to take it, or for one of several.
+    Receive,
+    Send,
+    Select,
     /// Something that only the program knows.
     Futex,
 }
@@ -84,6 +96,10 @@ impl Kind {
             Kind::Semaphore => "semaphore",
             Kind::Barrier => "barrier",
             Kind::Parker => "`unpark`",
+            Kind::WaitGroup => "wait group",
+            Kind::Receive => "something from channel",
+            Kind::Send => "room in channel",
+            Kind::Select => "one of several channels",
             Kind::Futex => "futex",
         }
     }
@@ -161,13 +177,41 @@ impl Process for Glance {
     }
 }
 
+impl Glance {
+    fn at(pid: i32, tids: &[i32]) -> std::io::Result<Glance> {
+        let calls = tids.iter();
+        let calls = calls.filter_map(|tid| Some((*tid as u32, Call::of(pid, *tid)?)));
+        Ok(Glance {
+            memory: File::open(format!("/proc/{pid}/mem"))?,
+            calls: calls.collect(),
+            mappings: mappings(pid),
+        })
+    }
+}
+
+/// Reads what is needed to show where processes stand, while they run: who is about to stop them
+/// has them stand the shorter. What cannot be read is read later.
+pub fn look_ahead(pids: &[i32], library: &Library) {
+    for pid in pids {
+        let tids = proc::threads(*pid);
+        let Ok(glance) = Glance::at(*pid, &tids) else {
+            continue;
+        };
+        let inspector = Inspector::new(library, &glance);
+        for tid in &tids {
+            let _ = inspector.stack(ThreadId(*tid as u32), DEEP);
+        }
+    }
+}
+
 /// What the threads of processes wait for, those that run included.
 pub fn waiting(pids: &[i32], library: &Library) -> Result<Vec<Waiting>, Error> {
     let mut all = Vec::new();
     let pipes = Pipes::of_all();
     for pid in pids {
         let name = proc::name(*pid);
-        let memory = File::open(format!("/proc/{pid}/mem")).map_err(|error| {
+        let tids = proc::threads(*pid);
+        let glance = Glance::at(*pid, &tids).map_err(|error| {
             match error.kind() == std::io::ErrorKind::NotFound {
                 true => Error::NoProcess(*pid),
                 false => Error::NotAllowed {
@@ -177,14 +221,6 @@ pub fn waiting(pids: &[i32], library: &Library) -> Result<Vec<Waiting>, Error> {
                 },
             }
         })?;
-        let tids = proc::threads(*pid);
-        let calls = tids.iter();
-        let calls = calls.filter_map(|tid| Some((*tid as u32, Call::of(*pid, *tid)?)));
-        let glance = Glance {
-            memory,
-            calls: calls.collect(),
-            mappings: mappings(*pid),
-        };
         let inspector = Inspector::new(library, &glance);
         for tid in &tids {
             let call = glance.calls.get(&(*tid as u32)).copied();
@@ -204,6 +240,17 @@ pub fn waiting(pids: &[i32], library: &Library) -> Result<Vec<Waiting>, Error> {
                 place: place.filter(|_| is_same),
             });
         }
+        // What a program of Go's does is not done by threads.
+        let waiting = goroutines::waiting(&inspector).unwrap_or_default();
+        all.extend(waiting.into_iter().map(|one| Waiting {
+            pid: *pid,
+            tid: 0,
+            process: format!("{name}-{pid}"),
+            thread: format!("goroutine {}", one.number),
+            call: None,
+            on: one.on,
+            place: one.place,
+        }));
     }
     Ok(all)
 }
@@ -251,7 +298,6 @@ fn on(
     tids: &[i32],
     pipes: &Pipes,
 ) -> (On, Option<String>) {
-    const DEEP: usize = 12;
     let stack = inspector.stack(ThreadId(tid as u32), DEEP);
     let frames = stack.map_or_else(|_| Vec::new(), |stack| stack.frames);
     let names: Vec<&str> = frames.iter().filter_map(|f| f.name.as_deref()).collect();

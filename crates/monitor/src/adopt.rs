@@ -21,7 +21,7 @@ use crate::mode::Mode;
 use crate::state::{AltStack, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::time::{Limit, Span};
-use crate::{call, counter, log, mem, mode, patcher, process, signal, timers};
+use crate::{call, counter, log, mem, mode, pads, patcher, process, signal, timers};
 
 const PR_GET_TID_ADDRESS: u64 = 40;
 
@@ -78,7 +78,7 @@ fn take_over(what: &Adoption) -> u64 {
         thread.tid_word.store(of.tid as u32, Relaxed);
         thread.tid.set(of.tid as u32);
         thread.mask.set(of.mask);
-        thread.seat_flags.set(flags);
+        thread.entry_flags.set(flags);
         let waited = control().halt.ticks_of(of.waited);
         thread.began.set(match of.waited {
             0 => 0,
@@ -115,7 +115,7 @@ pub extern "C" fn adopted(thread: &'static Thread) -> *mut Regs {
     sys::call(nr::GET_ROBUST_LIST, 0, list_at, len_at, 0, 0, 0);
     thread.robust_list.set(list);
     process::settle(thread);
-    process::be_seated(thread);
+    process::be_registered(thread);
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
     let place = process::regs_place(thread.this.get());
     // SAFETY: written by `adopt`; nobody else uses it.
@@ -158,6 +158,7 @@ pub extern "C" fn depart(thread: &Thread) -> u64 {
 /// The monitor leaves a process, whose threads it has left.
 pub extern "C" fn depart_process(thread: &Thread) -> u64 {
     patcher::undo_all();
+    pads::unmap_all();
     counter::undo_all();
     timers::go_on_for_good(thread);
     signal::restore_actions(thread);
@@ -195,8 +196,8 @@ pub fn leave_anew(thread: &Thread) {
 /// The thread stops here. If it is before a call that it was taken out of, and the
 /// monitor is leaving: what the program does not know of that call.
 pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
-    let Some(seat) =
-        crate::halt::seat(thread).filter(|_| control().halt.leaving.load(Acquire) != 0)
+    let Some(entry) =
+        crate::halt::entry(thread).filter(|_| control().halt.leaving.load(Acquire) != 0)
     else {
         return;
     };
@@ -212,12 +213,12 @@ pub fn leave_before(thread: &Thread, rip: u64, number: u64, args: &[u64; 6]) {
         });
     }
     let (arg, words) = left.unwrap_or((0, [0; 2]));
-    seat.left[0].store(words[0], Relaxed);
-    seat.left[1].store(words[1], Relaxed);
+    entry.left[0].store(words[0], Relaxed);
+    entry.left[1].store(words[1], Relaxed);
     let done = if is_before { thread.done.get() } else { 0 };
-    seat.done.store(done, Relaxed);
-    seat.elapsed.store(elapsed, Relaxed);
-    seat.left_arg.store(arg, Release);
+    entry.done.store(done, Relaxed);
+    entry.elapsed.store(elapsed, Relaxed);
+    entry.left_arg.store(arg, Release);
 }
 
 /// The thread's word that the kernel clears when it ends. None: the kernel does not

@@ -1,11 +1,14 @@
 //! What the processor answers to instructions other than the time-stamp
 //! counter's: recorded as it answers, given again in replay.
 
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
 use protocol::instruction::{Form, Instruction};
 use protocol::record::{answer, kind};
+use protocol::shared::{CPUID_ANSWERS, CPUID_GROUPS, CpuidAnswer};
 
 use crate::arch::{self, Regs};
-use crate::state::Thread;
+use crate::state::{Thread, control};
 use crate::{log, mem, mode, replay};
 
 /// The flag that says whether there is a random number, and the one that says
@@ -115,7 +118,7 @@ pub fn give(thread: &Thread, regs: &mut Regs, form: Form) {
 /// Asks the processor.
 fn record(thread: &Thread, what: Instruction, asked: [u64; 2], size: u64) -> [u64; 4] {
     let answered = match what {
-        Instruction::Cpuid => arch::cpuid(asked[0] as u32, asked[1] as u32).map(u64::from),
+        Instruction::Cpuid => cpuid(asked[0], asked[1]).map(u64::from),
         Instruction::Rdrand => with_flag(arch::random(size)),
         Instruction::Rdseed => with_flag(arch::seed(size)),
         Instruction::Rdpid => [arch::processor(), 1, 0, 0],
@@ -129,6 +132,54 @@ fn record(thread: &Thread, what: Instruction, asked: [u64; 2], size: u64) -> [u6
     log::done(log::other(thread, kind::ANSWER, &values, 0));
     answered
 }
+
+/// What this processor says of itself: by itself, or to somebody of this program before.
+pub fn cpuid(leaf: u64, subleaf: u64) -> [u32; 4] {
+    // (Not every processor has `rdpid`.)
+    let here = || arch::segment_limit(PROCESSOR_SEGMENT);
+    let ask = || arch::cpuid(leaf as u32, subleaf as u32);
+    let processor = here();
+    let number = processor.unwrap_or(u64::MAX) & PROCESSOR_NUMBER;
+    let key = CpuidAnswer::key(number, leaf, subleaf).filter(|_| processor.is_some());
+    let Some(key) = key else {
+        return ask();
+    };
+    let group = &control().cpuid[number as usize & (CPUID_GROUPS - 1)];
+    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize;
+    for step in 0..PROBES {
+        let entry = &group[(first + step) & (CPUID_ANSWERS - 1)];
+        let found = entry.key.load(Acquire);
+        if found == key {
+            return core::array::from_fn(|i| entry.values[i].load(Relaxed));
+        }
+        if found != 0 {
+            continue;
+        }
+        let answered = ask();
+        // It may have been another processor.
+        if here() == processor
+            && entry
+                .key
+                .compare_exchange(0, CpuidAnswer::TAKEN, AcqRel, Relaxed)
+                .is_ok()
+        {
+            for (place, value) in entry.values.iter().zip(answered) {
+                place.store(value, Relaxed);
+            }
+            entry.key.store(key, Release);
+        }
+        return answered;
+    }
+    ask()
+}
+
+/// How far from its place an answer may be.
+const PROBES: usize = 16;
+
+/// The segment in whose limit the kernel keeps the number of the processor, and where in
+/// it that is.
+const PROCESSOR_SEGMENT: u64 = 0x7b;
+const PROCESSOR_NUMBER: u64 = 0xfff;
 
 fn with_flag(value: Option<u64>) -> [u64; 4] {
     [value.unwrap_or(0), u64::from(value.is_some()), 0, 0]

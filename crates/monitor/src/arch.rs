@@ -288,6 +288,49 @@ pub extern "C" fn mw_entry_answered() {
     )
 }
 
+/// Entry from the pad of a breakpoint: as from the stub of an instruction that
+/// was replaced.
+#[unsafe(naked)]
+pub extern "C" fn mw_entry_judged() {
+    naked_asm!(
+        "mov gs:[{rsp}], rsp",
+        "mov rsp, gs:[{stack}]",
+        "push qword ptr gs:[{rsp}]",
+        "pushfq",
+        "push rcx",
+        "push rax",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push qword ptr gs:[{rcx}]",
+        "push rax",
+        "push r8",
+        "push r9",
+        "push r10",
+        "push r11",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push {judged}",
+        "jmp {common}",
+        rsp = const OFF_RSP,
+        stack = const OFF_STACK,
+        rcx = const OFF_RCX,
+        judged = const crate::call::JUDGED,
+        common = sym entry_common,
+    )
+}
+
+/// A `syscall` instruction for who makes calls in a thread's name, from outside:
+/// one of the monitor's, which the kernel does not divert.
+#[unsafe(naked)]
+pub extern "C" fn gate() {
+    naked_asm!("syscall", "ud2")
+}
+
 /// Entry from translated code: all registers are as the program has them.
 #[unsafe(naked)]
 pub extern "C" fn mw_entry_translated() {
@@ -1116,25 +1159,6 @@ pub fn xstate_mask() -> u64 {
         asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
     }
     u64::from(high) << 32 | u64::from(low)
-}
-
-pub fn xstate_size() -> u32 {
-    core::arch::x86_64::__cpuid_count(0xd, 0).ebx
-}
-
-/// Where a part of the register state is in its image, and how large; size 0 if
-/// there is no such part.
-pub fn xstate_part(number: u32) -> (u32, u32) {
-    if xstate_mask() & 1 << number == 0 {
-        return (0, 0);
-    }
-    match number {
-        0 | 1 => (0, 512),
-        _ => {
-            let answer = core::arch::x86_64::__cpuid_count(0xd, number);
-            (answer.ebx, answer.eax)
-        }
-    }
 }
 
 /// Stores the floating-point and vector state, with the low halves of the

@@ -21,7 +21,7 @@ use crate::recorder;
 use crate::state::{Thread, space, thread};
 use crate::sys::{self, nr};
 use crate::{
-    counter, filter, halt, int80, interruption_search, live, log, mem, memory, mode, motion,
+    counter, filter, halt, int80, interruption_search, live, log, mem, memory, mode, motion, pads,
     patcher, process, replay, signal, turn,
 };
 
@@ -43,6 +43,9 @@ pub const INTERRUPTED: u64 = 2;
 pub const TRANSLATED: u64 = 3;
 /// It came from the stub of an instruction that was replaced.
 pub const ANSWERED: u64 = 4;
+
+/// It came from the pad of a breakpoint.
+pub const JUDGED: u64 = 5;
 
 /// The program made a call: everything starts here.
 pub extern "C" fn dispatch(regs: &mut Regs) {
@@ -91,6 +94,10 @@ pub extern "C" fn dispatch(regs: &mut Regs) {
 #[cold]
 #[inline(never)]
 fn is_no_call(thread: &Thread, regs: &mut Regs) -> bool {
+    if regs.slow == JUDGED {
+        pads::judge(thread, regs);
+        return true;
+    }
     if regs.slow == TRANSLATED {
         let arrived = if motion::is_on() {
             motion::came_back(thread, regs)
@@ -356,15 +363,25 @@ fn is_logged(number: u64, args: &[u64; 6]) -> bool {
 /// The name by which the kernel leads to what a descriptor is of.
 pub fn path_of(fd: u64) -> [u8; 25] {
     let mut text = *b"/proc/self/fd/0000000000\0";
-    write_decimal(&mut text[14..24], fd & 0xffff_ffff);
-    // Without the zeroes in front: the kernel takes no such name.
-    let digits = 14
-        + text[14..23]
-            .iter()
-            .take_while(|digit| **digit == b'0')
-            .count();
-    text.copy_within(digits..25, 14);
+    put_number(&mut text, 14, fd & 0xffff_ffff);
     text
+}
+
+/// Where the kernel says in which of its functions a thread waits.
+pub fn proc_path(tid: u32) -> [u8; 23] {
+    let mut text = *b"/proc/0000000000/wchan\0";
+    put_number(&mut text, 6, tid.into());
+    text
+}
+
+/// Puts a number of up to ten digits into a path that has room for them.
+fn put_number(text: &mut [u8], at: usize, number: u64) {
+    let end = at + 10;
+    write_decimal(&mut text[at..end], number);
+    // Without the zeroes in front: the kernel takes no such name.
+    let zeroes = text[at..end - 1].iter().take_while(|digit| **digit == b'0');
+    let first = at + zeroes.count();
+    text.copy_within(first.., at);
 }
 
 pub fn write_decimal(place: &mut [u8], mut number: u64) {

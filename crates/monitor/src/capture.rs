@@ -14,7 +14,7 @@ use crate::sys::nr;
 use blobs::{IOV_MAX, MESSAGE, Piece, messages_len};
 
 pub use blobs::{Blobs, Message, digest_of, digest_of_vector, each_piece};
-pub use extra::{each_right, extra, old_counters};
+pub use extra::{attribute_value, each_right, extra, old_counters};
 
 /// Of data that leaves the program, this much is kept (replay makes the rest
 /// again; a digest tells if it is the same).

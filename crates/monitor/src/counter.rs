@@ -6,9 +6,10 @@
 //! the recorder has found where they are. SIGILL at such a place is ours: it
 //! leads here as a trapped call leads to `call::dispatch`.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use protocol::instruction::{ESCAPE, Form, Instruction, UD2};
+use protocol::instruction::{ESCAPE, Form, Instruction, Neighbours, Site, UD2};
 use protocol::record::{at, kind, tag};
 use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, CounterTable, difference, site};
 use protocol::shared::ExecSlot;
@@ -56,8 +57,17 @@ fn form_of(site: &CounterSite) -> Option<Form> {
     Form::from_byte(site.form.load(Relaxed) as u8)
 }
 
+/// What there is at an entry of the table.
+fn site_of(site: &CounterSite) -> Option<Site> {
+    Some(Site {
+        place: site.address.load(Relaxed),
+        form: form_of(site)?,
+        neighbours: Neighbours::from_bits(u64::from(site.form.load(Relaxed) >> u8::BITS)),
+    })
+}
+
 /// Remembers an instruction that is to be replaced when its code may run.
-fn add(address: u64, form: Form) {
+fn add(site: Site) {
     if space().has_counters.get() == 0 {
         let size = (core::mem::size_of::<CounterTable>() as u64 + 4095) & !4095;
         if !sys::map_anonymous(COUNTERS_BASE, size) {
@@ -70,8 +80,10 @@ fn add(address: u64, form: Form) {
     let free = sites().iter().find(|s| s.state.load(Relaxed) == site::FREE);
     let place = free.or_else(|| table.sites.get(count));
     if let Some(place) = place {
-        place.address.store(address, Relaxed);
-        place.form.store(form.to_byte().into(), Relaxed);
+        let neighbours = Neighbours::to_bits(site.neighbours) as u32;
+        let form = u32::from(site.form.to_byte());
+        place.address.store(site.place, Relaxed);
+        place.form.store(form | neighbours << u8::BITS, Relaxed);
         place.state.store(site::WAITING, Relaxed);
         if free.is_none() {
             table.count.store(count as u64 + 1, Relaxed);
@@ -97,61 +109,96 @@ pub fn begin(thread: &Thread, exec: &ExecSlot) {
 /// A file was mapped, for this process alone.
 pub fn mapped(start: u64, len: u64, offset: u64, place: usize) {
     for word in control().counter_sites_of(place) {
-        let Some((place, form)) = Form::of_word(word.load(Acquire)) else {
+        let Some(site) = Site::of_word(word.load(Acquire)) else {
             continue;
         };
-        let into = place.wrapping_sub(offset);
-        if into < len && into + u64::from(form.len) <= len {
-            add(start + into, form);
+        let into = site.place.wrapping_sub(offset);
+        if into < len && into + u64::from(site.form.len) <= len {
+            let place = start + into;
+            add(Site { place, ..site });
         }
     }
 }
 
 /// Replaces what waits in code that may run from now on.
 pub fn replace(thread: &Thread, start: u64, len: u64, prot: u64) {
-    if prot & PROT_EXEC == 0 || !exchange(start, len, prot) {
+    if prot & PROT_EXEC == 0 {
         return;
     }
-    let fresh = || sites_in(start, len, site::FRESH);
-    if let Some(mut entry) = log::other(thread, kind::SITES, &[prot], 1) {
-        entry = entry.blob_begin(tag::CODE, 8 * fresh().count() as u64);
-        for s in fresh() {
-            let form = form_of(s).unwrap_or(Form::RDTSC);
-            let word = form.at(s.address.load(Relaxed));
-            entry = entry.piece((&raw const word) as u64, 8);
+    choose_jumps(start, len, prot);
+    exchange(start, len, prot, || {
+        let fresh = || sites_in(start, len, site::FRESH);
+        if let Some(mut entry) = log::other(thread, kind::SITES, &[prot], 1) {
+            entry = entry.blob_begin(tag::CODE, 8 * fresh().count() as u64);
+            for s in fresh() {
+                let word = site_of(s).and_then(Site::to_word).unwrap_or(0);
+                entry = entry.piece((&raw const word) as u64, 8);
+            }
+            entry.commit();
         }
-        entry.commit();
+        settle(thread, start, len);
+    });
+}
+
+/// Of those that wait and have room for a jump: whether they become one at once. Where the
+/// program may write to its code, or wants to see the traps, they do not.
+fn choose_jumps(start: u64, len: u64, prot: u64) {
+    let may_be = prot & PROT_WRITE == 0 && space().counters_trap.get() == 0;
+    let is_within = |site: &Site| {
+        let code = extent(site);
+        start <= code.start && code.end <= start.saturating_add(len)
+    };
+    for s in sites_in(start, len, site::WAITING) {
+        let site = site_of(s).filter(|site| may_be && is_within(site));
+        if !site.is_some_and(|site| patcher::can_jump(&site)) {
+            s.form.fetch_and(u32::from(u8::MAX), Relaxed);
+        }
     }
-    for s in fresh() {
+}
+
+/// From the first byte to the last of what is written to.
+fn extent(site: &Site) -> Range<u64> {
+    let moved = |bytes: fn(Neighbours) -> usize| site.neighbours.map_or(0, bytes) as u64;
+    let behind = site.place + u64::from(site.form.len);
+    site.place - moved(Neighbours::before)..behind + moved(Neighbours::after)
+}
+
+/// Those that are fresh are replaced: jumps, where there is room for them.
+fn settle(thread: &Thread, start: u64, len: u64) {
+    for s in sites_in(start, len, site::FRESH) {
+        if let Some(site) = site_of(s) {
+            patcher::jump_at_once(thread, &site);
+        }
         s.state.store(site::REPLACED, Relaxed);
     }
 }
 
-/// Writes the instructions; those that were written are then fresh. False:
-/// there are none.
-fn exchange(start: u64, len: u64, prot: u64) -> bool {
+/// Writes the instructions; those that were written are then fresh, and `also` sees them
+/// while the code can still be written to. If there are none, it is not called.
+fn exchange(start: u64, len: u64, prot: u64, also: impl FnOnce()) {
     let waiting = || sites_in(start, len, site::WAITING);
     let (mut from, mut to) = (u64::MAX, 0);
     for s in waiting() {
         let address = s.address.load(Relaxed);
         // The program may have changed its copy before it ran it.
         let form = form_of(s).filter(|form| has(address + form.opcode_at(), form.original()));
-        if let Some(form) = form {
-            from = from.min(address & !4095);
-            to = to.max((address + u64::from(form.len) + 4095) & !4095);
+        if let Some(site) = site_of(s).filter(|_| form.is_some()) {
+            let code = extent(&site);
+            from = from.min(code.start & !4095);
+            to = to.max((code.end + 4095) & !4095);
         } else {
             s.state.store(site::FREE, Relaxed);
         }
     }
     if from >= to {
-        return false;
+        return;
     }
     // It stays executable meanwhile: where that is forbidden, so is what comes
     // after it, and nothing has been changed yet.
     let protect = |prot| sys::call(nr::MPROTECT, from, to - from, prot, 0, 0, 0) == 0;
     let is_writable = prot & PROT_WRITE != 0;
     if !is_writable && !protect(prot | PROT_READ | PROT_WRITE) {
-        return false;
+        return;
     }
     for s in waiting() {
         if let Some(form) = form_of(s) {
@@ -161,7 +208,10 @@ fn exchange(start: u64, len: u64, prot: u64) -> bool {
             s.state.store(site::FRESH, Relaxed);
         }
     }
-    is_writable || protect(prot)
+    also();
+    if !is_writable {
+        protect(prot);
+    }
 }
 
 /// Whether the program's memory has these bytes at an address.
@@ -176,21 +226,22 @@ pub fn replace_again(thread: &Thread) {
         let (mut from, mut to) = (u64::MAX, 0);
         let mut count = 0;
         for word in words.as_chunks::<8>().0 {
-            let Some((address, form)) = Form::of_word(u64::from_le_bytes(*word)) else {
+            let Some(site) = Site::of_word(u64::from_le_bytes(*word)) else {
                 replay::diverge(thread, difference::MEMORY, 2, u64::from_le_bytes(*word), 0);
             };
-            add(address, form);
-            from = from.min(address);
-            to = to.max(address + 1);
+            add(site);
+            from = from.min(site.place);
+            to = to.max(site.place + 1);
             count += 1;
         }
-        exchange(from, to.saturating_sub(from), prot);
-        let fresh = || sites_in(from, to - from, site::FRESH);
-        if fresh().count() != count {
+        let len = to.saturating_sub(from);
+        let mut replaced = 0;
+        exchange(from, len, prot, || {
+            replaced = sites_in(from, len, site::FRESH).count();
+            settle(thread, from, len);
+        });
+        if replaced != count {
             replay::diverge(thread, difference::MEMORY, 2, from, to);
-        }
-        for s in fresh() {
-            s.state.store(site::REPLACED, Relaxed);
         }
     }
 }

@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use protocol::halt::{Halt, Instant, LOOKS, SEATS, Seat, flag, state, stopped_in};
+use protocol::halt::{Halt, Instant, LOOKS, THREADS_MAX, ThreadEntry, flag, state, stopped_in};
 
 use crate::arch::{self, Regs};
 use crate::state::{Thread, control};
@@ -43,78 +43,79 @@ fn now() -> Instant {
     best.1
 }
 
-pub fn seat(thread: &Thread) -> Option<&'static Seat> {
-    let place = (thread.seat.get() as usize).checked_sub(1)?;
-    control().seats.get(place)
+pub fn entry(thread: &Thread) -> Option<&'static ThreadEntry> {
+    let place = (thread.entry.get() as usize).checked_sub(1)?;
+    control().entries.get(place)
 }
 
-/// A thread that begins takes a seat; `flags` are those of who made it.
-pub fn sit(thread: &Thread, flags: u32) {
+/// A thread that begins takes an entry; `flags` are those of who made it.
+pub fn register(thread: &Thread, flags: u32) {
     let control = control();
     let process = thread.process();
-    thread.seat.set(0);
-    let mut seats = control.seats.iter();
-    let Some(place) = seats.position(|seat| seat.take(thread.tid.get())) else {
+    thread.entry.set(0);
+    let mut entries = control.entries.iter();
+    let Some(place) = entries.position(|entry| entry.take(thread.tid.get())) else {
         return;
     };
-    let seat = &control.seats[place & (SEATS - 1)];
-    seat.flags.store(flags, Relaxed);
-    seat.pid.store(process.pid.get(), Relaxed);
-    seat.namespace.store(process.namespace.get(), Relaxed);
-    seat.process.store(process.number.get(), Relaxed);
-    seat.thread.store(thread.number.get(), Relaxed);
-    seat.slot.store(thread.slot.get(), Relaxed);
-    seat.image.store(process.image.get(), Release);
-    control.seats_used.fetch_max(place as u32 + 1, AcqRel);
-    thread.seat.set(place as u32 + 1);
+    let entry = &control.entries[place & (THREADS_MAX - 1)];
+    entry.flags.store(flags, Relaxed);
+    entry.pid.store(process.pid.get(), Relaxed);
+    entry.namespace.store(process.namespace.get(), Relaxed);
+    entry.process.store(process.number.get(), Relaxed);
+    entry.thread.store(thread.number.get(), Relaxed);
+    entry.slot.store(thread.slot.get(), Relaxed);
+    entry.image.store(process.image.get(), Release);
+    control.entries_used.fetch_max(place as u32 + 1, AcqRel);
+    thread.entry.set(place as u32 + 1);
 }
 
-/// A thread that ends, or whose process becomes another one, leaves its seat.
+/// A thread that ends, or whose process becomes another one, leaves its entry.
 pub fn rise(thread: &Thread) {
-    if let Some(seat) = seat(thread) {
-        thread.seat.set(0);
-        seat.free(thread.tid.get());
+    if let Some(entry) = entry(thread) {
+        thread.entry.set(0);
+        entry.free(thread.tid.get());
     }
 }
 
 /// What is special about a thread, for those that it makes.
 pub fn flags(thread: &Thread) -> u32 {
-    seat(thread).map_or(0, |seat| seat.flags.load(Relaxed))
+    entry(thread).map_or(0, |entry| entry.flags.load(Relaxed))
 }
 
-/// A process has ended, or become another image: its seats are free.
+/// A process has ended, or become another image: its entries are free.
 pub fn rise_all(pid: u32, namespace: u32) {
     let control = control();
-    let used = (control.seats_used.load(Acquire) as usize).min(SEATS);
-    for seat in &control.seats[..used] {
-        seat.free_of(pid, namespace);
+    let used = (control.entries_used.load(Acquire) as usize).min(THREADS_MAX);
+    for entry in &control.entries[..used] {
+        entry.free_of(pid, namespace);
     }
 }
 
 /// Whether this thread is to stop.
 #[inline]
 pub fn must_stop(thread: &Thread) -> bool {
-    halt().is_on() && seat(thread).is_none_or(|seat| !seat.has(flag::EXEMPT | flag::LED))
+    halt().is_on() && entry(thread).is_none_or(|entry| !entry.has(flag::EXEMPT | flag::LED))
 }
 
 /// Whether a debugger leads this thread while the program is halted.
 fn is_led(thread: &Thread) -> bool {
-    halt().is_on() && seat(thread).is_some_and(|seat| seat.has(flag::LED))
+    halt().is_on() && entry(thread).is_some_and(|entry| entry.has(flag::LED))
 }
 
 /// Whether the thread is to leave its call.
 pub fn is_pulled(thread: &Thread) -> bool {
-    seat(thread).is_some_and(|seat| seat.has(flag::PULL | flag::OUT))
+    entry(thread).is_some_and(|entry| entry.has(flag::PULL | flag::OUT))
 }
 
 /// Whether who is halted in the middle of a call goes back to before it.
 pub fn leaves_call(thread: &Thread) -> bool {
-    halt().leaving.load(Acquire) != 0 || seat(thread).is_some_and(|seat| seat.has(flag::OUT))
+    halt().leaving.load(Acquire) != 0 || entry(thread).is_some_and(|entry| entry.has(flag::OUT))
 }
 
 /// Whether it is to leave it this once, halted or not.
 pub fn is_to_leave(thread: &Thread) -> bool {
-    seat(thread).is_some_and(|seat| seat.flags.fetch_and(!flag::LEAVE, AcqRel) & flag::LEAVE != 0)
+    entry(thread)
+        .is_some_and(|entry| entry.flags.fetch_and(!flag::LEAVE, AcqRel) & flag::LEAVE != 0)
 }
 
 /// The thread is where it goes on as `regs` say: if the program is halted, it
@@ -132,13 +133,13 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
     }
     adopt::return_from_vdso(regs);
     let rip = patcher::to_program(regs.rip);
-    if let Some(seat) = seat(thread) {
-        show(seat, &signal::general_of(regs, rip), 0);
+    if let Some(entry) = entry(thread) {
+        show(entry, &signal::general_of(regs, rip), 0);
     }
     stay(thread, place, || {
         adopt::leave_before(thread, rip, regs.rax, &regs.args());
     });
-    if let Some(general) = seat(thread).and_then(changed) {
+    if let Some(general) = entry(thread).and_then(changed) {
         signal::put_general(regs, &general);
         (regs.rip, regs.flags) = (general[16], general[17]);
     }
@@ -150,16 +151,16 @@ pub fn at_edge(thread: &Thread, regs: &mut Regs, place: u32) {
 pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
     let ran_on = thread.asked.swap(0, Relaxed);
     let rip = general[16];
-    if let Some(seat) = seat(thread) {
-        seat.ran_on.store(ran_on, Relaxed);
-        show(seat, general, xstate);
+    if let Some(entry) = entry(thread) {
+        entry.ran_on.store(ran_on, Relaxed);
+        show(entry, general, xstate);
     }
     thread.interrupted_at.store(rip, Release);
     let g = *general;
     stay(thread, stopped_in::PROGRAM, || {
         adopt::leave_before(thread, rip, g[13], &[g[8], g[9], g[12], g[2], g[0], g[1]]);
     });
-    if let Some(changed) = seat(thread).and_then(changed) {
+    if let Some(changed) = entry(thread).and_then(changed) {
         *general = changed;
     }
     thread.interrupted_at.store(0, Release);
@@ -170,33 +171,33 @@ pub fn in_program(thread: &Thread, general: &mut [u64; 18], xstate: u64) {
 /// program's time-stamp counter) and has a time limit (ns).
 #[inline]
 pub fn enter(thread: &Thread, number: u64, since: u64, limit: u64) {
-    if let Some(seat) = seat(thread) {
-        seat.call.store(number + 1, Relaxed);
-        seat.since.store(since, Relaxed);
-        seat.limit.store(limit, Relaxed);
+    if let Some(entry) = entry(thread) {
+        entry.call.store(number + 1, Relaxed);
+        entry.since.store(since, Relaxed);
+        entry.limit.store(limit, Relaxed);
         let state = if sends(number) {
             state::SENDS
         } else {
             state::CALL
         };
-        seat.state.store(state, Release);
+        entry.state.store(state, Release);
     }
 }
 
 /// It has come back with this.
 #[inline]
 pub fn back(thread: &Thread, result: i64) {
-    if let Some(seat) = seat(thread) {
-        seat.state.swap(state::RUNS, SeqCst);
+    if let Some(entry) = entry(thread) {
+        entry.state.swap(state::RUNS, SeqCst);
         if halt().is_on() || live::is_paused() {
-            came_back(thread, seat, result);
+            came_back(thread, entry, result);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn came_back(thread: &Thread, seat: &Seat, result: i64) {
+fn came_back(thread: &Thread, entry: &ThreadEntry, result: i64) {
     if live::is_paused() {
         live::wait(thread);
     }
@@ -208,14 +209,14 @@ fn came_back(thread: &Thread, seat: &Seat, result: i64) {
         thread.asked.store(1, Relaxed);
         return;
     }
-    seat.result.store(result, Relaxed);
+    entry.result.store(result, Relaxed);
     // SAFETY: the registers that the thread came with lie on its monitor stack
     // until it leaves; only it touches them.
     let regs = unsafe { &*(thread.regs_at.get() as *const Regs) };
     let rip = patcher::to_program(regs.rip);
-    show(seat, &signal::general_of(regs, rip), 0);
+    show(entry, &signal::general_of(regs, rip), 0);
     stay(thread, stopped_in::CALL, || ());
-    seat.set_registers.store(0, Relaxed);
+    entry.set_registers.store(0, Relaxed);
 }
 
 /// Calls whose effect others of the program may see while they wait.
@@ -248,35 +249,35 @@ fn sends(number: u64) -> bool {
 /// whether it is halted before it goes on there.
 pub fn away<T>(thread: &Thread, state: u32, wait: impl FnOnce() -> T) -> T {
     let set = |state| {
-        if let Some(seat) = seat(thread) {
-            seat.state.swap(state, SeqCst);
+        if let Some(entry) = entry(thread) {
+            entry.state.swap(state, SeqCst);
         }
     };
     set(state);
     let result = wait();
     set(state::RUNS);
     if (halt().is_on() || live::is_paused())
-        && let Some(seat) = seat(thread)
+        && let Some(entry) = entry(thread)
     {
-        came_back(thread, seat, 0);
+        came_back(thread, entry, 0);
     }
     result
 }
 
-fn show(seat: &Seat, general: &[u64; 18], xstate: u64) {
-    for (place, value) in seat.registers.iter().zip(general) {
+fn show(entry: &ThreadEntry, general: &[u64; 18], xstate: u64) {
+    for (place, value) in entry.registers.iter().zip(general) {
         place.store(*value, Relaxed);
     }
-    seat.xstate_at.store(xstate, Relaxed);
+    entry.xstate_at.store(xstate, Relaxed);
 }
 
 /// The registers that a debugger has given to a thread that was stopped.
-fn changed(seat: &Seat) -> Option<[u64; 18]> {
-    if seat.set_registers.swap(0, AcqRel) == 0 {
+fn changed(entry: &ThreadEntry) -> Option<[u64; 18]> {
+    if entry.set_registers.swap(0, AcqRel) == 0 {
         return None;
     }
     let mut general = [0; 18];
-    for (value, place) in general.iter_mut().zip(&seat.registers) {
+    for (value, place) in general.iter_mut().zip(&entry.registers) {
         *value = place.load(Relaxed);
     }
     Some(general)
@@ -296,12 +297,9 @@ fn stay(thread: &Thread, place: u32, tell: impl Fn()) {
             return;
         }
         tell();
-        if let Some(seat) = seat(thread) {
-            seat.stopped_in.store(place, Relaxed);
-            seat.called_at.store(thread.regs_at.get(), Relaxed);
-            seat.stopped_at.set(now());
-            seat.halt.store(number, Release);
-            seat.state.swap(state::STOPPED, SeqCst);
+        if let Some(entry) = entry(thread) {
+            entry.called_at.store(thread.regs_at.get(), Relaxed);
+            entry.stop(number, halt.asked_at.get(), place, now());
         }
         halt.arrivals.fetch_add(1, AcqRel);
         sys::futex_wake(&halt.arrivals, 1);
@@ -313,8 +311,8 @@ fn stay(thread: &Thread, place: u32, tell: impl Fn()) {
         if (is_over || !is_out) && !is_led(thread) {
             timers::go_on(thread, number);
         }
-        if let Some(seat) = seat(thread) {
-            seat.state.swap(state::RUNS, SeqCst);
+        if let Some(entry) = entry(thread) {
+            entry.state.swap(state::RUNS, SeqCst);
         }
     }
 }
@@ -327,7 +325,7 @@ fn wait_for_end(thread: &Thread, place: u32, number: u32) {
         if word.load(Acquire) == number && !recorder::is_alive() {
             // Who halted the program is gone: it goes on by itself.
             let control = control();
-            control.halt.end(number, &control.seats, now());
+            control.halt.end(number, &control.entries, now());
             sys::futex_wake(word, u32::MAX >> 1);
         }
     }

@@ -12,7 +12,7 @@ use protocol::layout::PREEMPT_SIGNAL;
 
 use crate::state::{Thread, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{halt, mode};
+use crate::{halt, mode, observe};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -58,6 +58,7 @@ impl Drop for Lock {
 pub fn forked() {
     space().lock.store(FREE, Relaxed);
     space().pause.store(0, Relaxed);
+    observe::forked();
 }
 
 /// Nobody else in this memory runs program code as long as this lives.
@@ -110,7 +111,7 @@ fn is_still(other: &Thread, number: u32) -> bool {
     other.tid_word.load(Acquire) == 0
         || other.paused.load(SeqCst) == number
         || other.in_lock.load(SeqCst) != 0
-        || halt::seat(other).is_some_and(|seat| seat.state.load(SeqCst) != state::RUNS)
+        || halt::entry(other).is_some_and(|entry| entry.state.load(SeqCst) != state::RUNS)
 }
 
 fn tell(other: &Thread) {

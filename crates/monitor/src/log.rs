@@ -15,7 +15,7 @@ use protocol::shared::{
 };
 
 use crate::state::{Log, Process, Thread, control, space};
-use crate::{arch, mem, mode, recorder, replay, sys, time};
+use crate::{arch, mem, mode, observe, process, recorder, replay, sys, time};
 
 fn address_of(chunk: u32) -> u64 {
     ARENA_BASE + CHUNKS_OFFSET + u64::from(chunk) * CHUNK_SIZE as u64
@@ -120,6 +120,7 @@ impl Log {
             head.first_event.store(self.next_event.get(), Relaxed);
             head.first_time.store(0, Relaxed);
             head.first_thread.store(self.thread.get(), Relaxed);
+            head.observation.store(self.observation.get(), Relaxed);
             head.magic.store(CHUNK_MAGIC, Relaxed);
             head.used.store(CHUNK_HEAD as u32, Release);
         }
@@ -224,7 +225,15 @@ impl Entry<'_> {
         self.process.log.put(self.process, from, len);
         self
     }
+    #[inline(always)]
     pub fn commit(self) {
+        self.show();
+        if mode::is_live() {
+            observe::end();
+        }
+    }
+    /// It is whole.
+    fn show(self) {
         let log = &self.process.log;
         if let Some(head) = log.head() {
             head.used.store(log.position.get(), Release);
@@ -237,7 +246,7 @@ fn open(process: &Process, time: u64) -> Option<Entry<'_>> {
     if log.off.get() != 0 {
         return None;
     }
-    if control().mode.load(Relaxed) != state::RECORD {
+    if control().mode.load(Relaxed) != state::RECORD && !observe::is_of(log) {
         log.off.set(1);
         log.clear_until.set(0);
         return None;
@@ -264,20 +273,43 @@ struct Making<'a> {
     process: &'a Process,
     head: Head<'static>,
     fits: bool,
+    time: u64,
+}
+
+/// Who wants a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    ByAll,
+    /// Not by those who only observe.
+    ByReplay,
 }
 
 /// Begins a record of `thread`'s; None when nothing is recorded any more.
 #[inline(always)]
 fn begin<'a>(thread: &Thread, process: &'a Process, time: u64) -> Option<Making<'a>> {
+    begin_for(Wanted::ByAll, thread, process, time)
+}
+
+#[inline(always)]
+fn begin_for<'a>(
+    wanted: Wanted,
+    thread: &Thread,
+    process: &'a Process,
+    time: u64,
+) -> Option<Making<'a>> {
     let log = &process.log;
     let is_clear = log.position.get() < log.clear_until.get()
         && log.thread.get() == thread.number.get()
         && control().mode.load(Relaxed) == state::RECORD;
-    let fits = is_clear || prepare(thread, process, time)?;
+    let (fits, time) = match is_clear {
+        true => (true, time),
+        false => prepare(wanted, thread, process, time)?,
+    };
     Some(Making {
         process,
         head: log.head_at(fits),
         fits,
+        time,
     })
 }
 
@@ -289,6 +321,7 @@ impl<'a> Making<'a> {
             process,
             head,
             fits,
+            ..
         } = self;
         process.log.put_head(process, &head, fits);
         Entry { process }
@@ -305,10 +338,27 @@ impl<'a> Making<'a> {
 }
 
 /// The chunk is full, another thread was the last to write, or recording is
-/// over. Returns whether the next head fits into the chunk.
+/// over. Returns whether the next head fits into the chunk, and when it is made.
 #[cold]
 #[inline(never)]
-fn prepare(thread: &Thread, process: &Process, time: u64) -> Option<bool> {
+fn prepare(wanted: Wanted, thread: &Thread, process: &Process, time: u64) -> Option<(bool, u64)> {
+    if !mode::is_live() {
+        return Some((make_room(thread, process, time)?, time));
+    }
+    if wanted == Wanted::ByReplay || !observe::begin(thread, process) {
+        return None;
+    }
+    // Others may have written while this thread waited for them.
+    let time = arch::ticks();
+    let fits = make_room(thread, process, time);
+    if fits.is_none() {
+        observe::end();
+    }
+    Some((fits?, time))
+}
+
+/// Writes down that another thread goes on, if that is so, in a chunk with room for more.
+fn make_room(thread: &Thread, process: &Process, time: u64) -> Option<bool> {
     let log = &process.log;
     if log.thread.get() != thread.number.get() {
         let entry = open(process, time)?;
@@ -317,7 +367,7 @@ fn prepare(thread: &Thread, process: &Process, time: u64) -> Option<bool> {
         log.memory()
             .other(&mut head, kind::THREAD, time, &number, 0);
         log.put_head(process, &head, fits);
-        entry.commit();
+        entry.show();
         log.thread.set(thread.number.get());
     }
     let _ = open(process, time)?;
@@ -339,7 +389,7 @@ pub fn call(
     let (process, time) = (thread.process(), arch::ticks());
     let mut making = begin(thread, process, time)?;
     let (memory, head) = (process.log.memory(), &mut making.head);
-    memory.call(head, nr, time, args, count, result, blobs);
+    memory.call(head, nr, making.time, args, count, result, blobs);
     Some(making.event())
 }
 
@@ -357,7 +407,7 @@ pub fn start(
     let (process, time) = (thread.process(), arch::ticks());
     let mut making = begin(thread, process, time)?;
     let (memory, head) = (process.log.memory(), &mut making.head);
-    memory.start(head, nr, time, args, count, blobs);
+    memory.start(head, nr, making.time, args, count, blobs);
     Some(making.event())
 }
 
@@ -369,7 +419,7 @@ pub fn end(thread: &Thread, nr: u64, result: i64, blobs: u8) -> Option<Entry<'st
     let (process, time) = (thread.process(), arch::ticks());
     let mut making = begin(thread, process, time)?;
     let (memory, head) = (process.log.memory(), &mut making.head);
-    memory.end(head, nr, time, result, blobs);
+    memory.end(head, nr, making.time, result, blobs);
     Some(making.event())
 }
 
@@ -379,9 +429,13 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
         return None;
     }
     let (process, time) = (thread.process(), arch::ticks());
-    let mut making = begin(thread, process, time)?;
+    let wanted = match kind {
+        kind::BEGIN | kind::THREAD_START | kind::SIGNAL => Wanted::ByAll,
+        _ => Wanted::ByReplay,
+    };
+    let mut making = begin_for(wanted, thread, process, time)?;
     let (memory, head) = (process.log.memory(), &mut making.head);
-    memory.other(head, kind, time, values, blobs);
+    memory.other(head, kind, making.time, values, blobs);
     Some(match kind::is_event(kind) {
         true => making.event(),
         false => making.made(),
@@ -392,7 +446,7 @@ pub fn other(thread: &Thread, kind: u8, values: &[u64], blobs: u8) -> Option<Ent
 #[inline(always)]
 pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
     let process = thread.process();
-    if let Some(mut making) = begin(thread, process, time) {
+    if let Some(mut making) = begin_for(Wanted::ByReplay, thread, process, time) {
         let memory = process.log.memory();
         memory.clock(&mut making.head, how, id, time, value);
         making.event().commit();
@@ -402,7 +456,7 @@ pub fn clock(thread: &Thread, how: u8, id: u64, value: u64, time: u64) {
 /// The program reads the time-stamp counter: what it shall see of it.
 pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
     let process = thread.process();
-    let making = begin(thread, process, arch::ticks());
+    let making = begin_for(Wanted::ByReplay, thread, process, arch::ticks());
     let (counter, auxiliary) = match with_auxiliary {
         true => arch::counter_with_auxiliary(),
         false => (arch::counter(), 0),
@@ -443,6 +497,26 @@ pub fn done(entry: Option<Entry<'_>>) {
     }
 }
 
+/// The log of a process that ran already begins here, for an observation: with what
+/// says so. The caller has the lock.
+pub fn join(thread: &Thread, process: &Process, observation: u32) {
+    let log = &process.log;
+    log.let_go();
+    reset(process, 0, 0);
+    log.observation.set(observation);
+    log.off.set(0);
+    let time = arch::ticks();
+    let Some(fits) = make_room(thread, process, time) else {
+        return;
+    };
+    let values = process::joined(thread);
+    let mut head = log.head_at(fits);
+    log.memory().other(&mut head, kind::BEGIN, time, &values, 0);
+    log.put_head(process, &head, fits);
+    log.next_event.set(log.next_event.get() + 1);
+    Entry { process }.show();
+}
+
 /// Lets go of the current chunk, as the process's image ends.
 pub fn close(process: &Process) {
     process.log.let_go();
@@ -461,6 +535,8 @@ pub fn reset(process: &Process, seq: u32, next_event: u64) {
     log.seq.set(seq);
     log.thread.set(u32::MAX);
     log.next_event.set(next_event);
-    // Live, nothing is written.
-    log.off.set(mode::is_live().into());
+    // Live, nothing is written unless somebody observes.
+    let observation = observe::number();
+    log.observation.set(observation);
+    log.off.set((mode::is_live() && observation == 0).into());
 }

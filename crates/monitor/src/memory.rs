@@ -11,11 +11,12 @@ use protocol::syscall::Syscall;
 
 use crate::capture::Blobs;
 use crate::mode::Mode;
+use crate::observe::Course;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
 use crate::{
-    arch, call, counter, descriptors, inherit, live, lock, mem, patcher, poke, recorder, replay,
-    served, turn,
+    arch, call, counter, descriptors, inherit, live, lock, mem, moved, patcher, poke, recorder,
+    replay, served, turn,
 };
 
 const PROT_WRITE: u64 = 2;
@@ -29,7 +30,14 @@ const SHM_RDONLY: u64 = 0o10000;
 pub fn perform(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     match space().mode.get() {
         Mode::Record => make(thread, row, args),
-        Mode::Live => make_live(thread, u64::from(row.nr), &args),
+        Mode::Live => {
+            let course = Course::begin(thread, row, &args, false);
+            let result = make_live(thread, u64::from(row.nr), &args);
+            if let Some(course) = course {
+                course.end(thread, row, &args, result);
+            }
+            result
+        }
         Mode::Replay => replay::memory(thread, row, &args),
     }
 }
@@ -62,6 +70,7 @@ fn make_live(thread: &Thread, number: u64, args: &[u64; 6]) -> i64 {
     let moves = matches!(number, nr::MUNMAP | nr::MREMAP | nr::MMAP);
     let is_run = matches!(number, nr::MMAP | nr::MPROTECT) && args[2] & PROT_EXEC != 0;
     let _lock = (moves || is_run).then(|| live::lock(thread));
+    before_move(number, args);
     let result = match number {
         nr::BRK if lock::is_on() => brk(*args),
         // SAFETY: the program's own call, and not about the monitor's memory.
@@ -97,6 +106,7 @@ fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     if served::is_on() && space().turns.get() != 0 {
         write_back(thread, number, &args);
     }
+    before_move(number, &args);
     let result = match number {
         nr::MMAP => mmap(thread, args, &mut more, &mut file),
         nr::MUNMAP | nr::MREMAP | nr::MPROTECT | nr::MADVISE
@@ -107,7 +117,11 @@ fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         // "Free" leaves it to the kernel's mood what is read later; to be free
         // at once is one of the things it allows.
         nr::MADVISE if args[2] == MADV_FREE => {
-            sys::call(number, args[0], args[1], MADV_DONTNEED, 0, 0, 0)
+            // What cannot be freed so (a file's pages) is refused as ever.
+            match sys::call(number, args[0], args[1], MADV_FREE, 0, 0, 0) {
+                0 => sys::call(number, args[0], args[1], MADV_DONTNEED, 0, 0, 0),
+                error => error,
+            }
         }
         nr::SHMAT => shmat(thread, args, &mut more),
         nr::BRK if lock::is_on() => brk(args),
@@ -156,7 +170,8 @@ fn write_back(thread: &Thread, number: u64, args: &[u64; 6]) {
 fn done_all_the_same(number: u64, args: &[u64; 6], result: i64) -> u64 {
     const PAGE: u64 = 4096;
     let [start, len, what, ..] = *args;
-    let is_advice = number == nr::MADVISE && (discards(what) || inherit::is_advice(what));
+    let is_advice =
+        number == nr::MADVISE && (discards(what) || guards(what) || inherit::is_advice(what));
     let is_about_range = is_advice || matches!(number, nr::MPROTECT | nr::PKEY_MPROTECT);
     if !is_about_range || start % PAGE != 0 || mem::is_ours(start, len) {
         return 0;
@@ -186,6 +201,14 @@ fn done_all_the_same(number: u64, args: &[u64; 6], result: i64) -> u64 {
     done * PAGE
 }
 
+/// Whether advice puts guards into memory, or takes them out: who touches a page with a
+/// guard is faulted, and it is empty when it has none any more.
+pub fn guards(advice: u64) -> bool {
+    const MADV_GUARD_INSTALL: u64 = 102;
+    const MADV_GUARD_REMOVE: u64 = 103;
+    matches!(advice, MADV_GUARD_INSTALL | MADV_GUARD_REMOVE)
+}
+
 /// Whether advice says that contents are not needed any more.
 pub fn discards(advice: u64) -> bool {
     const MADV_REMOVE: u64 = 9;
@@ -194,6 +217,14 @@ pub fn discards(advice: u64) -> bool {
         advice,
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE | MADV_DONTNEED_LOCKED
     )
+}
+
+/// Code that is moved must not lead to stubs. (Whatever comes of the call: replay does the
+/// same.)
+pub fn before_move(number: u64, args: &[u64; 6]) {
+    if number == nr::MREMAP {
+        patcher::put_back(args[0], args[1]);
+    }
 }
 
 /// Sites that were patched in memory that is other memory now.
@@ -373,7 +404,7 @@ fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
     result
 }
 
-fn key_of(device: u64, inode: u64) -> u64 {
+pub fn key_of(device: u64, inode: u64) -> u64 {
     ((device ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ inode)
         .wrapping_mul(0xff51_afd7_ed55_8ccd)
         | 1
@@ -413,33 +444,38 @@ fn is_noted(key: u64) -> bool {
 /// this process takes turns with them from now on. They see in theirs what it does.
 #[inline]
 pub fn before_write(thread: &Thread, number: u64, args: &[u64; 6]) {
+    let fd = match number {
+        nr::WRITE
+        | nr::WRITEV
+        | nr::PWRITE64
+        | nr::PWRITEV
+        | nr::PWRITEV2
+        | nr::FTRUNCATE
+        | nr::FALLOCATE => args[0],
+        nr::SPLICE => args[2],
+        _ => return,
+    };
     if control().has_shared_files.load(Relaxed) != 0 {
-        join_for_write(thread, number, args);
+        join_for_write(thread, fd);
     }
 }
 
+/// [`before_write`] for a descriptor. Whether it leads to a file that is mapped, by this
+/// process or by who takes turns with it.
 #[inline(never)]
-fn join_for_write(thread: &Thread, number: u64, args: &[u64; 6]) {
-    let is_write = matches!(
-        number,
-        nr::WRITE
-            | nr::WRITEV
-            | nr::PWRITE64
-            | nr::PWRITEV
-            | nr::PWRITEV2
-            | nr::FTRUNCATE
-            | nr::FALLOCATE
-    );
-    if !is_write || descriptors::is_no_file(thread.process(), args[0]) {
-        return;
+pub fn join_for_write(thread: &Thread, fd: u64) -> bool {
+    if descriptors::is_no_file(thread.process(), fd) {
+        return false;
     }
-    if let Some(stat) = sys::fstat(args[0]).filter(|stat| sys::is_regular(stat.mode)) {
-        let key = key_of(stat.device, stat.inode);
-        if !is_noted(key) && is_shared(key) {
-            share(thread, key);
-            note_mapped(key);
-        }
+    let Some(stat) = sys::fstat(fd).filter(|stat| sys::is_regular(stat.mode)) else {
+        return false;
+    };
+    let key = key_of(stat.device, stat.inode);
+    if !is_noted(key) && is_shared(key) {
+        share(thread, key);
+        note_mapped(key);
     }
+    is_noted(key)
 }
 
 /// A file that is mapped was written, or has another size: which, where in it,
@@ -462,7 +498,15 @@ fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more
         nr::WRITE | nr::WRITEV => (args[0], None),
         nr::PWRITE64 | nr::PWRITEV => (args[0], Some(args[3])),
         nr::PWRITEV2 => (args[0], Some(args[3]).filter(|at| *at != u64::MAX)),
+        nr::FALLOCATE if moved::shifts(args[1]) => (args[0], Some(args[2])),
         nr::FTRUNCATE | nr::FALLOCATE => (args[0], Some(NOWHERE)),
+        nr::SENDFILE => (args[0], None),
+        nr::SPLICE | nr::COPY_FILE_RANGE if args[3] == 0 => (args[2], None),
+        nr::SPLICE | nr::COPY_FILE_RANGE => {
+            // It is behind what was written now.
+            let end = mem::read::<u64>(args[3]);
+            (args[2], end.map(|end| end.saturating_sub(result as u64)))
+        }
         nr::OPEN if args[1] & O_TRUNC != 0 => (result as u64, Some(NOWHERE)),
         nr::OPENAT if args[2] & O_TRUNC != 0 => (result as u64, Some(NOWHERE)),
         nr::CREAT | nr::OPENAT2 => (result as u64, Some(NOWHERE)),
@@ -492,10 +536,17 @@ fn note_written(thread: &Thread, number: u64, args: &[u64; 6], result: i64, more
         None => sys::offset(fd).saturating_sub(result).max(0) as u64,
     };
     more.words(tag::OBJECT, &[key, offset, stat.size]);
+    if offset != NOWHERE && moved::is_read_back(number, args) {
+        let len = match number {
+            nr::FALLOCATE => stat.size.saturating_sub(offset),
+            _ => result as u64,
+        };
+        moved::read_back(thread, fd, offset, len, more);
+    }
 }
 
 /// Of which kind a file's file system is.
-fn kind_of(fd: u64) -> Option<u64> {
+pub fn kind_of(fd: u64) -> Option<u64> {
     const FSTATFS: u64 = 138;
     let mut words = [0u64; 16];
     let result = sys::call(FSTATFS, fd, words.as_mut_ptr() as u64, 0, 0, 0, 0);

@@ -32,6 +32,7 @@ use crate::state::{Thread, space};
 use crate::sys::{self, nr};
 use crate::{mem, patcher, place, player, replay};
 
+pub use conditions::Asked;
 use conditions::{is_hit, is_passed};
 use guarded::Guarded;
 

@@ -110,8 +110,11 @@ const fn of_number(number: u64) -> u8 {
         | nr::FANOTIFY_INIT
         | nr::MOUNT
         | nr::FSOPEN
+        | nr::FALLOCATE
+        | nr::FTRUNCATE
         | nr::PROCESS_VM_WRITEV => CARE,
-        nr::SEMCTL
+        nr::GETXATTRAT
+        | nr::SEMCTL
         | nr::ACCEPT
         | nr::ACCEPT4
         | nr::CONNECT

@@ -9,12 +9,12 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::Acquire;
 
 use patch::{Code, Plan, Stub};
-use protocol::instruction::Form;
+use protocol::instruction::{Form, Site};
 use protocol::record::{kind, tag};
 
 use crate::live::Pause;
 use crate::state::{PATCHES_MAX, POOLS_MAX, Patched, Pool, Thread, space, thread_in_slot};
-use crate::{arch, live, log, mem, mode, motion, replay, sys, traps};
+use crate::{arch, live, log, mem, mode, motion, pads, replay, sys, traps};
 
 const POOL_SIZE: u64 = 0x4000;
 /// How much code around a site is looked at for jumps into it.
@@ -94,17 +94,7 @@ pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
     let cell = place(site)?;
     let mut entry = cell.get();
     if entry.site != site {
-        entry = Patched {
-            site,
-            call: 0,
-            resume: 0,
-            start: 0,
-            length: 0,
-            traps: 0,
-            site_len: 0,
-            form: 0,
-            original: [0; patch::ORIGINAL_MAX],
-        };
+        entry = Patched::new(site);
     }
     entry.traps = entry.traps.saturating_add(1);
     if entry.call != 0 {
@@ -117,22 +107,113 @@ pub fn on_trap(thread: &Thread, site: u64, what: What) -> Option<u64> {
         && (!mode::is_replay() || replay::patches(thread, site))
         && let Some((plan, stub, pause)) = patch(thread, site, what)
     {
-        entry.call = stub.call;
-        entry.resume = stub.resume;
-        entry.start = plan.patch_start;
-        entry.length = plan.patch_len as u32;
-        entry.site_len = what.len();
-        entry.form = match what {
-            What::Call => 0,
-            What::Replaced(form) => form.to_byte(),
-        };
-        entry.original = plan.original;
+        entry.becomes(&plan, &stub, what);
         cell.set(entry);
         // Who goes on now finds where: not before it is noted.
         drop(pause);
     }
     cell.set(entry);
     (entry.call != 0).then_some(entry.call)
+}
+
+/// The longest that a site can be with its neighbours.
+const AROUND: usize = 64;
+
+/// The plan for a replaced instruction whose neighbours are known, if they are as they
+/// were when they were chosen.
+fn plan_chosen(site: &Site) -> Option<Plan> {
+    let neighbours = site.neighbours?;
+    let (before, after) = (neighbours.before(), neighbours.after());
+    let len = usize::from(site.form.len);
+    let base = site.place.checked_sub(before as u64)?;
+    let mut bytes = [0; AROUND];
+    let bytes = bytes.get_mut(..before + len + after)?;
+    let whole = mem::copy(bytes.as_mut_ptr() as u64, base, bytes.len() as u64);
+    let code = Code { base, bytes };
+    patch::plan_chosen(code, site.place, len, before, after).filter(|_| whole)
+}
+
+/// Whether a replaced instruction that nobody has come to yet can become a jump at once.
+pub fn can_jump(site: &Site) -> bool {
+    // Some room is left for sites that are found when they are come to.
+    let has_room = (space().patch_count.get() as usize) < PATCHES_MAX / 2;
+    has_room
+        && plan_chosen(site).is_some_and(|plan| {
+            let end = plan.patch_start + plan.patch_len as u64;
+            !traps::are_in(&(plan.patch_start..end))
+        })
+}
+
+/// Makes one a jump whose code is writable now, and that nobody has come to. One for which
+/// there is no place in reach stays a trap.
+pub fn jump_at_once(thread: &Thread, site: &Site) {
+    let Some(plan) = plan_chosen(site) else {
+        return;
+    };
+    let (Some(cell), Some(address)) = (place(site.place), room(thread, site.place)) else {
+        return;
+    };
+    let what = What::Replaced(site.form);
+    let mut bytes = [0xcc; patch::STUB_MAX];
+    let Some(stub) = write_stub(&plan, what, address, &mut bytes) else {
+        return;
+    };
+    let Some(jump) = patch::jump_bytes(&plan, address) else {
+        return;
+    };
+    mem::copy(address, bytes.as_ptr() as u64, stub.len as u64);
+    let jump = jump.as_slice();
+    mem::copy(plan.patch_start, jump.as_ptr() as u64, jump.len() as u64);
+    use_room(stub.len as u32);
+    let mut entry = Patched::new(site.place);
+    entry.traps = TRAPS_FIRST;
+    entry.becomes(&plan, &stub, what);
+    cell.set(entry);
+    if mode::is_replay() {
+        motion::code_changed();
+    }
+}
+
+impl Patched {
+    fn new(site: u64) -> Patched {
+        Patched {
+            site,
+            call: 0,
+            resume: 0,
+            start: 0,
+            length: 0,
+            traps: 0,
+            site_len: 0,
+            form: 0,
+            original: [0; patch::ORIGINAL_MAX],
+        }
+    }
+
+    fn becomes(&mut self, plan: &Plan, stub: &Stub, what: What) {
+        self.call = stub.call;
+        self.resume = stub.resume;
+        self.start = plan.patch_start;
+        self.length = plan.patch_len as u32;
+        self.site_len = what.len();
+        self.form = match what {
+            What::Call => 0,
+            What::Replaced(form) => form.to_byte(),
+        };
+        self.original = plan.original;
+    }
+}
+
+fn write_stub(plan: &Plan, what: What, address: u64, bytes: &mut [u8]) -> Option<Stub> {
+    match what {
+        What::Call => {
+            let entry = arch::mw_entry as *const () as u64;
+            patch::write_stub(plan, address, entry, bytes)
+        }
+        What::Replaced(_) => {
+            let entry = arch::mw_entry_answered as *const () as u64;
+            patch::write_trap_stub(plan, address, entry, arch::OFF_RCX as u32, bytes)
+        }
+    }
 }
 
 fn is_in_place(entry: &Patched) -> bool {
@@ -176,16 +257,7 @@ fn patch(thread: &Thread, site: u64, what: What) -> Option<(Plan, Stub, Pause)> 
     let protection = protection_of(plan.patch_start)?;
     let address = room(thread, site)?;
     let mut bytes = [0xcc; patch::STUB_MAX];
-    let stub = match what {
-        What::Call => {
-            let entry = arch::mw_entry as *const () as u64;
-            patch::write_stub(&plan, address, entry, &mut bytes)
-        }
-        What::Replaced(_) => {
-            let entry = arch::mw_entry_answered as *const () as u64;
-            patch::write_trap_stub(&plan, address, entry, arch::OFF_RCX as u32, &mut bytes)
-        }
-    }?;
+    let stub = write_stub(&plan, what, address, &mut bytes)?;
     let jump = patch::jump_bytes(&plan, address)?;
     let pause = live::pause_others(thread);
     if mode::is_live() && is_somebody_in(plan.patch_start, end) {
@@ -333,6 +405,7 @@ pub fn in_stub(rip: u64) -> bool {
             let pool = cell.get();
             (pool.start..pool.start + u64::from(pool.size)).contains(&rip)
         })
+        || pads::has(rip)
 }
 
 /// Where the program's own code has what the stub has at `rip`: what a handler
@@ -484,6 +557,20 @@ pub fn undo_replaced() {
     }
     if mode::is_replay() {
         motion::code_changed();
+    }
+}
+
+/// Code is about to be moved elsewhere: what leads to stubs leads there from where it is.
+pub fn put_back(start: u64, len: u64) {
+    let end = start.saturating_add(len);
+    for cell in used() {
+        let mut entry = cell.get();
+        if entry.call != 0 && entry.site >= start && entry.site < end {
+            undo(&entry);
+            entry.call = 0;
+            entry.traps = 0;
+            cell.set(entry);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::arch::{self, Regs};
 use crate::mode::Mode;
 use crate::state::{AltStack, Process, Space, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, counter, halt, live, log, mem, mode, replay, signal};
+use crate::{answers, call, counter, halt, live, log, mem, mode, pads, replay, signal};
 
 pub use clone::{alone, child_begin, clone, enter_namespaces, forked_child_tid};
 pub use exec::exec;
@@ -54,10 +54,10 @@ pub fn settle(thread: &Thread) {
     watch_calls();
 }
 
-/// It takes its seat, once it is known whose it is; and looks whether the program
+/// It takes its entry, once it is known whose it is; and looks whether the program
 /// is halted.
-pub fn be_seated(thread: &Thread) {
-    halt::sit(thread, thread.seat_flags.get());
+pub fn be_registered(thread: &Thread) {
+    halt::register(thread, thread.entry_flags.get());
     if live::is_paused() {
         live::wait(thread);
     }
@@ -115,7 +115,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     thread.filter.set(exec.filter.load(Relaxed));
     halt::rise_all(process.pid.get(), process.namespace.get());
     let flags = &control().exec_flags[slot as usize & (EXEC_SLOTS - 1)];
-    thread.seat_flags.set(flags.load(Relaxed));
+    thread.entry_flags.set(flags.load(Relaxed));
     settle(thread);
     signal::init(exec.ignored.load(Relaxed));
 
@@ -138,7 +138,7 @@ pub extern "C" fn init(slot: u64, arena_fd: u64) -> ! {
     exec.taken.store(0, Release);
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
     thread.regs_at.set((&raw const regs) as u64);
-    be_seated(thread);
+    be_registered(thread);
     signal::deliver(thread, &mut regs, at::CALL_EXIT);
     call::leave(thread, &mut regs);
     go(thread, &regs)
@@ -157,10 +157,22 @@ pub fn first_thread() -> (&'static Thread, &'static Process) {
     space.pools_at.set(space.pools.as_ptr() as u64);
     space.pool_count_at.set(space.pool_count.as_ptr() as u64);
     space.traps_at.set(space.traps.as_ptr() as u64);
-    space.xstate_mask.set(arch::xstate_mask());
-    space.xstate_size.set(arch::xstate_size());
+    pads::open_desk();
+    let mask = arch::xstate_mask();
+    let [_, size, ..] = xstate(0);
+    space.xstate_mask.set(mask);
+    space.xstate_size.set(size);
     for (number, part) in (0..).zip(&space.xstate_parts) {
-        part.set(arch::xstate_part(number));
+        // Where it is in the image of the register state, and how large; size 0 if there
+        // is no such part.
+        part.set(match number {
+            _ if mask & 1 << number == 0 => (0, 0),
+            0 | 1 => (0, 512),
+            _ => {
+                let [size, start, ..] = xstate(number);
+                (start, size)
+            }
+        });
     }
     // MXCSR as a fresh thread has it; all else is initial when zero.
     space.initial_xstate.0[3].set(0x1f80);
@@ -173,6 +185,16 @@ pub fn first_thread() -> (&'static Thread, &'static Process) {
     prepare(thread, process, 0, 0);
     thread.tid_word.store(1, Relaxed);
     (thread, process)
+}
+
+/// What the processor says of its register state.
+fn xstate(part: u64) -> [u32; 4] {
+    const LEAF: u32 = 0xd;
+    match mode::is_replay() {
+        // Its shared memory is another.
+        true => arch::cpuid(LEAF, part as u32),
+        false => answers::cpuid(LEAF.into(), part),
+    }
 }
 
 /// What the one kernel thread of a replay needs.
@@ -218,7 +240,7 @@ pub fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.busy.store(1, Relaxed);
     thread.pending.store(0, Relaxed);
     thread.asked.store(0, Relaxed);
-    thread.seat.set(0);
+    thread.entry.set(0);
     thread.paused.store(0, Relaxed);
     thread.in_lock.store(0, Relaxed);
     thread.set_tid.set(0);
@@ -239,6 +261,14 @@ pub fn prepare(thread: &Thread, process: &Process, slot: u32, number: u32) {
     thread.interrupted_at.store(0, Relaxed);
     thread.begins.set(0);
     thread.reads_counter.set(0);
+}
+
+/// What the log of a process begins with that ran already.
+pub fn joined(thread: &Thread) -> [u64; 6] {
+    let process = thread.process();
+    let image = u64::from(process.image.get());
+    let number = u64::from(thread.number.get());
+    [begin::JOINED, 0, 0, id_of(process), image, number]
 }
 
 fn begin_log(thread: &Thread, how: u64, parent: u32, parent_event: u64) {

@@ -27,18 +27,38 @@ pub fn ring() {
     sys::futex_wake(&control().doorbell, 1);
 }
 
+/// Tells the recorder that this thread is about to exec. If somebody stands by for that, it
+/// is told at once; if that one has been told by another just now, it sees this before it
+/// waits again.
+fn ring_for_exec() {
+    if control().exec_spare.load(Acquire) == 0 {
+        return ring();
+    }
+    control().exec_bell.fetch_add(1, AcqRel);
+    sys::futex_wake(&control().exec_bell, 1);
+}
+
 /// The recording is over, whatever the reason: calls pass through from now on.
-fn give_up() {
+pub fn give_up() {
     let _ = control()
         .mode
         .compare_exchange(mode::RECORD, mode::PASS, AcqRel, Relaxed);
+}
+
+/// Whether logs are written: the program is recorded, or live and observed.
+fn is_written() -> bool {
+    match control().mode.load(Acquire) {
+        mode::RECORD => true,
+        mode::LIVE => control().observed.load(Acquire) != 0,
+        _ => false,
+    }
 }
 
 /// Takes this chunk, if it is free.
 pub fn take_this_chunk(index: u32) -> bool {
     let control = control();
     let state = &control.chunk_state[index as usize & (CHUNKS_MAX - 1)];
-    let is_taken = control.mode.load(Acquire) == mode::RECORD
+    let is_taken = is_written()
         && state.load(Relaxed) == chunk_state::FREE
         && state
             .compare_exchange(chunk_state::FREE, chunk_state::TAKEN, AcqRel, Relaxed)
@@ -54,7 +74,7 @@ pub fn take_chunk() -> Option<u32> {
     let control = control();
     loop {
         let supply = control.supply.load(Acquire);
-        if control.mode.load(Acquire) != mode::RECORD {
+        if !is_written() {
             return None;
         }
         let made = (control.chunks_made.load(Acquire) as usize).min(CHUNKS_MAX);
@@ -71,6 +91,9 @@ pub fn take_chunk() -> Option<u32> {
         sys::futex_wait(&control.supply, supply, LOOK_AGAIN);
         if !is_alive() {
             give_up();
+            if control.mode.load(Acquire) == mode::LIVE {
+                return None;
+            }
         }
     }
 }
@@ -146,7 +169,10 @@ fn post(
             }
             lock(index, F_WRLCK);
             request.state.store(request_state::POSTED, Release);
-            ring();
+            match kind {
+                request_kind::EXEC => ring_for_exec(),
+                _ => ring(),
+            }
             return Some((index, request));
         }
         // All in use: wait for any.
@@ -163,6 +189,8 @@ pub mod topic {
     pub const FILTER: u64 = 485;
     pub const MEMORY: u64 = 486;
     pub const LISTENER: u64 = 487;
+    pub const SERVED: u64 = 488;
+    pub const SERVED_EXEC: u64 = 489;
     /// For virtual machines, and the four after it for others.
     pub const IOCTL: u64 = 500;
     /// And those after it, one for each option.

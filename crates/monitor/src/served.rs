@@ -9,9 +9,9 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use crate::state::{control, space};
+use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{capture, descriptors, mem, needs};
+use crate::{call, capture, descriptors, mem, memory, needs, turn};
 
 /// Whether somebody may serve files.
 #[inline]
@@ -27,6 +27,7 @@ pub fn makes_wait(number: u64) -> bool {
 }
 
 fn begin() {
+    space().serves.set(1);
     if control().serves_files.swap(1, AcqRel) == 0 {
         descriptors::forget_everywhere();
     }
@@ -71,6 +72,49 @@ pub fn made(number: u64, args: &[u64; 6]) {
     if serves {
         begin();
     }
+}
+
+/// Whether a file that is about to be executed may be one that threads of the same process
+/// serve: they would have to stand still for it. Others than the one that asks run meanwhile.
+pub fn may_be_own(thread: &Thread, number: u64, args: &[u64; 6]) -> bool {
+    let may_serve = is_on() && space().serves.get() != 0 && thread.process().threads.get() > 1;
+    may_serve && turn::without(thread, || is_in_fuse(number, args))
+}
+
+fn is_in_fuse(number: u64, args: &[u64; 6]) -> bool {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    const O_PATH_CLOEXEC: u64 = 0o1200_0000;
+    const FUSE: u64 = 0x6573_5546;
+    let (dir, path) = match number {
+        nr::EXECVEAT => (args[0], args[1]),
+        _ => (AT_FDCWD, args[0]),
+    };
+    if mem::read::<u8>(path) == Some(0) {
+        return memory::kind_of(dir) == Some(FUSE);
+    }
+    let fd = sys::call(nr::OPENAT, dir, path, O_PATH_CLOEXEC, 0, 0, 0);
+    if fd < 0 {
+        return false;
+    }
+    let kind = memory::kind_of(fd as u64);
+    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    kind == Some(FUSE)
+}
+
+/// Whether a thread is in the kernel because it touched a page of a file that is not there:
+/// no signal gets it out of that.
+pub fn is_faulting(tid: u32) -> bool {
+    const NAMES: [&[u8]; 2] = [b"folio_wait_bit_common", b"request_wait_answer"];
+    const READ_ONLY: u64 = 0;
+    let path = call::proc_path(tid);
+    let fd = sys::call(nr::OPEN, path.as_ptr() as u64, READ_ONLY, 0, 0, 0, 0);
+    if fd < 0 {
+        return false;
+    }
+    let mut name = [0u8; 32];
+    sys::call(nr::READ, fd as u64, name.as_mut_ptr() as u64, 32, 0, 0, 0);
+    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    NAMES.iter().any(|known| name.starts_with(known))
 }
 
 /// Whether the kernel itself makes files of this kind up, when they are looked at: nobody is

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use protocol::layout::{
     ARENA_BASE, SLOT_SIZE, SLOTS_BASE, SLOTS_MAX, SPACE_BASE, SPACE_MAX, TRAPS_MAX,
 };
+use protocol::pad::{Desk, PADS_MAX, Placed};
 use protocol::record::{HEAD_MAX, Memory, Record};
 use protocol::shared::{Control, Domain};
 
@@ -83,6 +84,8 @@ pub struct Log {
     pub thread: Cell<u32>,
     /// Nothing is written any more.
     pub off: Cell<u32>,
+    /// Live: the observation that it is of.
+    pub observation: Cell<u32>,
     pub next_event: Cell<u64>,
     pub memory: UnsafeCell<Memory>,
     /// Where a head is made that does not fit into the rest of a chunk.
@@ -152,6 +155,9 @@ pub struct Space {
     pub pool_count_at: Cell<u64>,
     /// Where the debugger tells of its breakpoints (see `traps`).
     pub traps_at: Cell<u64>,
+    /// For those who make pads of breakpoints, and the pads that there are (see `pads`).
+    pub desk: Cell<Desk>,
+    pub pads: [Placed; PADS_MAX],
     pub traps: [AtomicU64; TRAPS_MAX],
     pub vdso_clock: Cell<u64>,
     /// Where the kernel's own pages are, which the program is not shown and
@@ -212,6 +218,8 @@ pub struct Space {
     pub counters_trap: Cell<u32>,
     /// How many threads are such children (`Thread::is_child`).
     pub children: Cell<u32>,
+    /// This process, or one that it was forked from, has begun to serve files.
+    pub serves: Cell<u32>,
     /// The program interprets machine code (`ExecSlot::interprets`).
     pub interprets: Cell<u32>,
     pub arena_fd: Cell<i32>,
@@ -234,6 +242,8 @@ pub struct Space {
     /// changed (the number of the pause, a futex); who stands still by now; and how
     /// many pauses there were.
     pub lock: AtomicU32,
+    /// Live: one thread at a time writes a log (see `observe`).
+    pub log_lock: AtomicU32,
     pub pause: AtomicU32,
     pub pause_arrivals: AtomicU32,
     pub pauses: Cell<u32>,
@@ -285,10 +295,10 @@ pub struct Thread {
     /// It was told that the program is halted, where it could not stop.
     pub asked: AtomicU32,
     pub slot: Cell<u32>,
-    /// Its seat in the arena, one more than the place; 0 = none; and what is
+    /// Its entry in the arena, one more than the place; 0 = none; and what is
     /// special about it when it takes one.
-    pub seat: Cell<u32>,
-    pub seat_flags: Cell<u32>,
+    pub entry: Cell<u32>,
+    pub entry_flags: Cell<u32>,
     /// Live: the last pause that it stands still in; it waits for the lock.
     pub paused: AtomicU32,
     pub in_lock: AtomicU32,
@@ -409,8 +419,8 @@ pub fn thread_in_slot(slot: u32) -> &'static Thread {
 
 const _: () = {
     use protocol::layout::{
-        ACTION_SIZE, PROCESS_ACTIONS, SPACE_POOLS_AT, SPACE_TRAPS_AT, THREAD_PROCESS_AT,
-        THREAD_REGS_AT,
+        ACTION_SIZE, PROCESS_ACTIONS, SPACE_PADS_AT, SPACE_POOLS_AT, SPACE_TRAPS_AT,
+        THREAD_PROCESS_AT, THREAD_REGS_AT,
     };
     assert!(core::mem::offset_of!(Thread, process) as u64 == THREAD_PROCESS_AT);
     assert!(core::mem::offset_of!(Process, actions) as u64 == PROCESS_ACTIONS);
@@ -418,6 +428,7 @@ const _: () = {
     assert!(core::mem::offset_of!(Thread, regs_at) as u64 == THREAD_REGS_AT);
     assert!(SPACE_BASE + core::mem::offset_of!(Space, pools_at) as u64 == SPACE_POOLS_AT);
     assert!(SPACE_BASE + core::mem::offset_of!(Space, traps_at) as u64 == SPACE_TRAPS_AT);
+    assert!(SPACE_BASE + core::mem::offset_of!(Space, desk) as u64 == SPACE_PADS_AT);
 };
 
 pub fn space() -> &'static Space {

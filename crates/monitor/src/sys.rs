@@ -156,6 +156,11 @@ pub mod nr {
     pub const STATX: u64 = 332;
     pub const FSOPEN: u64 = 430;
     pub const EPOLL_PWAIT2: u64 = 441;
+    pub const PREAD64: u64 = 17;
+    pub const SENDFILE: u64 = 40;
+    pub const SPLICE: u64 = 275;
+    pub const COPY_FILE_RANGE: u64 = 326;
+    pub const GETXATTRAT: u64 = 464;
 }
 
 /// Makes a call whose arguments the monitor vouches for.
@@ -324,6 +329,13 @@ pub fn offset(fd: u64) -> i64 {
     const LSEEK: u64 = 8;
     const SEEK_CUR: u64 = 1;
     call(LSEEK, fd, 0, SEEK_CUR, 0, 0, 0)
+}
+
+/// Whether a read of what a descriptor leads to would not wait.
+pub fn is_readable(fd: u64) -> bool {
+    let mut poll = [fd as u32, 1]; // POLLIN
+    call(nr::POLL, poll.as_mut_ptr() as u64, 1, 0, 0, 0, 0);
+    poll[1] >> 16 != 0
 }
 
 /// Makes all pages of a range present that can be written. False: some cannot,

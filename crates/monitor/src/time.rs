@@ -33,7 +33,7 @@ pub fn shift() -> u64 {
 /// By how much they are behind for this thread. One that runs on while the
 /// others are halted sees no halt, so its clocks must not go back by one.
 pub fn shift_of(thread: &Thread) -> u64 {
-    let is_exempt = halt::seat(thread).is_some_and(|seat| seat.has(flag::EXEMPT));
+    let is_exempt = halt::entry(thread).is_some_and(|entry| entry.has(flag::EXEMPT));
     if !is_exempt {
         thread.shift.set(shift());
     }
@@ -186,10 +186,12 @@ impl Limit {
     #[inline]
     pub fn show(&self, thread: &Thread, args: &[u64; 6]) {
         if self.form == Form::Absolute
-            && let Some(seat) = halt::seat(thread)
+            && let Some(entry) = halt::entry(thread)
         {
-            seat.until.store(self.value, Relaxed);
-            seat.until_clock.store(clock_of(self.number, args), Relaxed);
+            entry.until.store(self.value, Relaxed);
+            entry
+                .until_clock
+                .store(clock_of(self.number, args), Relaxed);
         }
     }
 
@@ -267,10 +269,10 @@ impl Limit {
         result: &mut i64,
         is_over: bool,
     ) -> bool {
-        if let Some(seat) = halt::seat(thread) {
-            let extended = seat.extended.swap(0, AcqRel);
+        if let Some(entry) = halt::entry(thread) {
+            let extended = entry.extended.swap(0, AcqRel);
             self.value = self.value.saturating_add_signed(extended);
-            match seat.on_limit.swap(on_limit::KEEP, AcqRel) {
+            match entry.on_limit.swap(on_limit::KEEP, AcqRel) {
                 on_limit::FIRE => {
                     *result = timed_out(self.number);
                     return false;

@@ -9,7 +9,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use protocol::halt::{SEATS, flag};
+use protocol::halt::{THREADS_MAX, flag};
 
 use crate::state::{Process, Thread, control};
 use crate::sys::{self, nr};
@@ -204,9 +204,10 @@ fn remember(thread: &Thread, kind: u32, id: u32) {
     // Somebody has to see to it when the program is halted, whatever they wait
     // for.
     let (pid, control) = (thread.process().pid.get(), control());
-    for seat in &control.seats[..(control.seats_used.load(Acquire) as usize).min(SEATS)] {
-        if seat.is_taken() && seat.pid.load(Relaxed) == pid {
-            seat.flags.fetch_or(flag::PULL, AcqRel);
+    for entry in &control.entries[..(control.entries_used.load(Acquire) as usize).min(THREADS_MAX)]
+    {
+        if entry.is_taken() && entry.pid.load(Relaxed) == pid {
+            entry.flags.fetch_or(flag::PULL, AcqRel);
         }
     }
 }

@@ -14,8 +14,9 @@ use protocol::layout::PREEMPT_SIGNAL;
 use protocol::record::kind;
 use protocol::shared::Domain;
 
+use crate::recorder::{self, topic};
 use crate::state::{Thread, control, domain, space};
-use crate::{arch, halt, log, mode, replay, sys};
+use crate::{arch, halt, log, mode, replay, served, sys};
 
 /// How long a thread may keep the turn while others wait (ns).
 pub const SLICE: u64 = 3_000_000;
@@ -173,8 +174,22 @@ fn hurry(thread: &Thread, domain: &Domain) {
     let answer = sys::call(sys::nr::TGKILL, pid, tid, signal, 0, 0, 0);
     if answer == -sys::ESRCH || sys::has_ended(process) {
         reclaim(holder);
+        return;
+    }
+    let held = arch::ticks().wrapping_sub(domain.since.load(Relaxed));
+    if served::is_on() && held > STUCK_TICKS && served::is_faulting(holder) {
+        let text = b"a process waits for a page of a file that the program serves itself, and who \
+                     would serve it waits for that process: the recording ends here, and the \
+                     program runs on unrecorded";
+        recorder::note(thread, topic::SERVED, 1, text);
+        recorder::give_up();
+        reclaim(holder);
     }
 }
+
+/// How long somebody has to have the turn, and not to hear that it is wanted, before it
+/// is asked whether that is for ever (ticks, see [`SLICE_TICKS`]).
+const STUCK_TICKS: u64 = 1000 * SLICE_TICKS;
 
 /// A thread that had the turn is gone without having given it back.
 pub fn reclaim(tid: u32) {

@@ -10,6 +10,9 @@
 //! It is linked into the monitor, inside the program's process, and fed with the program's
 //! bytes. So it has no `std`, no allocation, no `unsafe`, and no way to panic.
 //!
+//! A breakpoint becomes a jump, too, to a pad where its condition is judged (see [`PadPlan`]):
+//! then it costs no trap as long as that is false.
+//!
 //! # The ways to patch a site, best first
 //!
 //! 1. One instruction of five or more bytes *before* the syscall (`mov eax, imm32`, mostly)
@@ -41,9 +44,11 @@
 pub mod decode;
 mod detour;
 mod jumps;
+mod pad;
 mod plan;
 mod stub;
 
 pub use detour::{Detour, detour, jump_to};
-pub use plan::{Code, ORIGINAL_MAX, Plan, Refusal, TRAP_MAX, plan, plan_trap};
+pub use pad::{PAD_MAX, PAD_PIECES, Pad, PadPlan};
+pub use plan::{Code, ORIGINAL_MAX, Plan, Refusal, TRAP_MAX, plan, plan_chosen, plan_trap};
 pub use stub::{JUMP_LEN, Jump, STUB_MAX, Stub, jump_bytes, write_stub, write_trap_stub};

@@ -188,6 +188,32 @@ pub fn plan_trap(code: Code<'_>, site: u64, len: usize) -> Result<Plan, Refusal>
     Site { code, offset, end }.move_neighbours()
 }
 
+/// The plan for an instruction of `len` bytes that traps, if it is known which neighbours move:
+/// `before` and `after` bytes. That nothing jumps among them was seen by who chose them; that
+/// they are instructions which can be moved is looked at here.
+#[must_use]
+pub fn plan_chosen(
+    code: Code<'_>,
+    site: u64,
+    len: usize,
+    before: usize,
+    after: usize,
+) -> Option<Plan> {
+    let offset = usize::try_from(site.checked_sub(code.base)?).ok()?;
+    let end = offset.checked_add(len)?;
+    let (start, last) = (offset.checked_sub(before)?, end.checked_add(after)?);
+    let is_long_enough = last.checked_sub(start)? >= JUMP_LEN;
+    // Where those before are enough nothing behind moves.
+    let is_one_way = before < JUMP_LEN || after == 0;
+    if len > TRAP_MAX || last > code.bytes.len() || !is_long_enough || !is_one_way {
+        return None;
+    }
+    let site = Site { code, offset, end };
+    (site.are_movable(start, offset) && site.are_movable(end, last))
+        .then(|| site.make(start, last))
+        .flatten()
+}
+
 /// Whether `bytes` end in a jump as [`crate::jump_bytes`] makes it. Were the `syscall` behind
 /// it patched too, the way back from the first stub would lead into the second jump.
 fn ends_in_jump(bytes: &[u8]) -> bool {
@@ -279,6 +305,18 @@ impl Site<'_> {
             None if bytes.len() < INST_MAX => Err(Refusal::WindowTooSmall),
             None => Err(Refusal::UnknownNeighbour(at)),
         }
+    }
+
+    /// Whether there are whole instructions from `start` to `end` that can be moved.
+    fn are_movable(&self, start: usize, end: usize) -> bool {
+        let mut at = start;
+        while at < end {
+            match self.movable_at(at) {
+                Ok(inst) => at = at.saturating_add(inst.len),
+                Err(_) => return false,
+            }
+        }
+        at == end
     }
 
     /// Where the shortest run of movable instructions begins that ends at the `syscall` and

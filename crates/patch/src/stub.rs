@@ -24,7 +24,7 @@ pub const JUMP_LEN: usize = 5;
 const OWN_LEN: usize = 34 + KEEP_LEN;
 
 /// `mov gs:[disp32], rcx`.
-const KEEP_RCX: [u8; 5] = [0x65, 0x48, 0x89, 0x0c, 0x25];
+pub(crate) const KEEP_RCX: [u8; 5] = [0x65, 0x48, 0x89, 0x0c, 0x25];
 const KEEP_LEN: usize = KEEP_RCX.len() + 4;
 
 /// Every stub fits into this many bytes.
@@ -165,6 +165,19 @@ impl Writer<'_> {
         }
         self.len = end;
         Some(())
+    }
+
+    /// The four bytes of an instruction's end that lead from there to `to`.
+    pub(crate) fn displacement(&mut self, to: u64) -> Option<()> {
+        let next = self.here().wrapping_add(4);
+        let disp = i32::try_from(to.wrapping_sub(next).cast_signed()).ok()?;
+        self.put(&disp.to_le_bytes())
+    }
+
+    /// `push [rip + ...]`: pushes the word at `address`.
+    pub(crate) fn push_at(&mut self, address: u64) -> Option<()> {
+        self.put(&[0xff, 0x35])?;
+        self.displacement(address)
     }
 
     /// Writes instructions that were at address `from`.

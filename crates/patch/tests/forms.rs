@@ -10,7 +10,10 @@
 #[path = "../../../tests/seed.rs"]
 mod seed;
 
-use patch::{Code, JUMP_LEN, Plan, Refusal, STUB_MAX, Stub, jump_bytes, plan, write_stub};
+use patch::{
+    Code, JUMP_LEN, Plan, Refusal, STUB_MAX, Stub, jump_bytes, plan, plan_chosen, plan_trap,
+    write_stub,
+};
 
 const BASE: u64 = 0x7f00_0000_0000;
 /// Where the code under test begins, behind a run of `nop`.
@@ -482,4 +485,48 @@ fn a_broken_plan_gets_an_answer() {
         assert_eq!(jump_bytes(&broken, STUB), None);
         assert_eq!(broken.overwritten(), &[] as &[u8]);
     }
+}
+
+/// Neighbours that somebody chose before make the plan that would be found, from their own bytes
+/// alone; and none, if they are not whole instructions that can be moved.
+#[test]
+fn neighbours_that_were_chosen() {
+    const UD2: &[u8] = &[0x0f, 0x0b];
+    let ways = [
+        (vec![RET], vec![MOV_EDI_ESI, MOV_EAX_R8D, RET]),
+        (vec![RET, MOV_EDI_ESI, MOV_EAX_R8D], vec![RET]),
+        (vec![RET, MOV_EAX], vec![RET]),
+    ];
+    for (before, after) in ways {
+        let before = before.concat();
+        let bytes = amidst_nops(&[&before, UD2, &after.concat()]);
+        let site = START + before.len() as u64;
+        let code = Code {
+            base: BASE,
+            bytes: &bytes,
+        };
+        let found = plan_trap(code, site, UD2.len()).unwrap();
+        let (first, last) = (found.patch_start, found.back());
+        let own = Code {
+            base: first,
+            bytes: &bytes[(first - BASE) as usize..(last - BASE) as usize],
+        };
+        let chosen = |before, after| plan_chosen(own, site, UD2.len(), before, after);
+        assert_eq!(chosen(found.before, found.after), Some(found));
+        // One byte less is no whole instruction, or leaves no room; one more is not there.
+        if found.after > 0 {
+            assert_eq!(chosen(found.before, found.after - 1), None);
+        }
+        if found.before > 0 {
+            assert_eq!(chosen(found.before - 1, found.after), None);
+        }
+        assert_eq!(chosen(found.before + 1, found.after), None);
+        assert_eq!(chosen(found.before, found.after + 1), None);
+    }
+    let bytes = [UD2, RET, RET, RET].concat();
+    let code = Code {
+        base: START,
+        bytes: &bytes,
+    };
+    assert_eq!(plan_chosen(code, START, UD2.len(), 0, 3), None);
 }

@@ -2,7 +2,7 @@
 //! arena.
 //!
 //! [`Halt::word`] says whether the program is halted. Every thread has a
-//! [`Seat`], which says in which state it is. A thread that computes is told by
+//! [`ThreadEntry`], which says in which state it is. A thread that computes is told by
 //! a signal and stops in its handler; one that is in the monitor looks at the
 //! word before it goes on into the program; one that waits in the kernel stays
 //! there, and looks when it comes back. So nothing is broken off, and a halt is
@@ -36,6 +36,12 @@ pub struct Halt {
     /// When all who ran had been sent the signal: from then on nobody runs another
     /// instruction of the program, though who is not on a processor stops later.
     pub told_at: Moment,
+    /// The last halt that is complete: everybody who was to stop had. Who stops in it
+    /// later (a thread that has just begun, one that is taken out of the call it waits in)
+    /// has run nothing of the program since, and does not count.
+    pub complete: AtomicU32,
+    /// From when on the program stood still in that halt.
+    pub stood_at: Moment,
     /// A futex: bumped whenever a thread stops.
     pub arrivals: AtomicU32,
     /// Who moves the program now: one at a time (the thread's id, a lock).
@@ -197,8 +203,8 @@ pub const REGISTERS: usize = 18;
 /// A thread of the program.
 #[repr(C, align(64))]
 #[derive(Default)]
-pub struct Seat {
-    /// Its id in its own pid namespace; 0 = nobody sits here.
+pub struct ThreadEntry {
+    /// Its id in its own pid namespace; 0 = the entry is free.
     pub tid: AtomicU32,
     pub state: AtomicU32,
     pub flags: AtomicU32,
@@ -264,7 +270,7 @@ pub mod limit {
     pub const REALTIME: u32 = 0;
     pub const MONOTONIC: u32 = 1;
 }
-/// In [`Seat::left_arg`]: the argument is the address of the words.
+/// In [`ThreadEntry::left_arg`]: the argument is the address of the words.
 pub const LEFT_IN_MEMORY: u32 = 0x100;
 
 /// What is to become of a time limit.
@@ -276,7 +282,7 @@ pub mod on_limit {
     pub const DROP: u32 = 2;
 }
 
-pub const SEATS: usize = 4096;
+pub const THREADS_MAX: usize = 4096;
 
 /// What the monitor keeps of a thread that has entered it by a call.
 #[repr(C)]
@@ -294,22 +300,22 @@ pub struct Called {
     pub rsp: u64,
 }
 
-impl Seat {
+impl ThreadEntry {
     pub fn is_taken(&self) -> bool {
-        !matches!(self.tid.load(Acquire), 0 | Seat::LEFT)
+        !matches!(self.tid.load(Acquire), 0 | ThreadEntry::LEFT)
     }
 
-    /// In `tid`: who sat here is gone, and the seat is about to be free.
+    /// In `tid`: its thread is gone, and the entry is about to be free.
     const LEFT: u32 = u32::MAX;
 
-    /// This one sits here no more, if it did. Whose process's it was is forgotten first:
-    /// who sits down next says that a moment after it has the seat, which must not be
+    /// The entry is this thread's no more, if it was. Whose process's it was is forgotten first:
+    /// the next thread says that a moment after it has the entry, which must not be
     /// freed until then because that process ends.
     pub fn free(&self, tid: u32) {
-        let is_its = !matches!(tid, 0 | Seat::LEFT)
+        let is_its = !matches!(tid, 0 | ThreadEntry::LEFT)
             && self
                 .tid
-                .compare_exchange(tid, Seat::LEFT, AcqRel, Relaxed)
+                .compare_exchange(tid, ThreadEntry::LEFT, AcqRel, Relaxed)
                 .is_ok();
         if is_its {
             self.pid.store(0, Relaxed);
@@ -317,7 +323,7 @@ impl Seat {
         }
     }
 
-    /// The seat is free if one of this process sits here.
+    /// The entry is free if it is of a thread of this process.
     pub fn free_of(&self, pid: u32, namespace: u32) {
         let tid = self.tid.load(Acquire);
         if self.pid.load(Relaxed) == pid && self.namespace.load(Relaxed) == namespace {
@@ -329,7 +335,25 @@ impl Seat {
         self.flags.load(Relaxed) & flag != 0
     }
 
-    /// Takes the seat, if nobody sits here.
+    /// The thread stops in halt `number`, which was asked for then, at this `place`. One that
+    /// has stood in it already was led out of it while time stood still, and has seen none of
+    /// it: that it stands again says nothing of when the program did.
+    pub fn stop(&self, number: u32, asked: Instant, place: u32, now: Instant) {
+        let has_stood = self.halt.load(Acquire) == number;
+        let was_in = self.stopped_in.swap(place, Relaxed);
+        match has_stood {
+            false => self.stopped_at.set(now),
+            // (Where it was it did not count; where it is now it would.)
+            true if was_in == stopped_in::CALL && place != stopped_in::CALL => {
+                self.stopped_at.set(asked);
+            }
+            true => {}
+        }
+        self.halt.store(number, Release);
+        self.state.swap(state::STOPPED, SeqCst);
+    }
+
+    /// Takes the entry, if it is free.
     pub fn take(&self, tid: u32) -> bool {
         let is_taken = self.tid.load(Relaxed) == 0
             && self.tid.compare_exchange(0, tid, AcqRel, Relaxed).is_ok();
@@ -377,10 +401,21 @@ impl Halt {
         number
     }
 
+    /// Everybody who is to stop in halt `number` has: from when on the program stands still
+    /// is known, and no later stop changes it.
+    pub fn mark_complete(&self, number: u32, entries: &[ThreadEntry]) {
+        if number == 0 || self.word.load(Acquire) != number || self.complete.load(Acquire) == number
+        {
+            return;
+        }
+        self.stood_at.set(self.stood_still(number, entries));
+        self.complete.store(number, Release);
+    }
+
     /// Ends halt `number`: its length is taken out of the program's time, and
     /// the word is 0 (whose futex is the caller's to wake). None: somebody else
     /// has ended it; else the length in ns.
-    pub fn end(&self, number: u32, seats: &[Seat], now: Instant) -> Option<u64> {
+    pub fn end(&self, number: u32, entries: &[ThreadEntry], now: Instant) -> Option<u64> {
         let before = self.ended.load(Acquire);
         if number == 0
             || before == number
@@ -391,7 +426,7 @@ impl Halt {
         {
             return None;
         }
-        let last = self.stood_still(number, seats);
+        let last = self.stood_still(number, entries);
         let length = now.0.saturating_sub(last.0);
         let is_seen = self.real_time.load(Relaxed) != 0;
         if !is_seen {
@@ -411,21 +446,24 @@ impl Halt {
 
     /// From when on the program stands still in a halt, as far as threads have
     /// stopped.
-    pub fn stood_still(&self, number: u32, seats: &[Seat]) -> Instant {
+    pub fn stood_still(&self, number: u32, entries: &[ThreadEntry]) -> Instant {
+        if number != 0 && self.complete.load(Acquire) == number {
+            return self.stood_at.get();
+        }
         // Time stands still from when the last one stopped, or could have: nobody
         // has seen a later one. (Who came back from the kernel since has seen none at all.)
-        let stopped = seats
+        let stopped = entries
             .iter()
-            .filter(|seat| {
-                seat.is_taken()
-                    && seat.halt.load(Acquire) == number
-                    && seat.stopped_in.load(Relaxed) != stopped_in::CALL
+            .filter(|entry| {
+                entry.is_taken()
+                    && entry.halt.load(Acquire) == number
+                    && entry.stopped_in.load(Relaxed) != stopped_in::CALL
             })
-            .map(|seat| {
-                let stop = seat.stopped_at.get();
+            .map(|entry| {
+                let stop = entry.stopped_at.get();
                 // (Who had its clock read when it was told has seen a later time.)
-                let computed = seat.stopped_in.load(Relaxed) == stopped_in::PROGRAM
-                    && seat.ran_on.load(Relaxed) == 0;
+                let computed = entry.stopped_in.load(Relaxed) == stopped_in::PROGRAM
+                    && entry.ran_on.load(Relaxed) == 0;
                 let told = self.told_at.get();
                 match computed && told.0 != 0 {
                     true => (stop.0.min(told.0), stop.1.min(told.1)),
@@ -454,30 +492,30 @@ impl Halt {
 mod tests {
     use super::*;
 
-    fn fresh() -> (Halt, [Seat; 3]) {
+    fn fresh() -> (Halt, [ThreadEntry; 3]) {
         Default::default()
     }
 
     #[test]
     fn time_stands_still_from_the_last_stop_to_the_end() {
-        let (halt, seats) = fresh();
+        let (halt, entries) = fresh();
         let number = halt.begin((1000, 10));
-        for (seat, at) in seats.iter().zip([(1200, 12), (1700, 17)]) {
-            assert!(seat.take(7));
-            assert!(!seat.is_still());
-            seat.stopped_at.set(at);
-            seat.halt.store(number, Release);
-            seat.state.store(state::STOPPED, SeqCst);
-            assert!(seat.is_still());
+        for (entry, at) in entries.iter().zip([(1200, 12), (1700, 17)]) {
+            assert!(entry.take(7));
+            assert!(!entry.is_still());
+            entry.stopped_at.set(at);
+            entry.halt.store(number, Release);
+            entry.state.store(state::STOPPED, SeqCst);
+            assert!(entry.is_still());
         }
         // One that comes back from the kernel meanwhile.
-        let back = &seats[2];
+        let back = &entries[2];
         assert!(back.take(7));
         back.stopped_at.set((3000, 30));
         back.stopped_in.store(stopped_in::CALL, Relaxed);
         back.halt.store(number, Release);
-        assert_eq!(halt.end(number, &seats, (5700, 57)), Some(4000));
-        assert_eq!(halt.end(number, &seats, (5800, 58)), None);
+        assert_eq!(halt.end(number, &entries, (5700, 57)), Some(4000));
+        assert_eq!(halt.end(number, &entries, (5800, 58)), None);
         assert!(!halt.is_on());
         assert_eq!(halt.shift.load(Relaxed), 4000);
         assert_eq!(halt.shift_ticks.load(Relaxed), 40);
@@ -494,24 +532,71 @@ mod tests {
     }
 
     #[test]
+    fn who_stands_again_has_stood_all_the_time() {
+        let (halt, entries) = fresh();
+        let asked = (1000, 10);
+        let number = halt.begin(asked);
+        for (entry, place) in entries.iter().zip([stopped_in::PROGRAM, stopped_in::CALL]) {
+            assert!(entry.take(7));
+            entry.stop(number, asked, place, (1200, 12));
+        }
+        for entry in &entries[..2] {
+            entry.state.store(state::RUNS, SeqCst);
+            entry.stop(number, asked, stopped_in::EXIT, (5000, 50));
+            assert!(entry.is_still());
+        }
+        assert_eq!(halt.end(number, &entries, (5700, 57)), Some(4500));
+        // In another halt it stops anew.
+        let number = halt.begin((6000, 60));
+        entries[0].stop(number, (6000, 60), stopped_in::EXIT, (6500, 65));
+        assert_eq!(halt.end(number, &entries, (7500, 75)), Some(1000));
+    }
+
+    #[test]
+    fn who_stops_in_a_complete_halt_does_not_count() {
+        let (halt, entries) = fresh();
+        let asked = (1000, 10);
+        let number = halt.begin(asked);
+        assert!(entries[0].take(7) && entries[1].take(8));
+        entries[0].stop(number, asked, stopped_in::PROGRAM, (1200, 12));
+        entries[1].state.store(state::CALL, SeqCst);
+        halt.mark_complete(number, &entries);
+        // Out of the call that it waited in, and one that has just begun.
+        entries[1].stop(number, asked, stopped_in::EXIT, (4000, 40));
+        assert!(entries[2].take(9));
+        entries[2].stop(number, asked, stopped_in::EXIT, (5000, 50));
+        assert_eq!(halt.stood_still(number, &entries), (1200, 12));
+        // Once is for good; another halt's number says nothing of this one.
+        halt.mark_complete(number, &entries);
+        halt.mark_complete(number + 1, &entries);
+        assert_eq!(halt.end(number, &entries, (5700, 57)), Some(4500));
+        // The next one is its own.
+        let number = halt.begin((6000, 60));
+        entries[0].stop(number, (6000, 60), stopped_in::EXIT, (6500, 65));
+        assert_eq!(halt.end(number, &entries, (7500, 75)), Some(1000));
+        halt.mark_complete(number, &entries);
+        assert_ne!(halt.complete.load(Relaxed), number);
+    }
+
+    #[test]
     fn a_call_is_still_unless_it_is_seen_by_others_or_must_be_left() {
-        let (_, seats) = fresh();
-        let seat = &seats[0];
-        assert!(seat.take(7) && !seat.take(8));
-        seat.state.store(state::CALL, SeqCst);
-        assert!(seat.is_still());
-        seat.flags.store(flag::PULL, Relaxed);
-        assert!(!seat.is_still());
-        seat.state.store(state::SENDS, SeqCst);
-        assert!(!seat.is_still());
+        let (_, entries) = fresh();
+        let entry = &entries[0];
+        assert!(entry.take(7) && !entry.take(8));
+        entry.state.store(state::CALL, SeqCst);
+        assert!(entry.is_still());
+        entry.flags.store(flag::PULL, Relaxed);
+        assert!(!entry.is_still());
+        entry.state.store(state::SENDS, SeqCst);
+        assert!(!entry.is_still());
     }
 
     #[test]
     fn real_time_shows_the_halt() {
-        let (halt, seats) = fresh();
+        let (halt, entries) = fresh();
         halt.real_time.store(1, Relaxed);
         let number = halt.begin((1000, 10));
-        assert_eq!(halt.end(number, &seats, (2000, 20)), Some(1000));
+        assert_eq!(halt.end(number, &entries, (2000, 20)), Some(1000));
         assert_eq!(halt.shift.load(Relaxed), 0);
         assert!(halt.log.get(number).is_some_and(|span| span.is_seen));
     }

@@ -130,20 +130,109 @@ impl Form {
     /// As one word: where it is (an address, or an offset in a file), and its
     /// form in the highest byte.
     pub const fn at(self, place: u64) -> u64 {
-        place & PLACE | (self.to_byte() as u64) << PLACE_BITS
+        place & PLACE | (self.to_byte() as u64) << FORM_SHIFT
     }
 
     /// The other way.
     pub const fn of_word(word: u64) -> Option<(u64, Form)> {
-        match Form::from_byte((word >> PLACE_BITS) as u8) {
+        match Form::from_byte((word >> FORM_SHIFT) as u8) {
             Some(form) => Some((word & PLACE, form)),
             None => None,
         }
     }
 }
 
-const PLACE_BITS: u32 = 56;
+/// Enough for every address of a program.
+const PLACE_BITS: u32 = 47;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
+const FORM_SHIFT: u32 = 56;
+
+/// How many bytes of whole instructions before and behind one that is replaced move
+/// with it, so that there is room for a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Neighbours {
+    before: u8,
+    after: u8,
+}
+
+impl Neighbours {
+    const BEFORE_BITS: u32 = 5;
+    const AFTER_BITS: u32 = 4;
+    pub const BITS: u32 = Self::BEFORE_BITS + Self::AFTER_BITS;
+
+    /// None: there is nothing to move, or more than is ever moved.
+    pub const fn new(before: usize, after: usize) -> Option<Neighbours> {
+        let is_some = before != 0 || after != 0;
+        if is_some && before >> Self::BEFORE_BITS == 0 && after >> Self::AFTER_BITS == 0 {
+            return Some(Neighbours {
+                before: before as u8,
+                after: after as u8,
+            });
+        }
+        None
+    }
+
+    pub const fn before(self) -> usize {
+        self.before as usize
+    }
+
+    pub const fn after(self) -> usize {
+        self.after as usize
+    }
+
+    /// Zero: there are none to move.
+    pub const fn to_bits(neighbours: Option<Neighbours>) -> u64 {
+        match neighbours {
+            Some(it) => it.before as u64 | (it.after as u64) << Self::BEFORE_BITS,
+            None => 0,
+        }
+    }
+
+    /// The other way.
+    pub const fn from_bits(bits: u64) -> Option<Neighbours> {
+        let bits = bits as usize;
+        Self::new(
+            bits & ((1 << Self::BEFORE_BITS) - 1),
+            bits >> Self::BEFORE_BITS & ((1 << Self::AFTER_BITS) - 1),
+        )
+    }
+}
+
+/// An instruction that is to be replaced, or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// An address, or an offset in a file.
+    pub place: u64,
+    pub form: Form,
+    /// What moves if it becomes a jump at once, before anybody has come there. None: it
+    /// becomes a trap.
+    pub neighbours: Option<Neighbours>,
+}
+
+impl Site {
+    /// As one word. None: it is too far behind in its file.
+    pub const fn to_word(self) -> Option<u64> {
+        if self.place > PLACE {
+            return None;
+        }
+        let neighbours = Neighbours::to_bits(self.neighbours);
+        Some(self.form.at(self.place) | neighbours << PLACE_BITS)
+    }
+
+    /// The other way.
+    pub const fn of_word(word: u64) -> Option<Site> {
+        match Form::of_word(word) {
+            Some((place, form)) => Some(Site {
+                place,
+                form,
+                neighbours: Neighbours::from_bits(word >> PLACE_BITS),
+            }),
+            None => None,
+        }
+    }
+}
+
+const _: () = assert!(PLACE_BITS + Neighbours::BITS <= FORM_SHIFT);
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +263,33 @@ mod tests {
                 assert_eq!(form.to_byte(), byte);
                 assert!(form.opcode_at() < u64::from(form.len));
             }
+        }
+    }
+
+    #[test]
+    fn a_site_is_a_word() {
+        let neighbours = [(0, 3), (18, 0), (31, 15)];
+        let neighbours = neighbours.map(|(before, after)| Neighbours::new(before, after));
+        assert!(neighbours.iter().all(Option::is_some));
+        for neighbours in neighbours.into_iter().chain([None]) {
+            let site = Site {
+                place: 0x7fff_1234_5678,
+                form: Form::RDTSCP,
+                neighbours,
+            };
+            let word = site.to_word();
+            assert_eq!(word.and_then(Site::of_word), Some(site));
+            let plain = Some((site.place, site.form));
+            assert_eq!(word.and_then(Form::of_word), plain);
+        }
+        let far = Site {
+            place: 1 << 47,
+            form: Form::RDTSC,
+            neighbours: None,
+        };
+        assert_eq!(far.to_word(), None);
+        for (before, after) in [(0, 0), (32, 0), (0, 16)] {
+            assert_eq!(Neighbours::new(before, after), None);
         }
     }
 }

@@ -28,6 +28,9 @@ pub const SPACE_POOLS_AT: u64 = SPACE_BASE + 16;
 pub const SPACE_TRAPS_AT: u64 = SPACE_BASE + 32;
 pub const TRAPS_MAX: usize = 512;
 
+/// And what is told to those who make pads of breakpoints: a [`crate::pad::Desk`].
+pub const SPACE_PADS_AT: u64 = SPACE_BASE + 40;
+
 /// An address, and the byte that was there before a breakpoint.
 pub const fn trap_word(address: u64, was: u8) -> u64 {
     address << 8 | was as u64

@@ -7,8 +7,8 @@
 //! ([`record`]), the system calls ([`syscall`], [`table`]), the instructions
 //! that are replaced ([`instruction`]), the names of captured files
 //! ([`captured`]), what is told of a process that the monitor comes into while it
-//! runs ([`adoption`]), the language of conditions ([`condition`]), and the
-//! numbers that name processes, threads and events ([`id`]).
+//! runs ([`adoption`]), the language of conditions ([`condition`]) and where a live
+//! program's are judged ([`pad`]), and the numbers that name processes, threads and events ([`id`]).
 //!
 //! [`FORMAT_VERSION`] is raised whenever an old reader would misread a new
 //! recording: a change of the record encoding, of a `#[repr(C)]` layout in
@@ -23,6 +23,7 @@ pub mod id;
 pub mod instruction;
 pub mod layout;
 pub mod names;
+pub mod pad;
 pub mod record;
 pub mod replay;
 #[cfg(test)]

@@ -270,7 +270,8 @@ pub struct CounterTable {
 #[repr(C)]
 pub struct CounterSite {
     pub address: AtomicU64,
-    /// [`crate::instruction::Form::to_byte`].
+    /// [`crate::instruction::Form::to_byte`]; above it, as long as it waits, which
+    /// neighbours move with it ([`crate::instruction::Neighbours::to_bits`]).
     pub form: AtomicU32,
     /// See [`site`].
     pub state: AtomicU32,

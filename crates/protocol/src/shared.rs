@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::halt::{Halt, SEATS, Seat};
+use crate::halt::{Halt, THREADS_MAX, ThreadEntry};
 
 pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_574d; // "MWARENA1"
 
@@ -295,7 +295,7 @@ pub struct Control {
     /// number, see [`Control::counter_sites_of`].
     pub file_sites: [AtomicU64; CAPTURED_MAX],
     /// Instructions that are to be replaced, by offset in their file
-    /// ([`crate::instruction::Form::at`]).
+    /// ([`crate::instruction::Site`]).
     pub counter_sites: [AtomicU64; COUNTER_SITES_MAX],
     /// Filters on system calls that the program has installed, one behind the
     /// other from 1 on, and how many words they take.
@@ -312,9 +312,49 @@ pub struct Control {
     /// For each of `execs`: what is special about the thread.
     pub exec_flags: [AtomicU32; EXEC_SLOTS],
     /// Threads of the program; none has a place beyond this many.
-    pub seats_used: AtomicU32,
-    pub seats_pad: AtomicU32,
-    pub seats: [Seat; SEATS],
+    pub entries_used: AtomicU32,
+    /// Of a live program: the number of the observation that is under way, 0 if nobody
+    /// wants to know what the program does. Monitors write events as long as it is not 0.
+    pub observed: AtomicU32,
+    pub entries: [ThreadEntry; THREADS_MAX],
+    /// What processors answered to `cpuid`: see [`CpuidAnswer`].
+    pub cpuid: [[CpuidAnswer; CPUID_ANSWERS]; CPUID_GROUPS],
+    /// Of each exec under way: the error for which its new image could not map the monitor,
+    /// as the kernel returns it, written by that process; 0 = none.
+    pub exec_failures: [AtomicU64; EXEC_SLOTS],
+    /// Rung instead of `doorbell` (futex) when a thread is about to exec and somebody stands
+    /// by for that.
+    pub exec_bell: AtomicU32,
+    /// Not 0: a thread of the recorder's stands by.
+    pub exec_spare: AtomicU32,
+}
+
+/// What one processor answers to one question of `cpuid`, which is always the same: in a
+/// virtual machine it takes microseconds to ask, and every program asks some forty at its start.
+#[repr(C)]
+pub struct CpuidAnswer {
+    /// 0 = free, [`CpuidAnswer::TAKEN`] = being written, else the question.
+    pub key: AtomicU64,
+    pub values: [AtomicU32; 4],
+}
+
+/// Processors whose numbers are the same modulo [`CPUID_GROUPS`] share a group.
+pub const CPUID_GROUPS: usize = 8;
+pub const CPUID_ANSWERS: usize = 128;
+
+impl CpuidAnswer {
+    pub const TAKEN: u64 = 1;
+    const QUESTION: u64 = 1 << 63;
+
+    /// A question to a processor as one word. None: it is not one that is kept.
+    pub const fn key(processor: u64, leaf: u64, subleaf: u64) -> Option<u64> {
+        // Leaves begin anew at each gigabyte, and are few from there on.
+        let (group, number) = (leaf >> 30, leaf & 0x3fff_ffff);
+        if processor > 0xffff || group > 3 || number > 0xfff || subleaf > 0xff {
+            return None;
+        }
+        Some(Self::QUESTION | processor << 32 | group << 24 | number << 8 | subleaf)
+    }
 }
 
 pub const FILTERS_MAX: usize = 131_072;
@@ -363,7 +403,8 @@ pub struct ChunkHead {
     pub first_time: AtomicU64,
     /// Thread that runs at that record.
     pub first_thread: AtomicU32,
-    pub reserved: AtomicU32,
+    /// The observation that it belongs to ([`Control::observed`]); 0 in a recording.
+    pub observation: AtomicU32,
 }
 
 pub const CHUNK_MAGIC: u32 = 0x4b4e_4843; // "CHNK"

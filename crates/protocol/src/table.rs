@@ -676,7 +676,8 @@ table! {
     313 finit_module(fd: Fd, params: Str, flags: Hex) -> Int: Refused, Refuse(ENOSYS),
         "Changes the kernel under the recorder. The program sees ENOSYS, as from a kernel without \
          modules.";
-    314 sched_setattr(pid: Pid, attr: In(Bytes, Len::Fixed(48)), flags: Hex) -> Int: Thread, Plain;
+    314 sched_setattr(pid: Pid, attr: InOut(Bytes, Len::Fixed(48)), flags: Hex) -> Int: Thread, Plain,
+        "A size that is too large is corrected.";
     315 sched_getattr(pid: Pid, attr: InOut(Bytes, Len::Arg(2)), size: Uint, flags: Hex) -> Int:
         Thread, Plain;
     316 renameat2(olddirfd: DirFd, oldpath: Path, newdirfd: DirFd, newpath: Path,
@@ -804,16 +805,15 @@ table! {
         Info, Plain;
     462 mseal(addr: Addr, length: Size, flags: Hex) -> Int: Memory, Memory,
         "Replay may leave it out: refused changes have recorded results.";
-    463 setxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), name: Str, args: Addr,
-        size: Size) -> Int: Refused, Refuse(ENOSYS), "See getxattrat. The program sees ENOSYS.";
-    464 getxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), name: Str, args: Addr,
-        size: Size) -> Int: Refused, Refuse(ENOSYS),
-        "Its buffer hides inside a structure, and the older calls do the same. The program sees \
-         ENOSYS from this family, as from a kernel before 6.13.";
-    465 listxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), list: Addr, size: Size)
-        -> Int: Refused, Refuse(ENOSYS), "See getxattrat. The program sees ENOSYS.";
+    463 setxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), name: Str,
+        args: In(Bytes, Len::Arg(5)), size: Size) -> Int: File, Plain;
+    464 getxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), name: Str,
+        args: In(Bytes, Len::Arg(5)), size: Size) -> Int: File, Plain,
+        "The buffer that its structure leads to is recorded.";
+    465 listxattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT),
+        list: Out(Text, Len::RetMax(4)), size: Size) -> Int: File, Plain;
     466 removexattrat(dirfd: DirFd, path: Path, flags: Named(&names::AT), name: Str) -> Int:
-        Refused, Refuse(ENOSYS), "See getxattrat. The program sees ENOSYS.";
+        File, Plain;
     467 open_tree_attr(dirfd: DirFd, path: Path, flags: Hex, attr: In(Bytes, Len::Arg(4)),
         size: Size) -> Fd: System, Plain;
     468 file_getattr(dirfd: DirFd, path: Path, attr: Out(Bytes, Len::Arg(3)), size: Size,

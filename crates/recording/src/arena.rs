@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use protocol::shared::{
-    ARENA_MAGIC, CHUNK_HEAD, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, Control, chunk_state,
+    self, ARENA_MAGIC, CHUNK_HEAD, CHUNK_SIZE, CHUNKS_MAX, CHUNKS_OFFSET, Control, chunk_state,
 };
 
 use crate::chunk::ChunkHead;
@@ -39,8 +39,9 @@ impl Arena {
         Ok((u64::from_le_bytes(magic) == ARENA_MAGIC).then_some(Arena { file }))
     }
 
-    /// The heads of all chunks that hold part of a log, by place.
-    pub fn chunks(&self) -> io::Result<Vec<(u32, ChunkHead)>> {
+    /// The heads of all chunks that hold part of a log, by place: those of a recording,
+    /// or of an observation with this number.
+    pub fn chunks(&self, observation: u32) -> io::Result<Vec<(u32, ChunkHead)>> {
         let mut states = vec![0; CHUNKS_MAX * 4];
         let got = read_up_to(
             &self.file,
@@ -56,7 +57,9 @@ impl Arena {
             }
             let mut head = [0; CHUNK_HEAD];
             let got = read_up_to(&self.file, &mut head, offset(place as u32))?;
+            let own = field(&head, offset_of!(shared::ChunkHead, observation));
             if let Some(bytes) = head.get(..got)
+                && own.map(u32::from_le_bytes) == Some(observation)
                 && let Ok(head) = ChunkHead::parse(bytes)
             {
                 found.push((place as u32, head));

@@ -37,6 +37,7 @@ pub mod descriptors;
 pub mod error;
 pub mod event;
 pub mod frame;
+pub mod growth;
 pub mod join;
 mod journal;
 pub mod listing;

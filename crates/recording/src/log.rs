@@ -6,6 +6,8 @@
 //! a chunk begins, the memory of earlier ones is forgotten, exactly as its
 //! writer did.
 
+mod parked;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -125,6 +127,8 @@ struct Current {
     len: usize,
 }
 
+pub use parked::Parked;
+
 /// Reads the log of one process. Made by [`Recording::log`].
 pub struct Log<'r> {
     recording: &'r Recording,
@@ -138,8 +142,10 @@ pub struct Log<'r> {
     scratch: Vec<u8>,
     /// Where the next record begins in `buffer`.
     at: usize,
-    /// Where the bytes of the chunk loaded last begin in `buffer`.
+    /// Where the bytes of the chunk loaded last begin in `buffer`, and how long that chunk
+    /// was.
     chunk_at: usize,
+    loaded: usize,
     /// That chunk's head, and where its first record begins in `buffer`,
     /// until that is reached.
     mark: Option<(usize, ChunkHead)>,
@@ -149,16 +155,19 @@ pub struct Log<'r> {
     number: u64,
     current: Option<Current>,
     blobs: Vec<BlobAt>,
-    outstanding: HashMap<u32, Vec<Outstanding>, BuildHasherDefault<ByItself>>,
+    outstanding: HashMap<u32, Vec<Outstanding>, ByNumber>,
     resumed: Option<Outstanding>,
     /// Room of calls that have returned, to be used again.
     spare: Vec<Outstanding>,
     end: Option<LogEnd>,
 }
 
-/// Thread numbers are small and few: each is its own hash.
+/// For tables by the numbers of processes and threads.
+pub(crate) type ByNumber = BuildHasherDefault<ByItself>;
+
+/// Numbers of processes and threads are small and few: each is its own hash.
 #[derive(Default)]
-struct ByItself(u64);
+pub(crate) struct ByItself(u64);
 
 impl Hasher for ByItself {
     fn finish(&self) -> u64 {
@@ -193,6 +202,7 @@ impl<'r> Log<'r> {
             scratch: Vec::new(),
             at: 0,
             chunk_at: 0,
+            loaded: 0,
             mark: None,
             passed_mark: false,
             thread: 0,
@@ -435,6 +445,7 @@ impl<'r> Log<'r> {
         self.buffer.drain(..self.at.min(self.buffer.len()));
         self.at = 0;
         self.chunk_at = self.buffer.len();
+        self.loaded = head.used;
         self.buffer.extend_from_slice(bytes);
         self.mark = head
             .first_record

@@ -64,6 +64,69 @@ pub struct Manifest {
     /// Where on the network it was.
     #[serde(default)]
     pub network: Network,
+    /// Of a program that was not recorded, but observed for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
+}
+
+/// A live program was observed: what is there says what happened meanwhile, and not how
+/// it could be made to happen again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Which observation of the program it is: chunks of others are not its own.
+    pub number: u32,
+    /// The processes that ran when it began.
+    pub joined: Vec<Joined>,
+}
+
+/// A process that ran already, and its descriptors then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Its number.
+    pub process: ProcessNo,
+    /// Its descriptors.
+    pub descriptors: Vec<Held>,
+}
+
+/// A descriptor of a process that ran already.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// What it is.
+    #[serde(flatten)]
+    pub descriptor: Inherited,
+    /// Exec closes it.
+    pub cloexec: bool,
+    /// Whether it is open for reading, and for writing.
+    pub reads: bool,
+    /// See `reads`.
+    pub writes: bool,
+    /// The kernel's number for what it leads to: both ends of a pipe have one, each
+    /// socket has its own, and so has an eventfd. 0 if there is none.
+    pub inode: u64,
+    /// Bytes that were there to be read, or the count of an eventfd.
+    pub unread: u64,
+    /// Bytes that were sent and had not left this end.
+    pub unsent: u64,
+    /// Of a socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<HeldSocket>,
+}
+
+/// A socket of a process that ran already.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSocket {
+    /// `AF_UNIX` and so on.
+    pub domain: u16,
+    /// `SOCK_STREAM` and so on.
+    pub kind: u8,
+    /// Its address, as the kernel has it (`sockaddr`).
+    pub local: Vec<u8>,
+    /// Where it is connected to; empty if it is not.
+    pub peer: Vec<u8>,
+    /// It waits for connections.
+    pub listens: bool,
+    /// Of a unix socket: the number of the one at the other end, 0 if unknown.
+    pub other: u64,
 }
 
 /// A network namespace of a host: what an address means depends on it.
@@ -185,6 +248,7 @@ impl Manifest {
             clock: Clock::default(),
             descriptors: Inherited::here(),
             network: Network::here(),
+            observed: None,
         }
     }
 }

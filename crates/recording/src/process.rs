@@ -37,6 +37,9 @@ pub struct Process {
     pub name: String,
     /// The first part of the name.
     pub program: String,
+    /// What it is called besides, as long as the program is alive: by the kernel's id where
+    /// its name is counted, and the other way round. Who debugs it knows both.
+    pub other_name: Option<String>,
     /// The kernel's id of it, in the recorder's namespace (0 if unknown).
     pub pid: u32,
     /// The id that it knows itself by, and the pid namespace which that is of
@@ -253,6 +256,7 @@ fn unread(recording: &Recording, number: ProcessNo, images: Vec<usize>) -> Proce
         number,
         name: String::new(),
         program: String::new(),
+        other_name: None,
         pid: 0,
         own_pid: 0,
         namespace: 0,
@@ -288,7 +292,7 @@ fn beginning(recording: &Recording, number: ProcessNo, images: Vec<usize>) -> Op
                 process.pid = process.own_pid;
             }
             process.began = match event.value(0) {
-                begin::FIRST => Began::First,
+                begin::FIRST | begin::JOINED => Began::First,
                 begin::FORK => Began::Fork,
                 begin::VFORK => Began::Vfork,
                 _ => Began::Unknown,
@@ -302,7 +306,11 @@ fn beginning(recording: &Recording, number: ProcessNo, images: Vec<usize>) -> Op
         return None;
     }
     if let Some(image) = first_image {
-        if process.birth == Ticks(0) {
+        // Who ran already is as old as what was told of it, whatever it does first.
+        let is_joined = log
+            .event()
+            .is_some_and(|event| event.kind == kind::BEGIN && event.value(0) == begin::JOINED);
+        if process.birth == Ticks(0) || is_joined {
             process.birth = image.time;
         }
         if process.pid == 0 {
@@ -331,7 +339,7 @@ fn give_names(recording: &Recording, processes: &mut [Process]) {
         .map(|p| (p.number, (p.parent, p.birth)))
         .collect();
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for process in processes {
+    for process in processes.iter_mut() {
         // Up the tree to the first that exec'd; a circle (a damaged log) ends
         // it as well.
         let mut seen = BTreeSet::new();
@@ -355,6 +363,27 @@ fn give_names(recording: &Recording, processes: &mut [Process]) {
         process.name = format!("{program}-{count}");
         process.program = program;
         *count += 1;
+    }
+    let is_observed = recording.manifest().observed.is_some();
+    if is_observed || recording.has_arena() {
+        give_other_names(is_observed, processes);
+    }
+}
+
+/// While a program is alive its processes are called by the kernel's ids at the prompt. What
+/// is only observed is read there and nowhere else, and has those names itself; a recording
+/// stays, and keeps its own.
+fn give_other_names(is_observed: bool, processes: &mut [Process]) {
+    let counted: BTreeSet<String> = processes.iter().map(|own| own.name.clone()).collect();
+    for process in processes.iter_mut().filter(|process| process.pid != 0) {
+        let by_id = format!("{}-{}", process.program, process.pid);
+        // In a namespace of processes ids are as small as counts.
+        if !counted.contains(&by_id) {
+            process.other_name = Some(match is_observed {
+                true => std::mem::replace(&mut process.name, by_id),
+                false => by_id,
+            });
+        }
     }
 }
 
@@ -480,22 +509,32 @@ impl Recording {
     }
 
     /// The images of a process, in order.
-    pub fn images_of<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Image> {
+    pub fn images_of<'a>(
+        &'a self,
+        process: &'a Process,
+    ) -> impl DoubleEndedIterator<Item = &'a Image> {
         process.images.iter().filter_map(|i| self.images().get(*i))
     }
 
-    /// What a process ran last: its own last image, or what the process it was
-    /// forked from ran.
+    /// What a process ran last: its own last image, or what the process that it was
+    /// forked from ran then (that one may have executed another program since).
     pub fn command_of<'a>(&'a self, process: &'a Process) -> Option<&'a Image> {
         let mut seen = BTreeSet::new();
         let mut process = process;
+        let mut until = None;
         loop {
-            if let Some(image) = self.images_of(process).last() {
-                return Some(image);
+            let mut images = self.images_of(process);
+            let last = match until {
+                None => images.next_back(),
+                Some(birth) => images.rfind(|image| image.time <= birth),
+            };
+            if last.is_some() {
+                return last;
             }
             if !seen.insert(process.number) {
                 return None;
             }
+            until = Some(process.birth);
             process = self.process(process.parent?)?;
         }
     }

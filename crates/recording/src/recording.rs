@@ -108,9 +108,10 @@ impl Recording {
         // The arena first: what leaves it meanwhile is in the journal then.
         let arena_path = dir.join(crate::ARENA);
         let arena = Arena::open(&arena_path).map_err(|error| OpenError::io(&arena_path, error))?;
+        let observation = manifest.observed.as_ref().map_or(0, |own| own.number);
         let left = match &arena {
             Some(arena) => arena
-                .chunks()
+                .chunks(observation)
                 .map_err(|error| OpenError::io(&arena_path, error))?,
             None => Vec::new(),
         };
@@ -156,7 +157,11 @@ impl Recording {
         let mut processes = process::find(&recording, known);
         let original: Vec<(String, ProcessNo)> = processes
             .iter()
-            .map(|process| (process.name.clone(), process.number))
+            .flat_map(|process| {
+                let names = [Some(process.name.clone()), process.other_name.clone()];
+                let names = names.into_iter().flatten();
+                names.map(|name| (name, process.number))
+            })
             .collect();
         for process in &mut processes {
             if let Some(name) = recording.names.processes.get(&process.number) {

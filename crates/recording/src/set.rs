@@ -134,6 +134,23 @@ impl Set {
         name.cloned().unwrap_or_default()
     }
 
+    /// All that the process at a place answers to: its name, what it is called besides, each
+    /// with its host if there are several, and its program's.
+    pub fn names_of(&self, place: ProcessIx) -> Vec<String> {
+        let Some((_, process)) = self.at(place) else {
+            return Vec::new();
+        };
+        let own = [Some(&process.name), process.other_name.as_ref()];
+        let mut names: Vec<String> = own.into_iter().flatten().cloned().collect();
+        let host = self.member_of(place).and_then(|number| self.name(number));
+        if let Some(host) = host.filter(|_| self.is_joined()) {
+            let full: Vec<String> = names.iter().map(|name| format!("{name}@{host}")).collect();
+            names.extend(full);
+        }
+        names.push(process.program.clone());
+        names
+    }
+
     /// The members that have a process of this name, by their names.
     pub fn hosts_with(&self, process: &str) -> Vec<&str> {
         let members = self.members.iter();
@@ -240,8 +257,10 @@ impl Set {
 }
 
 /// What the processes of all members are called: with the member's name behind
-/// `@` where another has one of the same name.
+/// `@` where another has one of the same name, and where they are only observed: they are
+/// called so at the prompt.
 fn names_among(members: &[Member]) -> Vec<String> {
+    let is_joined = members.len() > 1;
     let mut holders: HashMap<&str, HashSet<usize>> = HashMap::new();
     for (number, member) in members.iter().enumerate() {
         for process in member.recording.processes() {
@@ -250,11 +269,15 @@ fn names_among(members: &[Member]) -> Vec<String> {
     }
     let all = members.iter().flat_map(|member| {
         let processes = member.recording.processes().iter();
-        processes.map(|process| (process.name.as_str(), member.name.as_str()))
+        let is_observed = is_joined && member.recording.manifest().observed.is_some();
+        processes.map(move |process| (&process.name, &member.name, is_observed))
     });
-    all.map(|(name, member)| match holders.get(name) {
-        Some(holders) if holders.len() > 1 => format!("{name}@{member}"),
-        _ => name.to_string(),
+    all.map(|(name, member, is_observed)| {
+        let holders = holders.get(name.as_str()).map_or(0, HashSet::len);
+        match is_observed || holders > 1 {
+            true => format!("{name}@{member}"),
+            false => name.clone(),
+        }
     })
     .collect()
 }

@@ -45,6 +45,8 @@ pub enum Error {
     NoLog { process: ProcessId },
     #[error("the recording does not say what process {process} started from")]
     NoImage { process: ProcessNo },
+    #[error("this was observed, not recorded: it says what happened, and cannot be replayed")]
+    Observed,
     #[error("cannot read the captured files in {}", path.display())]
     Captured {
         path: std::path::PathBuf,
@@ -94,6 +96,9 @@ impl Error {
         match self {
             Error::FileMissing { .. } | Error::FileLength { .. } | Error::Captured { .. } => {
                 Some("copy the whole recording again".to_string())
+            }
+            Error::Observed => {
+                Some("`mw record` or `mw run --record` make what can be".to_string())
             }
             Error::Open(error) => error.hint().map(|hint| hint.to_string()),
             _ => None,

@@ -54,6 +54,9 @@ pub struct Course {
 
 /// Whether all is there that replaying needs: the captured files.
 pub fn check(recording: &Recording) -> Result<(), Error> {
+    if recording.manifest().observed.is_some() {
+        return Err(Error::Observed);
+    }
     for file in recording.files() {
         let path = recording.captured_path(file.id);
         match std::fs::metadata(&path) {

@@ -62,7 +62,12 @@ impl Member {
             Happening::Exited(_) | Happening::Killed(_) => false,
         };
         let all = context.stops.of(self).filter(|point| match &point.what {
-            What::Catch(caught) => caught.alive().is_some_and(is_caught),
+            What::Catch(caught) if caught.alive().is_some_and(is_caught) => {
+                match (caught.attempted(), happening) {
+                    (Some(pattern), Happening::Call(nr)) => self.is_about_to(pattern, nr),
+                    _ => true,
+                }
+            }
             _ => false,
         });
         all.map(|point| point.number).collect()
@@ -375,10 +380,7 @@ impl Group {
         let living = self.program.opener().living().unwrap_or_default();
         for member in &mut self.members {
             match living.iter().find(|one| one.id == member.id) {
-                Some(one) => {
-                    member.name.clone_from(&one.name);
-                    member.program.clone_from(&one.program);
-                }
+                Some(one) => member.rename(one),
                 None => member.end_of_life(),
             }
         }

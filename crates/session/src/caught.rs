@@ -22,6 +22,8 @@ pub struct Caught {
     events: HashMap<ProcessId, Vec<EventNo>>,
     /// In a program that is alive: what is caught when it happens.
     alive: Option<Catches>,
+    /// Of calls, those that may become events that fit this.
+    attempted: Option<events::Pattern>,
 }
 
 impl Caught {
@@ -32,6 +34,7 @@ impl Caught {
                 text: text.to_string(),
                 events: HashMap::new(),
                 alive: Some(catches(text)?),
+                attempted: None,
             });
         }
         let (history, names) = (program.history()?, program.names()?);
@@ -67,7 +70,35 @@ impl Caught {
             text: text.to_string(),
             events,
             alive: None,
+            attempted: None,
         })
+    }
+
+    /// Catches what a pattern fits before it is done: in a program that is alive, the calls
+    /// that may become such events; of a recording that is where events are caught anyway.
+    pub fn attempts(text: &str, program: &Program) -> Result<Caught> {
+        if !program.is_alive() {
+            return Caught::find(text, program);
+        }
+        let pattern = events::parse(text).map_err(|error| Error::Pattern {
+            error,
+            text: text.to_string(),
+        })?;
+        let calls = Calls::These(events::calls_of(&pattern));
+        Ok(Caught {
+            text: text.to_string(),
+            events: HashMap::new(),
+            alive: Some(Catches {
+                calls,
+                ..Catches::default()
+            }),
+            attempted: Some(pattern),
+        })
+    }
+
+    /// See [`Caught::attempts`].
+    pub(crate) fn attempted(&self) -> Option<&events::Pattern> {
+        self.attempted.as_ref()
     }
 
     /// How many there are in all.

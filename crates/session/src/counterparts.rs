@@ -39,7 +39,10 @@ impl Counterparts {
         let recorded: Vec<_> = recorded.collect();
         let living = alive.members().into_iter();
         let both = living.filter_map(|member| {
-            let same = recorded.iter().filter(|r| r.0 == member.id.number.0);
+            let is_same = |(pid, called): (u32, &Called)| {
+                pid == member.id.number.0 && called.id.member == member.id.member
+            };
+            let same = recorded.iter().filter(|r| is_same((r.0, &r.2)));
             // Ids come again: the last that had it is the one that is alive.
             let (_, _, past) = same.max_by_key(|(_, birth, _)| *birth)?;
             let alive = Called {
@@ -56,6 +59,13 @@ impl Counterparts {
         let mut all = self.0.iter();
         let (_, past) = all.find(|(own, _)| own.id == alive)?;
         Some(past.id)
+    }
+
+    /// Who somebody of the recording is while it is alive.
+    pub fn alive(&self, recorded: ProcessId) -> Option<ProcessId> {
+        let mut all = self.0.iter();
+        let (alive, _) = all.find(|(_, past)| past.id == recorded)?;
+        Some(alive.id)
     }
 
     /// Whom a stop point is for, in the words of the other side.

@@ -33,6 +33,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod alive;
+mod before;
 mod bytecode;
 mod caught;
 mod change;

@@ -76,6 +76,14 @@ pub(crate) struct Member {
     turns: Option<Vec<(EventNo, ThreadNo)>>,
 }
 
+/// The name of a process that is alive, with its host if that is another one.
+fn full_name(living: &Living) -> String {
+    match &living.host {
+        Some(host) => format!("{}@{host}", living.name),
+        None => living.name.clone(),
+    }
+}
+
 impl Member {
     /// A process that was recorded, at its beginning.
     pub fn new(history: &History, id: ProcessId, ix: ProcessIx) -> Member {
@@ -97,7 +105,18 @@ impl Member {
 
     /// A process that is alive, and where it stands among all.
     pub fn alive((living, ix): (Living, u32)) -> Member {
-        Member::bare(living.id, ProcessIx(ix), living.name, living.program)
+        let name = full_name(&living);
+        Member {
+            called: (living.name, name.clone()),
+            ..Member::bare(living.id, ProcessIx(ix), name, living.program)
+        }
+    }
+
+    /// What it is called now.
+    pub fn rename(&mut self, living: &Living) {
+        self.name = full_name(living);
+        self.called = (living.name.clone(), self.name.clone());
+        self.program.clone_from(&living.program);
     }
 
     fn bare(id: ProcessId, ix: ProcessIx, name: String, program: String) -> Member {

@@ -36,6 +36,8 @@ pub enum Who {
     One,
     /// All that were not let go.
     All,
+    /// All those but for one, which stands meanwhile.
+    AllBut(ProcessId),
 }
 
 /// How far the others follow the one that leads.
@@ -125,7 +127,7 @@ impl Group {
         let is_stop = match &reason {
             Reason::Breakpoint { .. } | Reason::Caught { .. } | Reason::Watch { .. } => true,
             // Who steps onto a breakpoint has come to it as well.
-            Reason::Step | Reason::Arrived => self.is_at_point(i, cancel)?,
+            Reason::Step | Reason::Arrived => self.stepped_onto(i, cancel)?,
             _ => false,
         };
         self.arrived(i, is_stop, motion.direction);
@@ -137,15 +139,6 @@ impl Group {
             reason,
             traced,
         })
-    }
-
-    /// Whether somebody stands at a breakpoint that counts.
-    fn is_at_point(&mut self, i: usize, cancel: &Cancel) -> Result<bool> {
-        self.here(i)?;
-        let (member, context) = self.with(i, cancel)?;
-        let plan = member.plan(context)?;
-        let here = member.points_here(context, &plan)?;
-        Ok(here.is_ok_and(|points| !points.is_empty()))
     }
 
     /// A member, and what a search in it goes by.
@@ -169,7 +162,12 @@ impl Group {
 
     /// Those that may move, the leader first.
     pub(crate) fn crew(&self, lead: usize, who: Who) -> Vec<usize> {
-        let others = (0..self.members.len()).filter(|i| who == Who::All && *i != lead);
+        let is_meant = |i: &usize| match who {
+            Who::One => false,
+            Who::All => true,
+            Who::AllBut(one) => self.members.get(*i).is_some_and(|member| member.id != one),
+        };
+        let others = (0..self.members.len()).filter(|i| is_meant(i) && *i != lead);
         std::iter::once(lead)
             .chain(others)
             .filter(|i| {
@@ -191,9 +189,9 @@ impl Group {
         limit: Position,
         cancel: &Cancel,
     ) -> Result<Search> {
-        let stands = self.stands_at(i, Direction::Forwards);
+        let stands = self.stands_at(i, Direction::Forwards, cancel)?;
         if let Some(found) = stands.filter(|found| found.at <= limit) {
-            return Ok(Search::Found(found.clone()));
+            return Ok(Search::Found(found));
         }
         let (member, context) = self.with(i, cancel)?;
         member.next_stop(context, limit)
@@ -205,9 +203,9 @@ impl Group {
         floor: Position,
         cancel: &Cancel,
     ) -> Result<Search> {
-        let stands = self.stands_at(i, Direction::Backwards);
+        let stands = self.stands_at(i, Direction::Backwards, cancel)?;
         if let Some(found) = stands.filter(|found| floor <= found.at) {
-            return Ok(Search::Found(found.clone()));
+            return Ok(Search::Found(found));
         }
         let (member, context) = self.with(i, cancel)?;
         member.last_stop(context, floor)

@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub loader: Vec<Addr>,
     /// The frames of watched variables, with their points.
     pub frames: Vec<(u32, FrameKey)>,
+    /// Something is watched in a program that it executes later.
+    pub watches_later: bool,
 }
 
 impl Plan {
@@ -89,7 +91,8 @@ impl Member {
                     let count = plan.watches.len() - before;
                     plan.watched.extend(std::iter::repeat_n(number, count));
                 }
-                What::Watch(_) | What::Catch(_) => {}
+                What::Watch(watched) => plan.watches_later |= watched.image > maps.image,
+                What::Catch(_) => {}
             }
         }
         if !names.is_empty() {

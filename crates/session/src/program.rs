@@ -35,12 +35,12 @@ impl Program {
         })
     }
 
-    /// A program that is alive.
-    pub fn alive(opener: Arc<dyn Opener>) -> Arc<Program> {
+    /// A program that is alive, and what reads its files, which may have looked at some already.
+    pub fn alive(opener: Arc<dyn Opener>, library: Library) -> Arc<Program> {
         Arc::new(Program {
             past: None,
             opener,
-            library: Library::new(Options::default()),
+            library,
         })
     }
 

@@ -93,7 +93,10 @@ impl Member {
             // The program ends there that addresses are of. Points are looked up in
             // the next one; what a step goes to is not.
             let stops_there = context.execs || !extra.is_empty();
-            let is_border = stops_there || !plan.watches.is_empty() || !plan.frames.is_empty();
+            let is_border = stops_there
+                || plan.watches_later
+                || !plan.watches.is_empty()
+                || !plan.frames.is_empty();
             let border = self.next_image(now.event()).filter(|_| is_border);
             let border = border.map(Position::Event).filter(|at| *at <= limit);
             let to = [Some(limit), caught, border].into_iter().flatten().min();

@@ -123,10 +123,17 @@ impl Member {
             return Err(Error::NoBeginning);
         };
         let rsp = frame.cfa.minus(8);
-        let mut is_entry = |target: &dyn Target, _| {
+        let is_called = |target: &dyn Target| {
             let own = target.running().filter(|t| t.number == frame.thread);
             own.is_some_and(|thread| thread.registers.sp() == rsp)
         };
+        // It may stand where it was just called.
+        let here = self.target()?;
+        let pc = here.running().map(|thread| thread.registers.pc());
+        if pc == Some(begins) && is_called(here) {
+            return self.one_back(context);
+        }
+        let mut is_entry = |target: &dyn Target, _| is_called(target);
         let stops = Stops {
             breakpoints: &[begins],
             ..Stops::default()

@@ -5,6 +5,8 @@
 //! again in the same; and none may be passed over because its process stands there
 //! already, since it stopped and others went on.
 
+use target::{Cancel, Position};
+
 use crate::Result;
 use crate::found::{Came, Found};
 use crate::group::Group;
@@ -82,13 +84,70 @@ impl Group {
     }
 
     /// The stop that a process stands at, if whoever moves in a direction comes to it.
-    pub(crate) fn stands_at(&self, i: usize, direction: Direction) -> Option<&Found> {
-        let member = self.members.get(i)?;
-        let stand = member.stand.as_ref()?;
+    pub(crate) fn stands_at(
+        &mut self,
+        i: usize,
+        direction: Direction,
+        cancel: &Cancel,
+    ) -> Result<Option<Found>> {
+        let member = self.member(i)?;
+        let Some(stand) = member.stand.as_ref() else {
+            return Ok(None);
+        };
         // Everybody else is on the other side of it.
         let is_ahead = stand.side.is_some_and(|side| side != direction);
-        let is_there = stand.found.at == member.at && stand.key == self.stops.key(member);
-        (is_ahead && is_there).then_some(&stand.found)
+        if !is_ahead || stand.found.at != member.at {
+            return Ok(None);
+        }
+        let key = self.stops.key(member);
+        if stand.key == key {
+            return Ok(Some(stand.found.clone()));
+        }
+        // Something else is to be stopped at by now: whether this still is.
+        let found = self.stop_here(i, cancel)?;
+        if let Some(member) = self.members.get_mut(i)
+            && let Some(stand) = member.stand.as_mut()
+            && let Some(found) = &found
+        {
+            (stand.found, stand.key) = (found.clone(), key);
+        }
+        Ok(found)
+    }
+
+    /// What stops somebody right where it stands: breakpoints, or an event that is caught.
+    fn stop_here(&mut self, i: usize, cancel: &Cancel) -> Result<Option<Found>> {
+        self.here(i)?;
+        let (member, context) = self.with(i, cancel)?;
+        let plan = member.plan(context)?;
+        match member.points_here(context, &plan)? {
+            Err(trouble) => return Ok(Some(member.trouble(trouble)?)),
+            Ok(points) if points.is_empty() => {}
+            Ok(points) => return member.at_points(points),
+        }
+        let numbers = match member.at {
+            Position::Event(event) => member.catching(context, event),
+            Position::Inside(_) | Position::Halted(_) => Vec::new(),
+        };
+        let is_caught = !numbers.is_empty();
+        let found = is_caught.then(|| member.found(Came::Caught(numbers)));
+        found.transpose()
+    }
+
+    /// Who has come to a breakpoint stands at it, though it was a step that led there.
+    /// Says whether it does.
+    pub(crate) fn stepped_onto(&mut self, i: usize, cancel: &Cancel) -> Result<bool> {
+        let found = self.stop_here(i, cancel)?;
+        let found = found.filter(|found| matches!(found.came, Came::Points));
+        let Some(member) = self.members.get_mut(i) else {
+            return Ok(false);
+        };
+        let key = self.stops.key(member);
+        member.stand = found.map(|found| Stand {
+            found,
+            key,
+            side: None,
+        });
+        Ok(member.stand.is_some())
     }
 
     /// Whether what somebody came to stops it; see [`Group::judge`].
@@ -99,8 +158,15 @@ impl Group {
         traced: &mut Vec<Traced>,
     ) -> Result<Option<Reason>> {
         // What is watched lies before the place where it is noticed, either way.
-        let is_place = matches!(found.came, Came::Points | Came::Caught(_));
-        let kept = is_place.then(|| found.clone());
+        let kept = match &found.came {
+            Came::Points | Came::Caught(_) => Some(found.clone()),
+            // A step may end at a breakpoint.
+            Came::Step | Came::Left(_) if !found.points.is_empty() => Some(Found {
+                came: Came::Points,
+                ..found.clone()
+            }),
+            _ => None,
+        };
         if let Some(member) = self.members.get_mut(i) {
             member.stand = None;
         }

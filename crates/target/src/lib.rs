@@ -108,6 +108,12 @@ pub trait Target {
         None
     }
 
+    /// Whether a descriptor leads to a file, as far as that is known here: of one that is
+    /// alive.
+    fn is_file(&self, _fd: i32) -> bool {
+        false
+    }
+
     /// What a thread is called, if that is known here.
     fn thread_name(&self, _number: ThreadNo) -> Option<String> {
         None
@@ -177,6 +183,10 @@ pub trait Alive {
     /// Has a thread get this signal when it runs on, or none.
     fn set_pending(&mut self, thread: ThreadNo, signal: Option<u32>) -> Result<()>;
 
+    /// The call that a thread is about to make, and at which it was stopped, is not made: it
+    /// fails with this error.
+    fn refuse_call(&mut self, thread: ThreadNo, errno: i32) -> Result<()>;
+
     /// Ends it.
     fn kill(&mut self) -> Result<()>;
 
@@ -191,8 +201,10 @@ pub trait Alive {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Living {
     pub id: ProcessId,
-    /// What it is called, among all.
+    /// What it is called on its host.
     pub name: String,
+    /// Its host, if that is another one than the debugger's.
+    pub host: Option<String>,
     /// The program that it executes.
     pub program: String,
 }

@@ -18,6 +18,17 @@ pub enum ToAgent {
     },
     /// Nobody waits for the answers to this request any more.
     Cancel(Id),
+    /// The next bytes for who was started by [`Request::Debug`].
+    Data {
+        /// The request's id.
+        id: Id,
+        /// What.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Somebody is still there: no answer. While a program is debugged this comes every
+    /// few seconds, and an agent that misses it takes its debugger for lost.
+    Alive,
 }
 
 /// From the agent.
@@ -84,6 +95,57 @@ pub enum Request {
         /// From this byte on.
         from: u64,
     },
+    /// Start a warden, who debugs processes of this host for the asker: what it says is
+    /// [`Answer::Data`], what it is told [`ToAgent::Data`], and what a program says that
+    /// it has started [`Answer::Output`]. It ends when it is cancelled or has ended; the
+    /// warden then lets its processes go as it was told to. What the two say to each
+    /// other is `live::talk`, which belongs to what the version is of.
+    Debug(Desk),
+    /// What a file of the host is: one [`Answer::File`].
+    Identify {
+        /// Its path.
+        path: String,
+    },
+    /// What a file of the host holds: [`Answer::Data`] and [`Answer::Zeroes`] in order.
+    Copy {
+        /// Its path.
+        path: String,
+    },
+    /// What is new in a recording of this host that grows, waited for until there is
+    /// anything, or for so long: [`Answer::Data`], each of which is a piece of
+    /// `recording::growth`, as what the asker has is; that belongs to what the version is
+    /// of.
+    Grown {
+        /// Its directory.
+        dir: String,
+        /// What the asker has of it.
+        #[serde(with = "serde_bytes")]
+        had: Vec<u8>,
+        /// Not waited for longer than this.
+        wait_ms: u32,
+    },
+    /// Remove what was observed of a live program that has ended: no answer.
+    Forget {
+        /// Its directory.
+        dir: String,
+    },
+    /// Who waits for whom in processes that run, as `mw blocked --live` tells it in
+    /// JSON: [`Answer::Data`].
+    Blocked {
+        /// The processes.
+        words: Vec<String>,
+    },
+}
+
+/// How a program is debugged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Desk {
+    /// Programs will be started, and what they say is to be told.
+    pub starts: bool,
+    /// Where to start them, unless at home.
+    pub directory: Option<String>,
+    /// Variables to set before.
+    pub environment: Vec<(String, String)>,
 }
 
 /// Who of a program gets a signal.

@@ -47,10 +47,28 @@ impl Address {
         loop {
             match TcpStream::connect(address) {
                 Err(error) if is_awaited(&error) => thread::sleep(Duration::from_millis(50)),
-                other => return other.context(|| format!("cannot connect to {peer} at {address}")),
+                other => {
+                    return other
+                        .and_then(with_patience)
+                        .context(|| format!("cannot connect to {peer} at {address}"));
+                }
             }
         }
     }
+}
+
+/// For how long one may hear nothing of another: so many milliseconds as `BANK_PATIENCE` says, or
+/// for ever.
+pub fn patience() -> Option<Duration> {
+    let text = std::env::var("BANK_PATIENCE").ok()?;
+    text.parse().ok().map(Duration::from_millis)
+}
+
+/// A connection whose other end is given up if it is silent for too long, be it that it owes an
+/// answer or that the connection is kept for it.
+pub fn with_patience(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_read_timeout(patience())?;
+    Ok(stream)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process;
 use std::thread;
 
@@ -26,7 +26,7 @@ where
 
     let mut connections = 0;
     loop {
-        let (stream, peer) = listener.accept().context(|| "cannot accept a connection")?;
+        let (stream, peer) = accept(&listener).context(|| "cannot accept a connection")?;
         let serve = serve.clone();
         spawn(format!("serve-{connections}"), move || {
             // A peer that misbehaves loses its connection; the others are served on.
@@ -64,6 +64,11 @@ fn listen() -> io::Result<TcpListener> {
         Ok(address) => TcpListener::bind(address),
         Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)),
     }
+}
+
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = listener.accept()?;
+    Ok((crate::address::with_patience(stream)?, peer))
 }
 
 fn exit_with_launcher(program: &str) -> ! {

@@ -1,8 +1,11 @@
 //! Which transfers a client makes. They are the same in every run; only their timing differs.
 
+use std::time::Duration;
+
 use crate::bank::{Account, Money};
 use crate::protocol::Request;
 
+/// How many transfers a client makes, if `BANK_TRANSFERS` does not say.
 const TRANSFERS: usize = 80;
 const LARGEST_AMOUNT: u32 = 20;
 
@@ -26,7 +29,15 @@ pub fn transfers(client: u32) -> impl Iterator<Item = Request> {
         let amount = Money::from(1 + random.below(LARGEST_AMOUNT));
         Some(Request::Transfer { from, to, amount })
     };
-    std::iter::from_fn(transfer).take(TRANSFERS)
+    let count = std::env::var("BANK_TRANSFERS").ok();
+    let count = count.and_then(|count| count.parse().ok());
+    std::iter::from_fn(transfer).take(count.unwrap_or(TRANSFERS))
+}
+
+/// How long a client pauses before each transfer: so many milliseconds as `BANK_PAUSE` says.
+pub fn pause() -> Option<Duration> {
+    let text = std::env::var("BANK_PAUSE").ok()?;
+    text.parse().ok().map(Duration::from_millis)
 }
 
 /// A linear congruential generator with Knuth's constants: enough to vary a workload.

@@ -6,8 +6,8 @@
  * a recorder that looks at a file itself has to be answered, too. What the machine does not allow (not
  * root, no /dev/fuse) is left out. */
 #include "check.h"
+#include "fuse.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/fuse.h>
 #include <poll.h>
@@ -17,7 +17,6 @@
 #include <sys/fanotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -29,7 +28,7 @@
 #define ROOM (MOST + 8192)
 #define SIZE 20000
 
-enum { DIRECTORY = FUSE_ROOT_ID, FILE_NODE, SCRIPT_NODE };
+enum { DIRECTORY = FUSE_ROOT_ID, SCRIPT_NODE = FILE_NODE + 1 };
 
 static int device, questions;
 static char content[MOST];
@@ -38,9 +37,7 @@ static const char script[] = "#!/bin/sh\nexit 3\n";
 
 static void answer(uint64_t unique, int error, const void *data, size_t len)
 {
-    struct fuse_out_header head = {sizeof head + len, error, unique};
-    struct iovec pieces[] = {{&head, sizeof head}, {(void *)data, len}};
-    CHECK(writev(device, pieces, 2) == (ssize_t)(sizeof head + len) || errno == ENOENT);
+    answer_from(device, unique, error, data, len);
 }
 
 static struct fuse_attr attributes(uint64_t node)
@@ -277,26 +274,6 @@ static void run_script(const char *path)
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
 }
 
-/* Who waits for a file system that does not answer cannot even be killed: if this process is not
- * done in time, a child of its takes the file system away. */
-static pid_t guard(const char *dir, int *done)
-{
-    int ends[2];
-    OK(pipe2(ends, O_CLOEXEC));
-    pid_t child = OK(fork());
-    if (child == 0) {
-        close(device);
-        close(ends[1]);
-        struct pollfd wait = {.fd = ends[0]};
-        if (poll(&wait, 1, 30000) == 0)
-            umount2(dir, MNT_FORCE);
-        _exit(0);
-    }
-    OK(close(ends[0]));
-    *done = ends[1];
-    return child;
-}
-
 static void file_system(void)
 {
     device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -312,7 +289,7 @@ static void file_system(void)
     for (size_t i = 0; i < sizeof content; i++)
         content[i] = (char)('a' + i % 23);
     int done;
-    pid_t child = guard(dir, &done);
+    pid_t child = guard(device, dir, &done);
     pthread_t server;
     ZERO(pthread_create(&server, NULL, serve, NULL));
     const char *path = temp_file("mount/file");

@@ -121,6 +121,8 @@ fn main() {
     let pair = Pair(1, 2);
     let letter = 'x';
     let bytes = b"bytes";
+    let boxed: Box<[u8]> = Box::from([7, 8]);
+    let text: Box<str> = Box::from("text");
     let mut map: HashMap<String, i32> = HashMap::new();
     let mut total = 0.0;
     for round in 0..40i64 {
@@ -152,6 +154,7 @@ fn main() {
         unsafe { either.float }
     );
     println!("{} {}", account.id, account.level == Level::Low);
+    std::hint::black_box((&boxed, &text));
 }
 
 #[inline(never)]

@@ -110,9 +110,13 @@ impl World<'_> {
         let pairs = self.pair_halves();
         for (connect, accept) in &pairs {
             self.merge(connect.half.connection, accept.half.connection);
+            self.left_unsent(&connect.half, &accept.half);
         }
         self.fit_clocks(&pairs);
-        for (connect, accept) in pairs {
+        // What was connected before anybody looked says nothing about the order of what came then.
+        let seen = pairs.into_iter();
+        let seen = seen.filter(|(_, accept)| !accept.half.op.is_of_old());
+        for (connect, accept) in seen {
             let connected = self.shifted(connect.half.op);
             let accepted = self.shifted(accept.half.op);
             self.link_halves(connected, &accepted, accept.half.listener);
@@ -325,10 +329,12 @@ impl World<'_> {
         for (connect, accept) in pairs {
             let (a, b) = (connect.member, accept.member);
             // The accept cannot have been over before the connect began.
-            sights.see(
-                (a, since(a, connect.half.op.lo)),
-                (b, since(b, accept.half.op.hi)),
-            );
+            if !connect.half.op.is_of_old() && !accept.half.op.is_of_old() {
+                sights.see(
+                    (a, since(a, connect.half.op.lo)),
+                    (b, since(b, accept.half.op.hi)),
+                );
+            }
             let Some(connection) = self.connections.get(connect.half.connection as usize) else {
                 continue;
             };
@@ -347,7 +353,9 @@ impl World<'_> {
                 stream::pair(&channel.sends, &sends, &channel.recvs, &recvs, |overlap| {
                     let send = channel.sends.get(overlap.send);
                     let recv = channel.recvs.get(overlap.recv);
-                    if let (Some(send), Some(recv)) = (send, recv) {
+                    if let (Some(send), Some(recv)) = (send, recv)
+                        && !send.is_of_old()
+                    {
                         sights.see((from, since(from, send.lo)), (to, since(to, recv.hi)));
                     }
                 });

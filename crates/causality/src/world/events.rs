@@ -229,6 +229,8 @@ impl World<'_> {
         match event.value(0) {
             begin::EXEC => self.new_image(op),
             begin::FORK | begin::VFORK => self.born(op, event),
+            // What it has is known already.
+            begin::JOINED => {}
             _ => {
                 // Standard input, output and error of the first process.
                 for fd in 0..3 {

@@ -17,6 +17,7 @@ mod clocks;
 mod descriptors;
 mod events;
 mod futexes;
+mod joined;
 mod locks;
 pub(crate) mod objects;
 mod pairs;
@@ -301,6 +302,7 @@ impl<'r> World<'r> {
                 list.push((process.birth.0, place));
             }
         }
+        self.joined(recording);
     }
 
     /// Number of the last event of a process.

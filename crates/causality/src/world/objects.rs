@@ -29,6 +29,11 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    /// Whether it was done before anybody looked.
+    pub fn is_of_old(&self) -> bool {
+        self.hi == 0
+    }
+
     /// Whether both may have been done at the same time, by different threads.
     pub fn races(&self, other: &Op) -> bool {
         (self.process, self.thread) != (other.process, other.thread)

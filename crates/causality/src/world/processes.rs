@@ -11,8 +11,14 @@ use super::tables::Table;
 use crate::link::Kind;
 
 const CLONE_FILES: u64 = 0x400;
+const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+
+/// Whether the caller waits until its child has executed something or has ended.
+fn waits_for_child(number: u64, args: &[u64; 6]) -> bool {
+    number == nr::VFORK || number == nr::CLONE && args[0] & CLONE_VFORK != 0
+}
 
 /// What a child has from its parent.
 #[derive(Debug, Default)]
@@ -74,7 +80,7 @@ impl World<'_> {
         self.begun.insert((parent, by));
         let waits = self.proc(parent).is_some_and(|old| {
             let mut calls = old.threads.iter().flat_map(|thread| &thread.pending);
-            calls.any(|pending| pending.first == by)
+            calls.any(|pending| pending.first == by && waits_for_child(pending.nr, &pending.args))
         });
         let files: Vec<u32> = birth.table.used().map(|(_, slot)| slot.file).collect();
         for file in files {
@@ -119,6 +125,8 @@ impl World<'_> {
             Some(Child::Process(_)) if op.first == op.last => {
                 self.about_to_fork(op, event.args[0], event.nr);
             }
+            // It was two events because other threads went on meanwhile.
+            Some(Child::Process(_)) if !waits_for_child(event.nr, &event.args) => {}
             Some(Child::Process(number)) => {
                 // A vfork is over when the child is on its own.
                 let child = self.places.get(&number).copied();

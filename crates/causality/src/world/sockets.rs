@@ -72,7 +72,7 @@ impl World<'_> {
         self.attach(second, connection, 1);
     }
 
-    fn make_connection(&mut self, domain: u16, kind: u8, name: String) -> u32 {
+    pub(super) fn make_connection(&mut self, domain: u16, kind: u8, name: String) -> u32 {
         let (channel, flow) = match (domain, kind) {
             (sockaddr::UNIX, SEQPACKET) => (ChannelKind::UnixDatagram, Flow::Packets),
             (sockaddr::UNIX, _) => (ChannelKind::UnixStream, Flow::Stream),
@@ -92,7 +92,7 @@ impl World<'_> {
         (self.connections.len() - 1) as u32
     }
 
-    fn attach(&mut self, socket: u32, connection: u32, side: usize) {
+    pub(super) fn attach(&mut self, socket: u32, connection: u32, side: usize) {
         if let Some(socket) = self.sockets.get_mut(socket as usize) {
             socket.connection = Some((connection, side));
         }
@@ -147,7 +147,7 @@ impl World<'_> {
     }
 
     /// The socket that listens at an address.
-    fn listener_at(&self, address: &Address) -> Option<u32> {
+    pub(super) fn listener_at(&self, address: &Address) -> Option<u32> {
         let reaches = |own: &Address| match (own, address) {
             (Address::V4(ip, port), Address::V4(to, wanted)) => {
                 port == wanted && (ip == to || ip.is_unspecified())

@@ -44,13 +44,19 @@ impl Prompt {
     /// A process by its name or number, or by its program if only one executes it.
     pub(super) fn living_process(&self, name: &str) -> Result<ProcessId, Failure> {
         let members = self.debugger.group.members();
-        let is_it = |member: &&::session::MemberInfo| {
-            member.name == name || member.id.number.to_string() == name
-        };
-        if let Some(member) = members.iter().find(is_it) {
+        if let Some(member) = members.iter().find(|member| member.name == name) {
             return Ok(member.id);
         }
-        let same: Vec<_> = members.iter().filter(|m| m.program == name).collect();
+        // Without its host, by its id, or by its program: if that is one only.
+        let without_host = |full: &str| full.rsplit_once('@').map(|(own, _)| own == name);
+        let is_it = |member: &&::session::MemberInfo| {
+            without_host(&member.name) == Some(true) || member.id.number.to_string() == name
+        };
+        let same: Vec<_> = members.iter().filter(is_it).collect();
+        let same = match same.is_empty() {
+            true => members.iter().filter(|m| m.program == name).collect(),
+            false => same,
+        };
         match same.as_slice() {
             [one] => Ok(one.id),
             _ => Err(Failure::new(format!("there is no process `{name}` here"))

@@ -9,7 +9,8 @@ use instants::Conditions;
 
 use super::Living;
 use super::debugger::{Debugger, Instant};
-use super::halting::OnTimeout;
+use super::limits::OnTimeout;
+use super::observed::Watched;
 use super::past::Front;
 use super::screen::say;
 use super::table::{Call, commands, find};
@@ -50,6 +51,8 @@ pub struct Prompt {
     pub(super) on_timeout: OnTimeout,
     /// The program as it is now, while its past is looked at.
     pub(super) front: Option<Front>,
+    /// Places at which the program is halted because conditions ask about them.
+    pub(super) places: Vec<Watched>,
 }
 
 impl Prompt {
@@ -70,6 +73,7 @@ impl Prompt {
             last_hit: None,
             quits: false,
             living: None,
+            places: Vec::new(),
             on_timeout: OnTimeout::default(),
             front: None,
         }

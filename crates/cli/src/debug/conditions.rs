@@ -11,6 +11,7 @@ use protocol::id::{Addr, ProcessId};
 
 use super::commands::Prompt;
 use super::debugger::Mode;
+use super::growing::Growing;
 use super::screen::{Part as Colour, paint, say};
 use crate::failure::Failure;
 
@@ -20,7 +21,10 @@ pub fn failure(error: Error) -> Failure {
         Error::Rules(error) => crate::check::failure(error),
         error @ Error::NoSuch(_) => Failure::new(&error).hint("`info conditions` lists them"),
         error @ Error::Alive => Failure::new(&error).hint(
-            "`mw run --record` runs a program such that they can be; `break`, `watch` and `catch` stop it as it is",
+            "`mw run` and `mw attach` without `--observe` bring the monitor in, which does",
+        ),
+        error @ Error::OfSource(_) => Failure::new(&error).hint(
+            "`mw run --record` runs a program such that it can be; patterns, places (`at F in P`) and states from those need nothing more",
         ),
         error @ Error::OfFile(_) => Failure::new(&error).hint("`disable` it"),
         error @ Error::Nowhere(_) => {
@@ -72,6 +76,13 @@ fn is_selector(text: &str) -> bool {
 impl Prompt {
     /// `stop if COND`, in either direction.
     pub(super) fn stop_if(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
+        if let Some(pattern) = text.strip_prefix("before ").map(str::trim) {
+            return self.stop_before(pattern, direction);
+        }
+        let (text, later) = match text.strip_prefix("later") {
+            Some(rest) => (rest.trim_start(), true),
+            None => (text, false),
+        };
         let condition = text.strip_prefix("if").map(str::trim).unwrap_or("");
         if condition.is_empty() {
             return Err(Failure::new("stop if what?")
@@ -84,6 +95,9 @@ impl Prompt {
             .hint("`mode causal` or `mode consistent` first: then everybody who must come along does"));
         }
         let number = self.add_condition(condition, Does::Stop)?;
+        if later {
+            return say!("Condition {number}: {condition}");
+        }
         if self.debugger.is_alive() {
             return match self.holds_now(number)? {
                 true => Ok(()),
@@ -102,7 +116,7 @@ impl Prompt {
     pub(super) fn say_holds(&self, number: u32, held: &Fires) -> Result<(), Failure> {
         let why = format!("Condition {number} holds here already");
         say!("{}", paint(Colour::Why, &why))?;
-        self.say_parts(&held.parts, &held.captures)
+        say_all(self.part_lines(&held.parts, &held.captures))
     }
 
     fn add_condition(&mut self, text: &str, does: Does) -> Result<u32, Failure> {
@@ -191,7 +205,14 @@ impl Prompt {
         if self.debugger.is_alive()
             && let Some(dir) = self.recording()
         {
-            return self.run_growing(&dir);
+            return self.run_growing(&dir, Growing::Recorded);
+        }
+        if self.debugger.is_alive() {
+            self.observe()?;
+            return match self.observed() {
+                Some(dir) => self.run_observed(&dir),
+                None => Err(failure(Error::Alive)),
+            };
         }
         let from = self.debugger.instant();
         let came = self.come(direction, Otherwise::GoOn, &mut Vec::new());
@@ -244,7 +265,7 @@ impl Prompt {
     }
 
     /// What cannot be told is told once.
-    fn say_unknown(&self, next: &Next, told: &mut Vec<u32>) -> Result<(), Failure> {
+    pub(super) fn say_unknown(&self, next: &Next, told: &mut Vec<u32>) -> Result<(), Failure> {
         for (number, why) in &next.unknown {
             if !told.contains(number) {
                 say!("Condition {number} cannot be told from here: {why}")?;
@@ -286,7 +307,7 @@ impl Prompt {
     }
 
     /// A command of a rule: names that it binds stand for what they are bound to.
-    fn command_of(&mut self, line: &str, fires: &Fires) -> Result<(), Failure> {
+    pub(super) fn command_of(&mut self, line: &str, fires: &Fires) -> Result<(), Failure> {
         if matches!(line, "stop" | "silent") {
             return Ok(());
         }
@@ -304,39 +325,45 @@ impl Prompt {
     }
 
     fn say_fires(&self, fires: &Fires) -> Result<(), Failure> {
+        say_all(self.lines_of(fires))
+    }
+
+    /// What held, and which part of it where.
+    pub(super) fn lines_of(&self, fires: &Fires) -> Vec<String> {
         let entry = &fires.entry;
         let about = match entry.does {
             Does::Rule => format!("{} {}", entry.kind.name(), entry.rule),
             Does::Stop | Does::Trace(_) => entry.text.clone(),
         };
         let number = format!("Condition {}", entry.number);
-        say!("{}: {about}", paint(Colour::Why, &number))?;
-        self.say_parts(&fires.parts, &fires.captures)
+        let mut lines = vec![format!("{}: {about}", paint(Colour::Why, &number))];
+        lines.extend(self.part_lines(&fires.parts, &fires.captures));
+        lines
     }
 
     /// Which part held where, with values.
-    fn say_parts(&self, parts: &[Part], captures: &[(String, String)]) -> Result<(), Failure> {
+    fn part_lines(&self, parts: &[Part], captures: &[(String, String)]) -> Vec<String> {
         // The last events are those that made it complete.
         const SHOWN: usize = 8;
+        let mut lines = Vec::new();
         let skipped = parts.len().saturating_sub(SHOWN);
         if skipped > 0 {
-            say!("  ... {skipped} before")?;
+            lines.push(format!("  ... {skipped} before"));
         }
         for part in parts.iter().skip(skipped) {
             let name = self.debugger.name(part.process);
-            match &part.value {
+            lines.push(match &part.value {
                 Some(value) => {
                     let what = part.what.strip_prefix(&format!("{name}:"));
                     let what = what.unwrap_or(&part.what).trim();
-                    say!("  {}: {what} = {value}", paint(Colour::Process, &name))?;
+                    format!("  {}: {what} = {value}", paint(Colour::Process, &name))
                 }
-                None => say!("  {}", part.what)?,
-            }
+                None => format!("  {}", part.what),
+            });
         }
-        for (name, value) in captures {
-            say!("  {name} = {value}")?;
-        }
-        Ok(())
+        let captures = captures.iter();
+        lines.extend(captures.map(|(name, value)| format!("  {name} = {value}")));
+        lines
     }
 
     /// Values as they are there, of those that are meant.
@@ -346,6 +373,20 @@ impl Prompt {
         instant: &Instant,
         shown: &[Traced],
     ) -> Result<(), Failure> {
+        let words = self.values_of(shown, Some(instant.lead));
+        let lead = self.debugger.name(instant.lead);
+        let at = self.debugger.group.position(instant.lead)?;
+        let number = fires.entry.number;
+        say!(
+            "Trace {number}, {lead} before {lead}:{}: {}",
+            at.event(),
+            words.join(", ")
+        )
+    }
+
+    /// Values as they are where everybody stands, of those that are meant: the one that it
+    /// is about where nobody is named.
+    pub(super) fn values_of(&mut self, shown: &[Traced], lead: Option<ProcessId>) -> Vec<String> {
         let (process, thread, frame) = (
             self.debugger.process,
             self.debugger.thread,
@@ -355,7 +396,7 @@ impl Prompt {
         for traced in shown {
             let members = self.debugger.group.members();
             let meant: Vec<ProcessId> = match &traced.process {
-                None => vec![instant.lead],
+                None => lead.into_iter().collect(),
                 Some(name) => members
                     .iter()
                     .filter(|member| events::glob(name.as_bytes(), member.name.as_bytes()))
@@ -374,14 +415,7 @@ impl Prompt {
         self.debugger.process = process;
         self.debugger.thread = thread;
         self.debugger.frame = frame;
-        let lead = self.debugger.name(instant.lead);
-        let at = self.debugger.group.position(instant.lead)?;
-        let number = fires.entry.number;
-        say!(
-            "Trace {number}, {lead} before {lead}:{}: {}",
-            at.event(),
-            words.join(", ")
-        )
+        words
     }
 
     /// All conditions.
@@ -497,6 +531,10 @@ impl Prompt {
     }
 }
 
+fn say_all(lines: Vec<String>) -> Result<(), Failure> {
+    lines.iter().try_for_each(|line| say!("{line}"))
+}
+
 /// A condition as `info conditions` has it.
 fn line(entry: &Entry, primary: Option<u32>) -> String {
     let does = match &entry.does {
@@ -505,7 +543,7 @@ fn line(entry: &Entry, primary: Option<u32>) -> String {
             let shown: Vec<String> = shown.iter().map(ToString::to_string).collect();
             format!("trace {} if {}", shown.join(", "), entry.text)
         }
-        Does::Rule => entry.text.clone(),
+        Does::Rule => format!("{} {}", entry.kind.name(), entry.text),
     };
     let mut line = format!("{:<4} {does}", entry.number);
     if !entry.enabled {

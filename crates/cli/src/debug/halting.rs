@@ -1,42 +1,21 @@
 //! Halting and the program's time, of a program that runs under an agent.
 
-use std::collections::BTreeMap;
-
 use ::session::Direction;
 use agent::channels::{Channel, Kind};
 use agent::control::{Answer, Request, Who};
 use agent::halting::{State, Stop};
-use agent::timeouts::{Change, Timeout};
-use protocol::id::ProcessId;
+use protocol::id::ProcessNo;
 
-use super::commands::{Prompt, number, word_and_rest};
+use super::commands::Prompt;
+use super::limits::duration;
 use super::screen::say;
 use crate::failure::Failure;
 
-/// What becomes of a time limit that is over while somebody steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnTimeout {
-    /// It fires.
-    #[default]
-    Accept,
-    /// It does not: it is frozen with what was left of it.
-    Reject,
-    /// It does not either, and it is asked what to do.
-    Ask,
-}
-
-/// Limits that stand still during a step, and the program's time when it began.
-#[derive(Default)]
-pub struct Held {
-    limits: Vec<Timeout>,
-    begun_ns: u64,
-}
-
 impl Prompt {
-    /// Asks the agent of the program.
-    fn ask_agent(&self, request: &Request) -> Result<Answer, Failure> {
+    /// Who asks the agents of the program, one on each of its hosts.
+    fn agents(&self) -> Result<Vec<live::Agent>, Failure> {
         match &self.living {
-            Some(living) => Ok(living.agent.ask(request)?),
+            Some(living) => Ok(living.agents.clone()),
             None => Err(
                 Failure::new("a recording is not halted: it says what happened")
                     .hint("`mw run CMD` or `mw attach` debug a program that is alive"),
@@ -44,25 +23,70 @@ impl Prompt {
         }
     }
 
-    fn status(&self) -> Result<agent::control::Status, Failure> {
-        match self.ask_agent(&Request::Status)? {
-            Answer::Status(status) => Ok(status),
-            other => Err(unexpected(&other)),
+    /// Asks the agents of the program, each on its host: the member that the host's
+    /// processes are of, and the answer.
+    pub(super) fn ask_agents(&self, request: &Request) -> Result<Vec<(u16, Answer)>, Failure> {
+        let agents = self.agents()?;
+        let answers = agents
+            .iter()
+            .map(|agent| Ok((agent.member(), agent.ask(request)?)));
+        answers.collect()
+    }
+
+    /// Asks the agent on one of the program's hosts.
+    pub(super) fn ask_agent_of(&self, member: u16, request: &Request) -> Result<Answer, Failure> {
+        let agents = self.agents()?;
+        let agent = agents.iter().find(|agent| agent.member() == member);
+        let agent = agent.ok_or_else(|| Failure::new("the program has no agent there"))?;
+        Ok(agent.ask(request)?)
+    }
+
+    /// Says whose what follows is, if there are several hosts.
+    fn head(&self, member: u16) -> Result<(), Failure> {
+        let agents = self.agents()?;
+        let agent = agents.iter().find(|agent| agent.member() == member);
+        match agent.and_then(live::Agent::host) {
+            Some(host) if agents.len() > 1 => say!("{host}:"),
+            _ => Ok(()),
         }
+    }
+
+    /// What the agents say, by the member that the processes of their hosts are of.
+    pub(super) fn status(&self) -> Result<Vec<(u16, agent::control::Status)>, Failure> {
+        let answers = self.ask_agents(&Request::Status)?.into_iter();
+        answers
+            .map(|(member, answer)| match answer {
+                Answer::Status(status) => Ok((member, status)),
+                other => Err(unexpected(&other)),
+            })
+            .collect()
     }
 
     /// Everything stands whenever the prompt does: says so.
     pub(super) fn halt(&mut self) -> Result<(), Failure> {
-        let status = self.status()?;
+        let all = self.status()?;
+        let threads = all.iter().map(|(_, status)| status.threads.len()).sum();
+        let hosts = match all.len() {
+            0 | 1 => String::new(),
+            count => format!(" on {}", counted(count, "host")),
+        };
         say!(
-            "halted: {}; `halted` shows where, `resume` lets it go on.",
-            counted(status.threads.len(), "thread")
+            "halted: {}{hosts}; `halted` shows where, `resume` lets it go on.",
+            counted(threads, "thread")
         )
     }
 
-    /// Who stands where, in the order in which they stopped, and what is under way.
+    /// Who stands where, in the order in which they stopped, and what is under way; of
+    /// each host, whose clock tells the times.
     pub(super) fn halted(&mut self) -> Result<(), Failure> {
-        let status = self.status()?;
+        for (member, status) in self.status()? {
+            self.head(member)?;
+            self.halted_on(member, status)?;
+        }
+        Ok(())
+    }
+
+    fn halted_on(&mut self, member: u16, status: agent::control::Status) -> Result<(), Failure> {
         let mut stops = status.threads;
         stops.sort_by_key(|stop| (stop.after_ns, stop.process, stop.thread));
         let times = || stops.iter().filter_map(|stop| stop.after_ns);
@@ -79,11 +103,12 @@ impl Prompt {
                 Some(after) => format!("{:>8} us", after / 1000),
                 None => format!("{:>11}", "before"),
             };
-            let name = self.thread_of(stop);
-            let place = self.line_of(stop);
+            let name = self.thread_of(member, stop);
+            let place = self.line_of(member, stop);
             say!("{when}  {name:<28} {}{place}", does(stop))?;
         }
-        let Answer::Channels { channels } = self.ask_agent(&Request::Channels)? else {
+        let answer = self.ask_agent_of(member, &Request::Channels)?;
+        let Answer::Channels { channels } = answer else {
             return Ok(());
         };
         let filled = channels.iter().filter(|c| c.unread != 0 || c.unsent != 0);
@@ -101,7 +126,7 @@ impl Prompt {
             let holders: Vec<String> = channel
                 .holders
                 .iter()
-                .map(|(pid, fd)| format!("{} fd {fd}", self.process_of(*pid)))
+                .map(|(pid, fd)| format!("{} fd {fd}", self.process_of(member, *pid)))
                 .collect();
             let unsent = match channel.unsent {
                 0 => String::new(),
@@ -117,16 +142,16 @@ impl Prompt {
         Ok(())
     }
 
-    fn process_of(&self, pid: u32) -> String {
-        let name = self.debugger.name(ProcessId::of_first(pid));
+    pub(super) fn process_of(&self, member: u16, pid: u32) -> String {
+        let name = self.debugger.name(ProcessNo(pid).of_member(member));
         match name.is_empty() {
             true => pid.to_string(),
             false => name,
         }
     }
 
-    fn thread_of(&self, stop: &Stop) -> String {
-        let process = self.process_of(stop.pid);
+    fn thread_of(&self, member: u16, stop: &Stop) -> String {
+        let process = self.process_of(member, stop.pid);
         match stop.pid == stop.tid {
             true => process,
             false => format!("{process}/{}", stop.tid),
@@ -134,8 +159,8 @@ impl Prompt {
     }
 
     /// Where in the source a thread stands, as far as that is known.
-    fn line_of(&mut self, stop: &Stop) -> String {
-        let found = self.line_of_thread(ProcessId::of_first(stop.pid), stop.tid);
+    fn line_of(&mut self, member: u16, stop: &Stop) -> String {
+        let found = self.line_of_thread(ProcessNo(stop.pid).of_member(member), stop.tid);
         found.map_or(String::new(), |place| format!(" ({place})"))
     }
 
@@ -159,6 +184,7 @@ impl Prompt {
             Some(rest) => (false, rest.trim()),
             None => (true, text),
         };
+        let mut member = None;
         let who = if let Some(port) = text.strip_prefix("--port") {
             let port = port.trim().parse();
             Who::Port(port.map_err(|_| {
@@ -166,6 +192,7 @@ impl Prompt {
             })?)
         } else if let Some(thread) = text.strip_prefix("--thread") {
             let process = self.debugger.process;
+            member = Some(process.member);
             let thread = self.thread_named(thread.trim())?;
             let state = self
                 .debugger
@@ -179,11 +206,19 @@ impl Prompt {
                 "" => self.debugger.process,
                 name => self.living_process(name)?,
             };
-            let status = self.status()?;
-            let own = status.threads.iter().find(|t| t.pid == process.number.0);
+            member = Some(process.member);
+            let mut all = self.status()?.into_iter();
+            let threads = all.find(|(own, _)| *own == process.member);
+            let threads = threads.map_or_else(Vec::new, |(_, status)| status.threads);
+            let own = threads.iter().find(|t| t.pid == process.number.0);
             Who::Process(own.map_or(0, |stop| stop.process))
         };
-        match self.ask_agent(&Request::Exempt { who, on })? {
+        let request = Request::Exempt { who, on };
+        let answer = match member {
+            Some(member) => self.ask_agent_of(member, &request)?,
+            None => self.ask_any(&request)?,
+        };
+        match answer {
             Answer::Changed { count } => {
                 let run = if on {
                     "run on"
@@ -199,11 +234,38 @@ impl Prompt {
         }
     }
 
-    /// The program's time and the real one.
+    /// Asks all agents for something that is to be done wherever it can be; refused only
+    /// if it can be nowhere.
+    pub(super) fn ask_any(&self, request: &Request) -> Result<Answer, Failure> {
+        let mut changed = None;
+        let mut refused = None;
+        for agent in self.agents()? {
+            match agent.ask(request) {
+                Ok(Answer::Changed { count }) => *changed.get_or_insert(0) += count,
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) => refused = Some(error),
+            }
+        }
+        match (changed, refused) {
+            (None, Some(error)) => Err(error.into()),
+            (changed, _) => Ok(Answer::Changed {
+                count: changed.unwrap_or(0),
+            }),
+        }
+    }
+
+    /// The program's time and the real one; each host has its own.
     pub(super) fn time(&mut self) -> Result<(), Failure> {
-        let Answer::Time(time) = self.ask_agent(&Request::Time)? else {
-            return Ok(());
-        };
+        for (member, answer) in self.ask_agents(&Request::Time)? {
+            if let Answer::Time(time) = answer {
+                self.head(member)?;
+                self.show_time(&time)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_time(&self, time: &agent::control::Time) -> Result<(), Failure> {
         say!("real     {}", moment(time.real_ns))?;
         say!(
             "logical  {}  ({} s behind)",
@@ -242,7 +304,7 @@ impl Prompt {
                     .hint("`set time logical` takes halts out of it, `set time real` does not"));
             }
         };
-        self.ask_agent(&Request::RealTime { on })?;
+        self.ask_agents(&Request::RealTime { on })?;
         match on {
             true => say!("The program sees the time that it is halted, from this halt on."),
             false => {
@@ -253,199 +315,22 @@ impl Prompt {
 
     /// The program is left in real time: what was taken out of its time comes back.
     pub(super) fn catch_up(&mut self) -> Result<(), Failure> {
-        self.ask_agent(&Request::CatchUp).map(drop)
-    }
-
-    /// Lists what is waited for with a time limit, or changes it.
-    pub(super) fn timeouts(&mut self, text: &str) -> Result<(), Failure> {
-        let timeouts = self.limits()?;
-        if text.is_empty() {
-            return self.list_timeouts(&timeouts);
-        }
-        let (word, rest) = word_and_rest(text);
-        let (which, rest) = word_and_rest(rest);
-        let change = match word {
-            "extend" => Change::Extend {
-                ns: i64::try_from(duration(rest)?).unwrap_or(i64::MAX),
-            },
-            "freeze" => Change::Freeze,
-            "thaw" => Change::Thaw,
-            "fire" => Change::Fire,
-            "drop" => Change::Drop,
-            _ => {
-                return Err(
-                    Failure::new(format!("`{word}` cannot be done to a time limit"))
-                        .hint("extend, freeze, thaw, fire or drop one by its number, or `all`"),
-                );
-            }
-        };
-        let tid = match which {
-            "all" => None,
-            "" => return Err(Failure::new("which one?").hint("`timeouts fire 2`, or `all`")),
-            which => {
-                let place = (number(which)? as usize).checked_sub(1);
-                let one = place.and_then(|place| timeouts.get(place));
-                let one = one.ok_or_else(|| {
-                    Failure::new(format!("there is no time limit {which}"))
-                        .hint("`timeouts` lists them")
-                })?;
-                Some(one.tid)
-            }
-        };
-        match self.ask_agent(&Request::Timeout { tid, change })? {
-            Answer::Changed { count } => {
-                let what = match change {
-                    Change::Extend { .. } => "longer",
-                    Change::Freeze => "frozen",
-                    Change::Thaw => "no longer frozen",
-                    Change::Fire => "over when the program goes on",
-                    Change::Drop => "dropped",
-                };
-                say!("{}: {what}.", counted(count as usize, "time limit"))
-            }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// `on-timeout ask|accept|reject`.
-    pub(super) fn set_on_timeout(&mut self, text: &str) -> Result<(), Failure> {
-        // It takes an agent that can hold limits back.
-        self.status()?;
-        self.on_timeout = match text {
-            "" => self.on_timeout,
-            "ask" => OnTimeout::Ask,
-            "accept" => OnTimeout::Accept,
-            "reject" => OnTimeout::Reject,
-            other => {
-                return Err(Failure::new(format!(
-                    "`{other}` is nothing that can be done on a timeout"
-                ))
-                .hint("`ask`, `accept` or `reject`"));
-            }
-        };
-        match self.on_timeout {
-            OnTimeout::Ask => say!(
-                "A time limit that is over in a step is held back, and it is asked what to do."
-            ),
-            OnTimeout::Accept => say!("A time limit that is over in a step fires."),
-            OnTimeout::Reject => say!("A time limit that is over in a step is held back."),
-        }
-    }
-
-    fn change_limit(&self, tid: u32, change: Change) -> Result<(), Failure> {
-        let request = Request::Timeout {
-            tid: Some(tid),
-            change,
-        };
-        self.ask_agent(&request).map(drop)
-    }
-
-    fn limits(&self) -> Result<Vec<Timeout>, Failure> {
-        match self.ask_agent(&Request::Timeouts)? {
-            Answer::Timeouts { timeouts } => Ok(timeouts),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    fn program_time(&self) -> Result<u64, Failure> {
-        match self.ask_agent(&Request::Time)? {
-            Answer::Time(time) => Ok(time.logical_ns),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Before a step: no limit that is waited for gets less, if that is wished.
-    pub(super) fn hold_limits(&mut self) -> Result<Held, Failure> {
-        if self.on_timeout == OnTimeout::Accept || !self.debugger.is_alive() {
-            return Ok(Held::default());
-        }
-        let mut limits = self.limits()?;
-        limits.retain(|limit| !limit.is_frozen);
-        for limit in &limits {
-            self.change_limit(limit.tid, Change::Freeze)?;
-        }
-        Ok(Held {
-            limits,
-            begun_ns: self.program_time()?,
-        })
-    }
-
-    /// After a step: limits that are not over go on with what is left of them now; the
-    /// others stay as they are, and are told of.
-    pub(super) fn release_limits(&mut self, held: &Held) -> Result<(), Failure> {
-        if held.limits.is_empty() {
-            return Ok(());
-        }
-        let passed = self.program_time()?.saturating_sub(held.begun_ns);
-        let now = self.limits()?;
-        // Whoever is in another call by now has another limit, or none.
-        let same = |limit: &&Timeout| now.iter().any(|n| n.tid == limit.tid && n.is_frozen);
-        let mut over = Vec::new();
-        for limit in held.limits.iter().filter(same) {
-            if limit.left_ns <= passed {
-                over.push(limit);
-                continue;
-            }
-            let ns = i64::try_from(passed).unwrap_or(i64::MAX);
-            self.change_limit(limit.tid, Change::Thaw)?;
-            self.change_limit(limit.tid, Change::Extend { ns: -ns })?;
-        }
-        if over.is_empty() {
-            return Ok(());
-        }
-        let now = self.limits()?;
-        for limit in over {
-            let place = now.iter().position(|n| n.tid == limit.tid);
-            let who = self.waiter(limit);
-            let call = call_name(limit.call);
-            let number = place.map_or(0, |place| place + 1);
-            match self.on_timeout {
-                OnTimeout::Ask => say!(
-                    "The time limit of {who} in {call} is over: `timeouts fire {number}` accepts that, `timeouts drop {number}` rejects it for good; it is frozen."
-                )?,
-                _ => {
-                    say!("The time limit of {who} in {call} is over, and rejected: it is frozen.")?
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn waiter(&self, wait: &Timeout) -> String {
-        let process = self.process_of(wait.pid);
-        match wait.pid == wait.tid {
-            true => process,
-            false => format!("{process}/{}", wait.tid),
-        }
-    }
-
-    fn list_timeouts(&self, timeouts: &[Timeout]) -> Result<(), Failure> {
-        if timeouts.is_empty() {
-            return say!("Nobody waits with a time limit.");
-        }
-        for (wait, place) in timeouts.iter().zip(1..) {
-            let name = self.waiter(wait);
-            let call = call_name(wait.call);
-            let frozen = if wait.is_frozen { ", frozen" } else { "" };
-            let left = precise(wait.left_ns);
-            say!("{place:>3}  {left:>12} s left{frozen}  {name} in {call}")?;
-        }
-        Ok(())
+        self.ask_agents(&Request::CatchUp).map(drop)
     }
 }
 
-fn unexpected(answer: &Answer) -> Failure {
+pub(super) fn unexpected(answer: &Answer) -> Failure {
     Failure::new(format!("the program's agent answered {answer:?}"))
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     }
 }
 
-fn call_name(number: u64) -> String {
+pub(super) fn call_name(number: u64) -> String {
     protocol::table::syscall(number).map_or_else(|| number.to_string(), |row| row.name.to_string())
 }
 
@@ -463,38 +348,8 @@ fn does(stop: &Stop) -> String {
     }
 }
 
-/// A length of time: `5s`, `200ms`, `2m`, or seconds.
-fn duration(text: &str) -> Result<u64, Failure> {
-    let units: BTreeMap<&str, f64> = [
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("ms", 1e6),
-        ("s", 1e9),
-        ("", 1e9),
-        ("m", 60e9),
-        ("h", 3600e9),
-    ]
-    .into();
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let value = digits
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .filter(|v| v.is_finite() && *v >= 0.0);
-    match (value, units.get(unit.trim())) {
-        (Some(value), Some(unit)) => Ok((value * unit) as u64),
-        _ => {
-            Err(Failure::new(format!("`{text}` is not a length of time"))
-                .hint("`5s`, `200ms`, `1.5m`"))
-        }
-    }
-}
-
 /// Seconds, to the microsecond.
-fn precise(ns: u64) -> String {
+pub(super) fn precise(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
 }
 
@@ -507,25 +362,4 @@ fn moment(ns: u64) -> String {
         seconds % 60,
         ns % 1_000_000_000 / 1000
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration;
-
-    #[test]
-    fn lengths_of_time() {
-        for (text, ns) in [
-            ("5s", 5_000_000_000),
-            ("200ms", 200_000_000),
-            ("1.5", 1_500_000_000),
-            ("2 m", 120_000_000_000),
-            ("7us", 7000),
-        ] {
-            assert_eq!(duration(text).ok(), Some(ns), "{text}");
-        }
-        for bad in ["", "s", "5 parsecs", "-1s", "1e999", "nan"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -7,9 +7,12 @@ mod conditions;
 mod debugger;
 mod growing;
 mod halting;
+mod held;
 mod info;
+mod limits;
 mod look;
 mod moves;
+mod observed;
 mod past;
 mod screen;
 mod stops;
@@ -52,6 +55,12 @@ pub fn program(history: History, names: Names) -> Result<Arc<Program>, Failure> 
     Ok(Program::new(history, names, Arc::new(replayer)))
 }
 
+/// A program that was observed: what happened can be asked for, and nobody can be led there.
+fn observed_program(history: History, names: Names) -> Arc<Program> {
+    let replayer = Replayer::new(history.set());
+    Program::new(history, names, Arc::new(replayer))
+}
+
 impl From<::session::Error> for Failure {
     fn from(error: ::session::Error) -> Failure {
         let failure = Failure::new(&error);
@@ -82,10 +91,14 @@ pub fn run_living(
 
 /// What belongs to a program that is alive.
 pub struct Living {
-    /// Who asks its agent.
-    pub agent: live::Agent,
+    /// Who asks its agents, one on each of its hosts.
+    pub agents: Vec<live::Agent>,
     /// Where it is recorded, if it is.
     pub recording: Option<PathBuf>,
+    /// Where what it does is written down for conditions, if it is not recorded and has any.
+    pub observed: Option<PathBuf>,
+    /// What is written down on other hosts, as it comes there.
+    pub followed: Vec<Box<dyn live::Followed>>,
 }
 
 /// Debugs a program that was opened, by a script or at the prompt; at the end its
@@ -106,6 +119,7 @@ fn run_program(
     prompt.living = living;
     let done = converse(&mut prompt, script);
     prompt.leave_past();
+    prompt.observe_no_more();
     if ends {
         prompt.end_all()?;
     }

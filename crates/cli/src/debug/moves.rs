@@ -60,6 +60,9 @@ impl Prompt {
     pub(super) fn run_on(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
         let (only, count) = only(text);
         self.pass_over(count)?;
+        if !self.debugger.conditions.any() {
+            self.observe_no_more();
+        }
         match self.has_conditions(only) {
             true => self.run_conditions(direction),
             false => self.go(How::Continue, direction, only),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ::session::{Counterparts, Program, Side};
 use ::target::Position;
 use causality::History;
+use protocol::id::ProcessId;
 
 use super::commands::Prompt;
 use super::debugger::{Debugger, Instant};
@@ -30,12 +31,28 @@ pub struct Front {
     shares_points: bool,
 }
 
+impl Front {
+    /// Who somebody of the past is in the program as it is now.
+    pub fn alive_of(&self, past: ProcessId) -> Option<ProcessId> {
+        self.known.alive(past)
+    }
+
+    /// Who somebody of the program as it is now is in the past.
+    pub fn recorded_of(&self, alive: ProcessId) -> Option<ProcessId> {
+        self.known.recorded(alive)
+    }
+}
+
 /// What was recorded so far of a program that is alive.
 pub fn open(dir: &Path) -> Result<Arc<Program>, Failure> {
     let set = select::open(Some(dir.to_path_buf()))?;
     let history = History::in_memory(&set).map_err(Failure::new)?;
     let names = causes::names(&history);
-    super::program(history, names)
+    let mut members = set.members();
+    match members.any(|recording| recording.manifest().observed.is_some()) {
+        true => Ok(super::observed_program(history, names)),
+        false => super::program(history, names),
+    }
 }
 
 impl Prompt {

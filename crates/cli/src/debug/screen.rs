@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// Prints a line. Whoever read it may have gone away: that is a failure that
+/// Prints a line, which is seen at once: who reads it through a pipe may wait for it before it
+/// says what comes next. Whoever read it may have gone away: that is a failure that
 /// nobody hears of.
 macro_rules! say {
     ($($what:tt)*) => {
@@ -15,6 +16,7 @@ pub fn line(text: std::fmt::Arguments<'_>) -> Result<(), crate::failure::Failure
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
+    out.flush()?;
     Ok(())
 }
 

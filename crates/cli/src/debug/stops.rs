@@ -226,6 +226,18 @@ impl Prompt {
         Ok(())
     }
 
+    /// `stop before PATTERN`: on to where something is about to be done, and is not yet.
+    pub(super) fn stop_before(
+        &mut self,
+        text: &str,
+        direction: ::session::Direction,
+    ) -> Result<(), Failure> {
+        let caught = Caught::attempts(text, self.debugger.group.program())?;
+        let number = self.debugger.group.stops().add(What::Catch(caught), |_| {});
+        say!("Catchpoint {number}: before {text}")?;
+        self.run_on("", direction)
+    }
+
     pub(super) fn condition(&mut self, text: &str) -> Result<(), Failure> {
         let (which, condition) = match text.split_once(char::is_whitespace) {
             Some((which, condition)) => (which, condition.trim()),

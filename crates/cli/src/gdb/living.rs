@@ -26,6 +26,7 @@ use crate::failure::Failure;
 pub struct Living {
     program: Arc<::session::Program>,
     live: Arc<live::Program>,
+    how: live::How,
     /// The one that was started.
     started: Option<u32>,
 }
@@ -33,6 +34,8 @@ pub struct Living {
 /// What is known besides of a program that is alive.
 pub struct Alive {
     live: Arc<live::Program>,
+    /// How one that comes later is joined.
+    how: live::How,
     /// Those that were started, and whom they made.
     ours: HashSet<u32>,
     /// The point that tells of signals.
@@ -49,8 +52,13 @@ impl Alive {
 }
 
 impl Living {
-    /// Joins processes, or starts a program.
-    pub fn begin(processes: &[String], command: &[OsString]) -> Result<Living, Failure> {
+    /// Joins processes, or starts a program: under an agent, unless they are only to be
+    /// observed.
+    pub fn begin(
+        processes: &[String],
+        command: &[OsString],
+        observe: bool,
+    ) -> Result<Living, Failure> {
         if processes.is_empty() && command.is_empty() {
             return Err(Failure::new("which processes?").hint(
                 "`mw gdb --live PID`, or a program to start: `mw gdb --live -- CMD`; \
@@ -59,13 +67,18 @@ impl Living {
         }
         let pids = attach::named(processes, &live::candidates())?;
         let program = attach::program()?;
-        let started = match processes.is_empty() {
-            true => Some(program.start(command)? as u32),
-            false => {
-                let how = live::How {
-                    governed: true,
-                    ..live::How::default()
-                };
+        let how = live::How {
+            governed: !observe,
+            ..live::How::default()
+        };
+        let started = match (processes.is_empty(), observe) {
+            (true, true) => Some(program.start(command)? as u32),
+            (true, false) => {
+                let words = std::iter::once("--".into()).chain(command.iter().cloned());
+                let words: Vec<OsString> = words.collect();
+                Some(program.start_governed(&words, &how)? as u32)
+            }
+            (false, _) => {
                 attach::tell(program.attach(&pids, &how)?);
                 None
             }
@@ -73,8 +86,12 @@ impl Living {
         let live = Arc::new(program);
         let opener: Arc<dyn ::target::Opener> = Arc::clone(&live) as _;
         Ok(Living {
-            program: ::session::Program::alive(opener),
+            program: ::session::Program::alive(
+                opener,
+                inspect::Library::new(inspect::Options::default()),
+            ),
             live,
+            how,
             started,
         })
     }
@@ -89,7 +106,7 @@ impl Cmd {
     ) -> Result<ExitCode, Failure> {
         let room = Room::new()?;
         let socket = room.0.join("socket");
-        let mut server = serve_living(processes, command, &socket)?;
+        let mut server = serve_living(processes, command, self.observe, &socket)?;
         let Some(mut server) = server.take() else {
             // It has said why.
             return Ok(ExitCode::from(2));
@@ -116,6 +133,7 @@ impl Cmd {
 fn serve_living(
     processes: &[String],
     command: &[OsString],
+    observe: bool,
     socket: &Path,
 ) -> Result<Option<Child>, Failure> {
     let cannot = |error: std::io::Error| Failure::new(format!("cannot start mw: {error}"));
@@ -126,6 +144,7 @@ fn serve_living(
         .args(["serve-gdb", "--with-parent", "--unix"])
         .arg(socket)
         .arg(format!("--announce={}", says.as_raw_fd()))
+        .args(observe.then_some("--observe"))
         .arg("--live")
         .args(processes)
         .arg("--")
@@ -226,6 +245,7 @@ impl Program {
             stops: Default::default(),
             alive: Some(Alive {
                 live: Arc::clone(&living.live),
+                how: living.how,
                 ours: living.started.into_iter().collect(),
                 signals: None,
                 signalled: None,
@@ -296,7 +316,7 @@ impl Program {
         if self.index(pid).is_none() {
             let alive = self.alive.as_ref()?;
             let pids = [i32::try_from(pid).ok()?];
-            alive.live.attach(&pids, &live::How::default()).ok()?;
+            alive.live.attach(&pids, &alive.how).ok()?;
             self.group.take_in();
             self.welcome(pid)?;
         }

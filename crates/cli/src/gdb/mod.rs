@@ -96,6 +96,11 @@ pub struct Cmd {
           conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
     live: Option<Vec<String>>,
 
+    /// With `--live`, by ptrace alone: nothing of the debugger is in the program, and its
+    /// time goes on while it stands
+    #[arg(long, requires = "live")]
+    observe: bool,
+
     /// An argument for gdb, also where what follows `--` is a program
     #[arg(long = "gdb-argument", value_name = "ARG", allow_hyphen_values = true)]
     extra: Vec<std::ffi::OsString>,
@@ -154,6 +159,11 @@ pub struct Serve {
     #[arg(long, value_name = "PID|NAME", num_args = 0..,
           conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
     live: Option<Vec<String>>,
+
+    /// With `--live`, by ptrace alone: nothing of the debugger is in the program, and its
+    /// time goes on while it stands
+    #[arg(long, requires = "live")]
+    observe: bool,
 
     /// End when the process that started it does
     #[arg(long, hide = true)]
@@ -460,7 +470,7 @@ impl Subject {
 impl Serve {
     fn served(&self) -> Result<Subject, Failure> {
         if let Some(processes) = &self.live {
-            let living = living::Living::begin(processes, &self.command)?;
+            let living = living::Living::begin(processes, &self.command, self.observe)?;
             return Ok(Subject::Living(living));
         }
         let set = self.recording.clone().open()?;

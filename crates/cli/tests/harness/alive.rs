@@ -25,6 +25,11 @@ pub fn program(scratch: &Scratch) -> PathBuf {
     }
 }
 
+/// Two processes that count rounds of messages.
+pub fn rounds(scratch: &Scratch) -> PathBuf {
+    programs::for_debuggers(scratch, "debug/rounds.c", &["-static"])
+}
+
 impl Service {
     /// It serves when this is done.
     pub fn start(scratch: &Scratch, words: &[&str]) -> Service {

@@ -12,6 +12,7 @@ pub mod event;
 pub mod gdb;
 pub mod instants;
 pub mod joined;
+pub mod listening;
 pub mod namespaces;
 pub mod nobody;
 pub mod processes;

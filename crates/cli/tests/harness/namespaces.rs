@@ -187,6 +187,20 @@ impl Hosts {
         std::fs::write(path, format!("{text}{known}")).unwrap();
     }
 
+    /// Something that is started on a host by somebody else than `mw`.
+    pub fn on(&self, name: &str, program: &Path) -> Command {
+        let mut command = Command::new(find_tool("ip").unwrap());
+        command.args(["netns", "exec", &self.namespace(name)]);
+        command.arg(program);
+        command
+    }
+
+    /// Cuts the line to a host: nothing comes through any more, and nobody is told.
+    pub fn cut(&self, name: &str) {
+        let at = self.names.iter().position(|other| other == name).unwrap();
+        ip(&format!("-n {}-net link set port{at} down", self.tag));
+    }
+
     /// What runs on a host.
     pub fn pids(&self, name: &str) -> Vec<i32> {
         let tool = find_tool("ip").unwrap();

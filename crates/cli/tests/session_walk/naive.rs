@@ -251,6 +251,57 @@ fn walk(opener: &dyn Opener, id: ProcessId, span: (EventNo, EventNo)) -> Walked 
     walked
 }
 
+/// On which side of the stop that a process stands at the program is. It stood there when
+/// the program moved on, and its position does not say whether that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Going forwards, the program comes to it again.
+    Before,
+    /// Going back, it does.
+    Behind,
+}
+
+/// Who stopped, in the order in which a user saw it. Causes do not order stops of
+/// processes that know nothing of each other: who goes back is to see them in the reverse
+/// order, and then in the same one again.
+#[derive(Debug, Default)]
+struct Seen {
+    stops: Vec<usize>,
+    /// Those before this are behind, the others ahead.
+    now: usize,
+}
+
+impl Seen {
+    /// Who stops next, as far as it has been seen.
+    fn next(&self, back: bool) -> Option<usize> {
+        let at = match back {
+            true => self.now.checked_sub(1)?,
+            false => self.now,
+        };
+        self.stops.get(at).copied()
+    }
+
+    /// The program leaves a stop.
+    fn leave(&mut self, i: usize, back: bool) {
+        self.stops.insert(self.now, i);
+        self.now += usize::from(!back);
+    }
+
+    /// The program comes to a stop: as before, or another way, on which nothing was seen.
+    fn come(&mut self, i: usize, back: bool) {
+        let is_known = self.next(back) == Some(i);
+        match (back, is_known) {
+            (true, true) => {
+                self.now -= 1;
+                self.stops.remove(self.now);
+            }
+            (false, true) => _ = self.stops.remove(self.now),
+            (true, false) => _ = self.stops.drain(..std::mem::take(&mut self.now)),
+            (false, false) => self.stops.truncate(self.now),
+        }
+    }
+}
+
 /// Lists of stops, and the order of cause and effect.
 pub struct Naive {
     pub history: History,
@@ -260,6 +311,11 @@ pub struct Naive {
     pub broken: [bool; 3],
     /// In which program of which process `total` is watched.
     pub watched: Vec<(usize, usize)>,
+    seen: Seen,
+    /// Of each process, if it stands at a stop.
+    sides: Vec<Option<Side>>,
+    /// Who moved last, and whether it stopped at something.
+    last: Option<(usize, bool)>,
 }
 
 impl Naive {
@@ -282,6 +338,68 @@ impl Naive {
             at,
             broken: [false; 3],
             watched: Vec::new(),
+            seen: Seen::default(),
+            sides: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Everything from the beginning: where everybody is, and nothing to stop at.
+    pub fn begin(&mut self, at: Vec<Position>) {
+        (self.broken, self.watched) = ([false; 3], Vec::new());
+        (self.seen, self.last) = (Seen::default(), None);
+        self.sides = vec![None; at.len()];
+        self.at = at;
+    }
+
+    /// A motion begins.
+    pub fn set_out(&mut self, lead: usize, back: bool) {
+        if let Some((i, true)) = self.last {
+            self.seen.leave(i, back);
+            if !self.functions(i).is_empty() {
+                self.sides[i] = Some(if back { Side::Before } else { Side::Behind });
+            }
+        }
+        if self.last.is_none_or(|(i, _)| i != lead) {
+            // Who is chosen goes on from where it is, whatever was seen before.
+            self.seen = Seen::default();
+            self.sides[lead] = None;
+        }
+    }
+
+    /// A motion has ended, at something that is stopped at or elsewhere.
+    pub fn arrive(&mut self, i: usize, is_stop: bool, back: bool) {
+        if is_stop {
+            self.seen.come(i, back);
+        }
+        self.sides[i] = None;
+        self.last = Some((i, is_stop));
+    }
+
+    /// The functions with a breakpoint that a process has just come to.
+    pub fn functions(&self, i: usize) -> Vec<Kind> {
+        let mut kinds = self.kinds(i, self.at[i], false);
+        kinds.retain(|kind| matches!(kind, Kind::Function(_)));
+        kinds
+    }
+
+    /// Whether a process stands at a stop that whoever goes one way comes to.
+    fn stands(&self, i: usize, back: bool) -> bool {
+        let side = if back { Side::Behind } else { Side::Before };
+        self.sides[i] == Some(side) && !self.functions(i).is_empty()
+    }
+
+    fn put(&mut self, i: usize, at: Position) {
+        if self.at[i] != at {
+            self.at[i] = at;
+            self.sides[i] = None;
+        }
+    }
+
+    /// Everybody is where the library says: at an end of the run.
+    pub fn put_all(&mut self, at: &[Position]) {
+        for (i, at) in at.iter().enumerate() {
+            self.put(i, *at);
         }
     }
 
@@ -308,6 +426,9 @@ impl Naive {
     }
 
     fn next(&self, i: usize, limit: Position) -> Option<Position> {
+        if self.stands(i, false) && self.at[i] <= limit {
+            return Some(self.at[i]);
+        }
         let stops = self.runs[i].stops.iter();
         let mut stops = stops.filter(|(_, kind)| self.is_on(i, *kind));
         stops
@@ -317,6 +438,9 @@ impl Naive {
 
     /// What stops a process last on its way back.
     pub fn last(&self, i: usize, floor: Position) -> Option<Position> {
+        if self.stands(i, true) && self.at[i] >= floor {
+            return Some(self.at[i]);
+        }
         let stops = self.runs[i].stops.iter();
         let stops = stops.filter(|(_, kind)| self.is_on(i, *kind));
         let stops = stops.map(|(at, kind)| match kind {
@@ -363,10 +487,10 @@ impl Naive {
             }
             for j in crew.iter().copied().filter(|j| *j != i) {
                 if needed[j] > self.at[j].event().0 {
-                    self.at[j] = Position::Event(EventNo(needed[j]));
+                    self.put(j, Position::Event(EventNo(needed[j])));
                 }
             }
-            self.at[i] = at;
+            self.put(i, at);
             if follow == Follow::Consistent {
                 self.follow_far(i, at, crew);
             }
@@ -409,20 +533,20 @@ impl Naive {
         }
         for (j, bound) in bounds {
             if bound > self.at[j].event().0 {
-                self.at[j] = Position::Event(EventNo(bound));
+                self.put(j, Position::Event(EventNo(bound)));
             }
         }
     }
 
     /// The process that stops, if one does.
     pub fn forwards(&mut self, lead: usize, all: bool, follow: Follow) -> Option<usize> {
-        let crew = self.crew(lead, all);
+        let crew = self.crew(lead, all, false);
         let found = crew
             .iter()
             .find_map(|i| Some((*i, self.next(*i, Position::END)?)));
         let Some((i, at)) = found else {
             for i in crew {
-                self.at[i] = self.end(i);
+                self.put(i, self.end(i));
             }
             return None;
         };
@@ -430,13 +554,13 @@ impl Naive {
     }
 
     pub fn backwards(&mut self, lead: usize, all: bool) -> Option<usize> {
-        let crew = self.crew(lead, all);
+        let crew = self.crew(lead, all, true);
         let found = crew
             .iter()
             .find_map(|i| Some((*i, self.last(*i, Position::START)?)));
         let Some((i, at)) = found else {
             for i in crew {
-                self.at[i] = Position::Event(self.runs[i].first);
+                self.put(i, Position::Event(self.runs[i].first));
             }
             return None;
         };
@@ -467,16 +591,22 @@ impl Naive {
                 leave.push((j, floor));
             }
             for (j, floor) in leave {
-                self.at[j] = floor;
+                self.put(j, floor);
             }
-            self.at[i] = at;
+            self.put(i, at);
             return i;
         }
     }
 
-    fn crew(&self, lead: usize, all: bool) -> Vec<usize> {
+    /// Who may move, in the order in which they are asked: who stopped there when it was
+    /// seen before, then the leader.
+    fn crew(&self, lead: usize, all: bool, back: bool) -> Vec<usize> {
         let others = (0..self.runs.len()).filter(|i| all && *i != lead);
-        std::iter::once(lead).chain(others).collect()
+        let mut crew: Vec<usize> = std::iter::once(lead).chain(others).collect();
+        if let Some(first) = self.seen.next(back) {
+            crew.sort_by_key(|i| *i != first);
+        }
+        crew
     }
 
     /// A step of the leader to a position, unless somebody stops before it.
@@ -488,14 +618,14 @@ impl Naive {
         follow: Follow,
         back: bool,
     ) -> usize {
-        let crew = self.crew(lead, all);
+        let crew = self.crew(lead, all, back);
         let at = match back {
             true => goal,
             false => self.next(lead, goal).unwrap_or(goal),
         };
         if at.event() == self.at[lead].event() {
             // Nobody has seen anything of it.
-            self.at[lead] = at;
+            self.put(lead, at);
             return lead;
         }
         match back {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use events::Pattern;
 
+use super::sets::Sets;
 use super::{Engine, Lane, Run, Worker};
 use crate::engine::{Happening, Match, Sym};
 use crate::history::At;
@@ -49,7 +50,12 @@ impl<E: Events + ?Sized> Run<'_, E> {
     }
 
     /// Reads all logs, once.
-    pub(super) fn read(&mut self, states: &mut States<'_>, truth: &mut dyn Truth) -> Vec<Lane> {
+    pub(super) fn read(
+        &mut self,
+        states: &mut States<'_>,
+        truth: &mut dyn Truth,
+        sets: &mut Sets,
+    ) -> Vec<Lane> {
         let wanted: Vec<(u32, &Pattern)> = self
             .rules
             .letters
@@ -67,35 +73,38 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 .for_each(|letter| table[letter as usize] = true);
             table
         };
+        let kept = self.subscribed.iter().zip(&self.filters);
+        let kept: Vec<bool> = kept
+            .map(|(parts, filter)| *filter || !parts.is_empty())
+            .collect();
         let mut lanes: Vec<Lane> = Vec::new();
         for process in 0..self.events.processes() {
             let mut lane = Lane::default();
             let mut passes = self.passes(process, truth).into_iter().peekable();
+            sets.next_process();
             let happened = &mut self.happened;
-            let subscribed = &self.subscribed;
             let events = self.events;
             let symbols = &self.symbols;
             let mut take = |seen: Seen<'_>| {
-                let before = lane.happenings.len();
-                let mut touches = false;
+                let (mut touches, mut counts) = (false, false);
                 for happening in seen.set {
                     let letter = happening.letter as usize;
                     happened[letter] += 1;
                     touches |= of_states[letter];
-                    if !subscribed[letter].is_empty() {
-                        lane.happenings.push(happening.clone());
-                    }
+                    counts |= kept[letter];
                 }
                 if touches {
                     let place = (process, Some(seen.thread), seen.at, seen.time);
                     states.take(events, place, seen.set, symbols);
                 }
-                if lane.happenings.len() > before {
+                if counts {
                     lane.marks.push(Mark {
                         at: seen.at,
                         time: seen.time,
                     });
-                    lane.ends.push(lane.happenings.len());
+                    let own = seen.set.iter();
+                    let own = own.filter(|happening| kept[happening.letter as usize]);
+                    lane.sets.push(sets.number(own));
                 }
             };
             // What happens between events is put where it belongs.
@@ -153,7 +162,8 @@ impl<E: Events + ?Sized> Run<'_, E> {
                         None => String::new(),
                     };
                     self.trouble[number as usize] = Some(format!(
-                        "`{} {}` in {}: {}{near}",
+                        "{}: `{} {}` in {}: {}{near}",
+                        self.rules.position(letter.origin_at),
                         passing.deed.words(),
                         passing.place.text,
                         self.events.name(process),
@@ -167,17 +177,22 @@ impl<E: Events + ?Sized> Run<'_, E> {
     }
 
     /// Gives all components what happened, in causal order.
-    pub(super) fn follow(&mut self, lanes: Vec<Lane>, states: &mut States<'_>) {
-        let mut lanes = lanes;
-        let marks: Vec<Vec<Mark>> = lanes
-            .iter_mut()
-            .map(|lane| std::mem::take(&mut lane.marks))
-            .collect();
+    pub(super) fn follow(&mut self, lanes: Vec<Lane>, sets: &Sets, states: &mut States<'_>) {
+        let (marks, numbers): (Vec<Vec<Mark>>, Vec<Vec<u32>>) = lanes
+            .into_iter()
+            .map(|lane| (lane.marks, lane.sets))
+            .unzip();
         let of_states: Vec<u32> = states.letters().collect();
         let events = self.events;
-        for moment in Stream::new(events, &marks) {
-            let set = lanes[moment.process].set(moment.index);
-            let mut higher: VecDeque<Happening> = VecDeque::new();
+        // Sequences are of the order in which events come, and ask for nothing more.
+        let mut workers = self.workers.iter();
+        let stream = match workers.all(|worker| matches!(worker.engine, Engine::Sequence(_))) {
+            true => Stream::in_order(events, &marks),
+            false => Stream::new(events, &marks),
+        };
+        let mut higher: VecDeque<Happening> = VecDeque::new();
+        for moment in stream {
+            let set = sets.get(numbers[moment.process][moment.index]);
             self.give(&moment, set, &mut higher);
             while let Some(happening) = higher.pop_front() {
                 self.happened[happening.letter as usize] += 1;
@@ -197,27 +212,20 @@ impl<E: Events + ?Sized> Run<'_, E> {
 
     /// One event, to whom it may concern, in the order of the file.
     fn give(&mut self, moment: &Moment, set: &[Happening], higher: &mut VecDeque<Happening>) {
-        let first = match set {
-            [one] => self.subscribed[one.letter as usize].len(),
-            _ => 0,
-        };
-        if set.len() == 1 {
-            for i in 0..first {
-                let part = self.subscribed[set[0].letter as usize][i];
-                self.offer(part, moment, set, higher);
-            }
-            return;
+        let mut concerned = std::mem::take(&mut self.concerned);
+        for happening in set {
+            let letter = happening.letter as usize;
+            self.passed[letter] += u64::from(self.filters[letter]);
+            concerned.extend_from_slice(&self.subscribed[letter]);
         }
-        let mut parts: Vec<usize> = set
-            .iter()
-            .flat_map(|happening| &self.subscribed[happening.letter as usize])
-            .copied()
-            .collect();
-        parts.sort_unstable();
-        parts.dedup();
-        for part in parts {
+        if set.len() > 1 {
+            concerned.sort_unstable();
+            concerned.dedup();
+        }
+        for part in concerned.drain(..) {
             self.offer(part, moment, set, higher);
         }
+        self.concerned = concerned;
     }
 
     fn offer(
@@ -242,12 +250,17 @@ impl<E: Events + ?Sized> Run<'_, E> {
         } = worker;
         let mut matches: Vec<Match> = Vec::new();
         match engine {
-            Engine::Linked(engine) => engine.take(moment, set, &mut |own| matches.push(own)),
+            Engine::Linked(engine) => {
+                engine.take(moment, set, &mut |own| matches.push(own));
+                *count += engine.counted();
+            }
             Engine::Concurrent(engine) => engine.take(moment, set, &mut |own| matches.push(own)),
             Engine::LeadsTo(engine) => engine.take(moment, set),
             Engine::Before(engine) => engine.take(moment, set, &mut |own| matches.push(own)),
             Engine::Sequence(engine) => {
-                engine.take(moment, set, &mut |own| matches.push(own.found));
+                let passed = engine.filter().map(|filter| self.passed[filter as usize]);
+                let passed = passed.unwrap_or(0);
+                engine.take(moment, set, passed, &mut |own| matches.push(own.found));
             }
         }
         let mut switches = Vec::new();
@@ -300,11 +313,27 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 found.push(own);
             }
         }
+        if let (Engine::Linked(engine), Component::Linked(_, None)) = (engine, &part.component)
+            && found.len() >= most
+        {
+            engine.only_count();
+        }
         for (rule, on) in switches {
-            for (part, worker) in self.rules.parts.iter().zip(&mut self.workers) {
-                if part.rule == Some(rule) {
-                    worker.enabled = on;
+            let parts = self.rules.parts.iter().zip(&mut self.workers);
+            for (other, (part, worker)) in parts.enumerate() {
+                if part.rule != Some(rule) || worker.enabled == on {
+                    continue;
                 }
+                if let Engine::Sequence(engine) = &mut worker.engine
+                    && let Some(filter) = engine.filter()
+                {
+                    // Who comes after this one in the file has not been given the event.
+                    let is_given = other <= number;
+                    let is_in = set.iter().any(|happening| happening.letter == filter);
+                    let passed = self.passed[filter as usize];
+                    engine.switch(on, passed - u64::from(is_in && !is_given));
+                }
+                worker.enabled = on;
             }
         }
     }

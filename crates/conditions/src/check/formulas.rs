@@ -12,7 +12,7 @@ use crate::engine::relation::Rel;
 use crate::engine::solve::{Formula, Linear};
 use crate::engine::trace::{Change, Trace, Val};
 use crate::history::At;
-use crate::rules::{Condition, Number, Use};
+use crate::rules::{Condition, Number, Rules, State, StateBody, Use};
 use crate::source::Symbols;
 use crate::states::Instance;
 use crate::values::{Compared, Measure, Value, mapped};
@@ -47,6 +47,8 @@ enum Taken {
 pub(super) struct Builder<'i> {
     instances: &'i [Vec<Instance>],
     symbols: &'i Symbols,
+    /// Of each state, whether it is a value that each process has.
+    is_family: Vec<bool>,
     pub traces: Vec<Trace>,
     pub owners: Vec<Owner>,
     /// Where the traces of a state begin.
@@ -61,6 +63,8 @@ pub(super) struct Builder<'i> {
 #[derive(Default)]
 struct Sum {
     terms: Vec<(i64, usize)>,
+    /// Of the terms, values of a family.
+    family: Vec<usize>,
     constant: i128,
     values: Vec<(i64, Vec<usize>)>,
     /// Messages that several received a part of: each is one less where the last of
@@ -78,8 +82,11 @@ fn walk<'n>(number: &'n Number, factor: i64, found: &mut dyn FnMut(i64, &'n Numb
 }
 
 impl<'i> Builder<'i> {
-    pub fn new(instances: &'i [Vec<Instance>], symbols: &'i Symbols) -> Builder<'i> {
+    pub fn new(rules: &Rules, instances: &'i [Vec<Instance>], symbols: &'i Symbols) -> Builder<'i> {
+        let is_value =
+            |state: &State| matches!(state.body, StateBody::Source(..) | StateBody::Last(..));
         Builder {
+            is_family: rules.states.iter().map(is_value).collect(),
             instances,
             symbols,
             traces: Vec::new(),
@@ -241,8 +248,14 @@ impl<'i> Builder<'i> {
         if !known {
             return self.unknown(UNORDERED);
         }
+        // What a family has together is known where all of it is there.
+        let is_whole = matches!(rel, Rel::Equal | Rel::Unequal) && !sum.family.is_empty();
+        let whole = match is_whole {
+            true => sum.family,
+            false => Vec::new(),
+        };
         // Each value is that of one process: of any that there is.
-        let mut ways = vec![(sum.terms, Vec::<usize>::new())];
+        let mut ways = vec![(sum.terms, whole)];
         for (factor, choices) in sum.values {
             ways = ways
                 .iter()
@@ -264,6 +277,7 @@ impl<'i> Builder<'i> {
                 rel,
                 present,
                 absent: false,
+                is_whole,
             };
             self.arrived(linear, &sum.parted)
         });
@@ -293,7 +307,12 @@ impl<'i> Builder<'i> {
             }
             Number::Sum(own) => {
                 let mut parted: HashMap<u32, Vec<usize>> = HashMap::new();
+                let is_family = self.is_family[own.state];
                 for (trace, instance) in self.traces_of(own, values, taken, measure) {
+                    let mut changes = instance.trace.changes.iter();
+                    if is_family && changes.any(|change| change.value != Value::Absent) {
+                        sum.family.push(trace);
+                    }
                     match instance.part_of {
                         None => sum.terms.push((factor, trace)),
                         Some(message) => parted.entry(message).or_default().push(trace),

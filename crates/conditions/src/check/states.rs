@@ -118,7 +118,7 @@ impl<E: Events + ?Sized> Run<'_, E> {
             uses(condition, &mut |own| {
                 let state = &self.rules.states[own.state];
                 let why = match &empty[own.state] {
-                    Some(Empty::Nobody(name)) => format!("no process is called `{name}`"),
+                    Some(Empty::Nobody(name)) => super::nobody(self.events, name),
                     Some(_) => format!("nothing of `{}` ever happened", state.name),
                     None => return,
                 };
@@ -130,7 +130,10 @@ impl<E: Events + ?Sized> Run<'_, E> {
             let why = format!("its names can have more than {ASSIGNMENTS_MAX} values together");
             return Err((Outcome::Unknown, why));
         };
-        Ok((Builder::new(instances, &self.symbols), assignments))
+        Ok((
+            Builder::new(self.rules, instances, &self.symbols),
+            assignments,
+        ))
     }
 
     /// What a condition is over the whole run, to be asked from any place in it.
@@ -148,7 +151,11 @@ impl<E: Events + ?Sized> Run<'_, E> {
             ways.push((self.named(names, &values), formula));
         }
         let owners = builder.owners.iter();
-        let name = |own: &Owner| self.rules.states[own.state].name.clone();
+        let name = |own: &Owner| {
+            let process = instances[own.state][own.instance].trace.process;
+            let name = &self.rules.states[own.state].name;
+            of_member(name, self.events.name(process))
+        };
         let origin = |own: &Owner| instances[own.state][own.instance].trace.clone();
         Ok(StateCondition {
             names: owners.clone().map(name).collect(),
@@ -187,17 +194,33 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 .iter()
                 .find(|(process, _)| *process == own.process)?;
             let owner = builder.owners[trace];
-            let name = self.rules.states[owner.state].name.clone();
+            let name = &self.rules.states[owner.state].name;
+            let name = of_member(name, self.events.name(own.process));
             let value = builder.origin(trace).at(place.1).words(&self.symbols)?;
             Some((own.process, name, value))
         });
         Witness {
             values: values.collect(),
             first: state.unique,
+            is_state: true,
             cut: state.cut,
             events: state.places,
             ..Witness::default()
         }
+    }
+}
+
+/// How a state is called of one process: `server-*: total` of a family is `server-0: total`
+/// of one of it. What has a name of its own keeps it.
+fn of_member(state: &str, process: &str) -> String {
+    let end = state.find([' ', '/', ':']).unwrap_or(state.len());
+    match state.split_at_checked(end) {
+        Some((family, rest))
+            if !rest.is_empty() && events::glob(family.as_bytes(), process.as_bytes()) =>
+        {
+            format!("{process}{rest}")
+        }
+        _ => state.to_string(),
     }
 }
 

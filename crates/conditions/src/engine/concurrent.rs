@@ -3,8 +3,8 @@
 //! Of each process the last is kept: what is not before an event is, if any is, that.
 #![allow(clippy::indexing_slicing)] // There are two sides.
 
-use super::linked::{ByValues, End};
-use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
+use super::linked::End;
+use super::{Atom, ByValues, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::stream::Moment;
 
 /// Finds events of two kinds neither of which happened before the other.

@@ -13,10 +13,11 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use super::between::{Between, known};
 pub use super::concurrent::Concurrent;
-use super::{Atom, Happening, Match, Sym, Table, Trail, merge, project};
+use super::{Atom, ByValues, Happening, Match, Sym, Table, Trail, merge, project};
 use crate::history::At;
-use crate::stream::{Clock, Moment};
+use crate::stream::Moment;
 
 /// One step of a chain.
 #[derive(Clone, Debug)]
@@ -129,66 +130,6 @@ impl Group {
     }
 }
 
-/// How many places of a list, in order, happened before a moment. Mostly all or nearly
-/// all have, so that it is looked for from the end.
-fn known<T>(list: &[T], moment: &Moment, process: usize, at: impl Fn(&T) -> At) -> usize {
-    let mut behind = list.len();
-    let mut step = 1;
-    while let Some(last) = behind.checked_sub(1) {
-        if moment.is_after(process, at(&list[last])) {
-            break;
-        }
-        behind = behind.saturating_sub(step);
-        step *= 2;
-    }
-    // Everything before `behind` is known, and what was jumped over last may be.
-    let to = (behind + step).min(list.len());
-    let jumped = &list[behind..to];
-    behind + jumped.partition_point(|entry| moment.is_after(process, at(entry)))
-}
-
-/// Something for each list of values that names can have.
-pub(super) type ByValues<T> = Table<Box<[Sym]>, T>;
-
-/// Where an event was, and what its process knew then.
-type Sight = (At, Clock);
-
-/// A kind of event that may not be between.
-struct Between {
-    atom: Atom,
-    key: Vec<usize>,
-    seen: ByValues<Sights>,
-}
-
-/// Where events with the same values were seen.
-#[derive(Default)]
-struct Sights {
-    by_process: Vec<(usize, Vec<Sight>)>,
-    /// Of each process, how many of its events the one of them that knows most of it
-    /// knows: whatever is later has none of them behind it.
-    most: Vec<u32>,
-}
-
-impl Sights {
-    fn add(&mut self, moment: &Moment) {
-        if self.most.len() < moment.clock.len() {
-            self.most.resize(moment.clock.len(), 0);
-        }
-        for (most, known) in self.most.iter_mut().zip(moment.clock.iter()) {
-            *most = (*most).max(*known);
-        }
-        if let Some(own) = self.most.get_mut(moment.process) {
-            *own = (*own).max(moment.at.needs());
-        }
-        let place = (moment.at, moment.clock.clone());
-        let lists = &mut self.by_process;
-        match lists.iter_mut().find(|(own, _)| *own == moment.process) {
-            Some((_, list)) => list.push(place),
-            None => lists.push((moment.process, vec![place])),
-        }
-    }
-}
-
 struct Stage {
     step: Step,
     /// The names whose values tell groups apart.
@@ -204,6 +145,8 @@ struct Stage {
     keeps_all: bool,
     /// Nothing comes after it.
     is_last: bool,
+    /// It is only counted how often the chain is complete with it, from some time on.
+    counted: Option<u64>,
     /// Of each of its atoms: it binds all that tells groups apart.
     settles: Vec<bool>,
     /// The binding of no names.
@@ -248,21 +191,15 @@ impl Linked {
                     .collect(),
                 None => Vec::new(),
             };
-            let without = step.without.iter().map(|atom| Between {
-                key: bound
-                    .iter()
-                    .copied()
-                    .filter(|name| atom.bound().any(|own| own == *name))
-                    .collect(),
-                atom: atom.clone(),
-                seen: Table::default(),
-            });
+            let without = step.without.iter();
+            let without = without.map(|atom| Between::new(atom, &bound));
             let settles =
                 |atom: &Atom| live.iter().all(|name| atom.bound().any(|own| own == *name));
             stages.push(Stage {
                 without: without.collect(),
                 settles: step.atoms.iter().map(settles).collect(),
                 is_last: k + 1 == count,
+                counted: None,
                 nothing: [].into(),
                 step: step.clone(),
                 live,
@@ -276,6 +213,22 @@ impl Linked {
             });
         }
         Linked { stages, names }
+    }
+
+    /// From here on nobody asks where chains are, only how many there are.
+    pub fn only_count(&mut self) {
+        if let Some(last) = self.stages.last_mut() {
+            last.counted.get_or_insert(0);
+        }
+    }
+
+    /// How many were only counted since this was asked last.
+    pub fn counted(&mut self) -> u64 {
+        let counted = self
+            .stages
+            .last_mut()
+            .and_then(|last| last.counted.as_mut());
+        counted.map_or(0, std::mem::take)
     }
 
     /// The kinds of events it looks at.
@@ -303,11 +256,7 @@ impl Linked {
         for stage in &mut self.stages {
             for between in &mut stage.without {
                 for happening in set {
-                    let Some(binding) = between.atom.bind(happening, self.names) else {
-                        continue;
-                    };
-                    let key = project(&binding, &between.key);
-                    between.seen.entry(key).or_default().add(moment);
+                    between.take(moment, happening, self.names);
                 }
             }
         }
@@ -334,7 +283,10 @@ impl Linked {
             return;
         }
         let Some(before) = done.last() else {
-            stage.arrive(moment, own, 1, None, found);
+            match &mut stage.counted {
+                Some(counted) => *counted += 1,
+                None => stage.arrive(moment, own, 1, None, found),
+            }
             return;
         };
         let (shared, index) = &before.next[atom];
@@ -344,6 +296,10 @@ impl Linked {
                 stage.follows(before, &before.groups[*group], moment, &own)
                 && let Some(binding) = merge(&end.binding, &own)
             {
+                if let Some(counted) = &mut stage.counted {
+                    *counted += 1;
+                    continue;
+                }
                 stage.arrive(moment, binding, 1, Some(end.trail(process)), found);
             }
         }
@@ -565,33 +521,4 @@ fn one_by_one(steps: Vec<Step>) -> Vec<Step> {
         }
     }
     all
-}
-
-impl Between {
-    /// Whether such an event happened after a place and before a moment.
-    fn is_between(&self, process: usize, from: At, moment: &Moment, binding: &[Sym]) -> bool {
-        let Some(sights) = self.seen.get(&project(binding, &self.key)) else {
-            return false;
-        };
-        let most = sights.most.get(process).copied().unwrap_or(0);
-        if most < from.needs() {
-            return false;
-        }
-        sights.by_process.iter().any(|(own, list)| {
-            let count = known(list, moment, *own, |(at, _)| *at);
-            // The last one knows most.
-            count
-                .checked_sub(1)
-                .and_then(|last| list.get(last))
-                .is_some_and(|(at, clock)| {
-                    if *own == process {
-                        from < *at
-                    } else {
-                        clock
-                            .get(process)
-                            .is_some_and(|known| *known >= from.needs())
-                    }
-                })
-        })
-    }
 }

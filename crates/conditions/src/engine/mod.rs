@@ -2,6 +2,7 @@
 //! recordings nor names.
 
 pub mod automaton;
+mod between;
 pub mod concurrent;
 pub mod cut;
 pub mod enumerate;
@@ -116,6 +117,9 @@ pub(crate) fn project(binding: &[Sym], names: &[usize]) -> Box<[Sym]> {
         .map(|name| binding.get(*name).copied().unwrap_or(Sym::NONE))
         .collect()
 }
+
+/// Something for each list of values that names can have.
+pub(crate) type ByValues<T> = Table<Box<[Sym]>, T>;
 
 /// Two bindings as one, if they agree.
 pub(crate) fn merge(a: &[Sym], b: &[Sym]) -> Option<Vec<Sym>> {

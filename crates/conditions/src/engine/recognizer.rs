@@ -55,6 +55,8 @@ pub struct Recognizer {
     others: Vec<Instance>,
     /// What an event is of the alphabet, filled for each.
     own: Vec<(usize, Vec<Sym>)>,
+    /// How many events had passed the filter when it was given one last.
+    passed: u64,
 }
 
 impl Recognizer {
@@ -77,13 +79,39 @@ impl Recognizer {
             by_key: Table::default(),
             others: Vec::new(),
             own: Vec::new(),
+            passed: 0,
         }
     }
 
-    /// The kinds of events it looks at.
+    /// The kinds of events it is to be given. What passes the filter and is nothing of
+    /// the sequence's breaks it, of which a recognizer tells nothing: how many passed is
+    /// enough. A verifier tells, and so is given these as well.
     pub fn letters(&self) -> Vec<u32> {
         let own = self.alphabet.iter().map(|atom| atom.letter);
-        own.chain(self.filter).collect()
+        let filter = self.filter.filter(|_| self.purpose == Purpose::Verify);
+        own.chain(filter).collect()
+    }
+
+    /// The kind of events that are its input.
+    pub fn filter(&self) -> Option<u32> {
+        self.filter
+    }
+
+    /// It is switched on or off where so many events have passed the filter. Those that
+    /// pass while it is off are none of its input.
+    pub fn switch(&mut self, on: bool, passed: u64) {
+        if !on && self.purpose == Purpose::Recognize && passed != self.passed {
+            self.begin_again();
+        }
+        self.passed = passed;
+    }
+
+    /// Forgets all sequences that have begun.
+    fn begin_again(&mut self) {
+        if !self.by_key.is_empty() {
+            self.by_key.clear();
+        }
+        self.others.clear();
     }
 
     /// How many sequences have begun and are not over.
@@ -91,12 +119,23 @@ impl Recognizer {
         self.by_key.len() + self.others.len()
     }
 
-    /// The next event.
-    pub fn take(&mut self, moment: &Moment, set: &[Happening], tell: &mut dyn FnMut(Told)) {
-        if let Some(filter) = self.filter
-            && !set.iter().any(|happening| happening.letter == filter)
-        {
-            return;
+    /// The next event. `passed` is how many have passed the filter, this one included.
+    pub fn take(
+        &mut self,
+        moment: &Moment,
+        set: &[Happening],
+        passed: u64,
+        tell: &mut dyn FnMut(Told),
+    ) {
+        if let Some(filter) = self.filter {
+            if !set.iter().any(|happening| happening.letter == filter) {
+                return;
+            }
+            let is_next = passed == self.passed + 1;
+            self.passed = passed;
+            if !is_next && self.purpose == Purpose::Recognize {
+                self.begin_again();
+            }
         }
         let mut own = std::mem::take(&mut self.own);
         own.clear();
@@ -248,10 +287,7 @@ impl Recognizer {
     /// An event that fits no sequence at all.
     fn break_all(&mut self, moment: &Moment, tell: &mut dyn FnMut(Told)) {
         match self.purpose {
-            Purpose::Recognize => {
-                self.by_key.clear();
-                self.others.clear();
-            }
+            Purpose::Recognize => self.begin_again(),
             Purpose::Verify => {
                 let mut all: Vec<&Instance> = self.by_key.values().chain(&self.others).collect();
                 all.sort_by(|a, b| a.binding.cmp(&b.binding));

@@ -45,6 +45,9 @@ pub(super) struct Resolver {
     states: HashMap<String, usize>,
     /// Letters of lets that have been resolved.
     letters: HashMap<String, u32>,
+    /// Letters of patterns that stand in place of a name, by how they are written: rules
+    /// that ask for the same events ask for them once.
+    written: HashMap<String, u32>,
     resolved_states: HashMap<String, usize>,
     emitted: HashMap<String, u32>,
     rule_names: HashMap<String, usize>,

@@ -3,7 +3,8 @@
 //!
 //! Which of several symbols an address belongs to follows gdb: the last one at
 //! or before it, where a symbol with a size ends where it says, and among
-//! those at one address the one whose name comes last in the string table.
+//! those at one address one of the file itself before those of its debug file,
+//! and the one whose name comes last by its bytes.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -62,21 +63,19 @@ pub struct Symbols {
 impl Symbols {
     /// Collects the symbols of `image` and its debug file.
     pub fn load(image: &Image, debug: Option<&Image>) -> Self {
-        let mut found = Vec::new();
-        for file in [Some(image), debug].into_iter().flatten() {
-            read_table(file, ".symtab", &mut found);
+        let mut apart = Vec::new();
+        if let Some(debug) = debug {
+            read_table(debug, ".symtab", &mut apart);
         }
-        read_table(image, ".dynsym", &mut found);
         if let Some(mini) = mini_debug_info(image) {
-            read_table(&mini, ".symtab", &mut found);
+            read_table(&mini, ".symtab", &mut apart);
         }
-        read_plt(image, &mut found);
-        // Stable, with the position of the name as the tie breaker.
-        found.sort_by_key(|(symbol, name_at)| (symbol.address, *name_at));
-        let mut sorted: Vec<Symbol> = found.into_iter().map(|(symbol, _)| symbol).collect();
-        sorted.dedup_by(|a, b| a.address == b.address && a.name == b.name && a.kind == b.kind);
+        let mut own = Vec::new();
+        read_table(image, ".symtab", &mut own);
+        read_table(image, ".dynsym", &mut own);
+        read_plt(image, &mut own);
         Self {
-            sorted,
+            sorted: in_order(own, apart),
             ..Self::default()
         }
     }
@@ -210,7 +209,19 @@ fn text_at(strings: &'static [u8], at: usize) -> Option<&'static str> {
 
 const SYMBOL_SIZE: usize = 24;
 
-fn read_table(image: &Image, table: &str, found: &mut Vec<(Symbol, usize)>) {
+/// Symbols by address; those at one address so that the one that counts comes last.
+fn in_order(own: Vec<Symbol>, apart: Vec<Symbol>) -> Vec<Symbol> {
+    // The file's own first, so that they are kept of those that are in both.
+    let own = own.into_iter().map(|symbol| (true, symbol));
+    let apart = apart.into_iter().map(|symbol| (false, symbol));
+    let mut found: Vec<(bool, Symbol)> = own.chain(apart).collect();
+    found.sort_by_key(|(_, symbol)| (symbol.address, symbol.name));
+    found.dedup_by(|(_, a), (_, b)| a.address == b.address && a.name == b.name && a.kind == b.kind);
+    found.sort_by_key(|(is_own, symbol)| (symbol.address, *is_own));
+    found.into_iter().map(|(_, symbol)| symbol).collect()
+}
+
+fn read_table(image: &Image, table: &str, found: &mut Vec<Symbol>) {
     let Some(section) = image.find(table) else {
         return;
     };
@@ -263,7 +274,7 @@ fn read_table(image: &Image, table: &str, found: &mut Vec<(Symbol, usize)>) {
             global: info >> 4 != elf::STB_LOCAL,
             code,
         };
-        found.push((symbol, name_at as usize));
+        found.push(symbol);
     }
 }
 
@@ -307,7 +318,7 @@ fn slot_name(name: &str) -> String {
 }
 
 /// Names the stubs that calls to other files go through `NAME@plt`.
-fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
+fn read_plt(image: &Image, found: &mut Vec<Symbol>) {
     let Some(dynsym) = image.find(".dynsym") else {
         return;
     };
@@ -331,7 +342,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
                 global: false,
                 code: false,
             };
-            found.push((symbol, usize::MAX));
+            found.push(symbol);
         }
     }
     for table in [".rela.plt", ".rela.dyn"] {
@@ -388,7 +399,7 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
                     global: false,
                     code: true,
                 };
-                found.push((symbol, 0));
+                found.push(symbol);
             }
         }
     }
@@ -396,7 +407,32 @@ fn read_plt(image: &Image, found: &mut Vec<(Symbol, usize)>) {
 
 #[cfg(test)]
 mod tests {
-    use super::without_parameters;
+    use super::{Symbol, SymbolKind, Symbols, in_order, without_parameters};
+
+    fn function(address: u64, name: &'static str) -> Symbol {
+        Symbol {
+            address,
+            size: 8,
+            name,
+            kind: SymbolKind::Function,
+            global: true,
+            code: true,
+        }
+    }
+
+    /// As gdb does (`maint print msymbols` shows its order).
+    #[test]
+    fn of_several_at_one_address_the_last_by_name_counts_and_the_files_own() {
+        let own = vec![function(16, "_B"), function(16, "_a"), function(16, "_N")];
+        let apart = vec![function(16, "_z"), function(16, "_a"), function(32, "_z")];
+        let symbols = Symbols {
+            sorted: in_order(own, apart),
+            ..Symbols::default()
+        };
+        assert_eq!(symbols.all().len(), 5);
+        assert_eq!(symbols.at_code(20).map(|s| s.name), Some("_a"));
+        assert_eq!(symbols.at_code(32).map(|s| s.name), Some("_z"));
+    }
 
     #[test]
     fn parameters_go_and_templates_stay() {

@@ -19,11 +19,12 @@ fn is_tuple(aggregate: &Aggregate) -> bool {
         })
 }
 
-/// References and pointers to slices.
-fn is_slice(name: &str) -> bool {
-    ["&[", "&mut [", "*const [", "*mut ["]
-        .iter()
-        .any(|open| name.starts_with(open))
+/// Whatever points to a slice: references, pointers, boxes. What it is called does not
+/// matter to gdb, but what it is made of.
+fn is_slice(aggregate: &Aggregate) -> bool {
+    let fields = || aggregate.members.iter().filter(|m| m.fixed.is_none());
+    let has = |name: &str| fields().any(|m| m.name == Some(name));
+    fields().count() == 2 && has("data_ptr") && has("length")
 }
 
 impl Printer<'_> {
@@ -100,7 +101,7 @@ impl Printer<'_> {
             out.push_str(&shown);
             return;
         }
-        if is_slice(name)
+        if is_slice(aggregate)
             && let (Some(start), Some(length)) = (
                 value.field(self.inspector.process, "data_ptr"),
                 value.field(self.inspector.process, "length"),

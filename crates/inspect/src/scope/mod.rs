@@ -38,6 +38,18 @@ pub struct Local {
     pub parameter: bool,
 }
 
+impl Local {
+    /// Whether there is any code at which it has a value.
+    fn is_somewhere(&self) -> bool {
+        let says = [c::DW_AT_location, c::DW_AT_const_value];
+        self.die.read().is_some_and(|entry| {
+            entry
+                .inherited(|e| says.iter().any(|at| e.has(*at)).then_some(()))
+                .is_some()
+        })
+    }
+}
+
 impl<'a> Scope<'a> {
     /// The scope of a frame.
     pub fn new(inspector: &'a Inspector<'a>, stack: &'a Stack, level: usize) -> Option<Self> {
@@ -54,12 +66,26 @@ impl<'a> Scope<'a> {
         self.stack.frames.get(self.level)
     }
 
-    /// The parameters of the frame's function.
+    /// The parameters of the frame's function. One that is nowhere stands in a variable of
+    /// its name, if there is one: Rust moves what it inlines there.
     pub fn arguments(&self) -> Vec<Local> {
         let Some(block) = self.frame().and_then(Frame::function_block) else {
             return Vec::new();
         };
-        named(&block.variables, true).collect()
+        let stand_in = |parameter: &Local| {
+            let mut variables = named(&block.variables, false);
+            variables.find(|v| v.name == parameter.name && v.is_somewhere())
+        };
+        let die_of = |parameter: &Local| match parameter.is_somewhere() {
+            true => None,
+            false => stand_in(parameter).map(|variable| variable.die),
+        };
+        named(&block.variables, true)
+            .map(|parameter| match die_of(&parameter) {
+                Some(die) => Local { die, ..parameter },
+                None => parameter,
+            })
+            .collect()
     }
 
     /// The variables of the frame, innermost block first.
@@ -84,13 +110,16 @@ impl<'a> Scope<'a> {
         let (frame, function) = self.frame().and_then(|f| f.function.map(|g| (f, g)))?;
         let mut at = frame.innermost;
         while let Some(block) = at.and_then(|index| function.blocks.get(index)) {
-            let local = block
+            let mut locals = block
                 .variables
                 .iter()
                 .filter_map(|v| local(*v))
-                .find(|l| l.name == name);
-            if local.is_some() {
-                return local;
+                .filter(|l| l.name == name);
+            if let Some(first) = locals.next() {
+                return match first.is_somewhere() {
+                    true => Some(first),
+                    false => Some(locals.find(Local::is_somewhere).unwrap_or(first)),
+                };
             }
             if !matches!(block.kind, BlockKind::Lexical) {
                 break;

@@ -284,6 +284,7 @@ impl Warden {
             .arg("--")
             .args(arguments.iter().map(|word| OsStr::from_bytes(word)))
             .process_group(group)
+            .stdin(self.input())
             .spawn()
             .map_err(io)?;
         drop(theirs);
@@ -387,6 +388,7 @@ impl Warden {
             .arg(theirs.as_raw_fd().to_string())
             .args(rest.unwrap_or_default())
             .process_group(group)
+            .stdin(self.input())
             .spawn()
             .map_err(io)?;
         drop(theirs);
@@ -480,10 +482,13 @@ impl Warden {
 
     /// Something became of somebody while nobody runs.
     pub fn note_aside(&mut self, tid: i32, status: Status) {
-        let what = match self.event(tid, status) {
-            Outcome::Told(what) => what,
-            _ => return,
-        };
+        if let Outcome::Told(what) = self.event(tid, status) {
+            self.put_off(tid, what);
+        }
+    }
+
+    /// What became of a thread is told later.
+    pub fn put_off(&mut self, tid: i32, what: What) {
         if let Some(task) = self.tasks.get_mut(&tid)
             && !matches!(what, What::Exited(_) | What::Killed(_) | What::Halted)
         {

@@ -229,6 +229,21 @@ impl Warden {
         };
         let at = registers.rip.wrapping_sub(1);
         let space = self.spaces.get(&process.space);
+        if code == SI_KERNEL
+            && let Some(pads) = space.map(|space| &space.pads)
+            && let Some(to) = pads.hit(at).or_else(|| pads.copy_of(at))
+        {
+            let is_hit = pads.hit(at).is_some();
+            registers.rip = to;
+            let _ = stopped.set_registers(&registers);
+            if !is_hit {
+                // It has come to where the jump is without passing the breakpoint.
+                return Outcome::Nothing;
+            }
+            // The monitor has judged it.
+            task.reported = Some(to);
+            return Outcome::Told(What::Breakpoint);
+        }
         if matches!(code, SI_KERNEL | TRAP_BRKPT) && space.is_some_and(|space| space.has(at)) {
             registers.rip = at;
             let _ = stopped.set_registers(&registers);
@@ -277,6 +292,32 @@ impl Warden {
             }
             return Outcome::Nothing;
         }
+        // Nor is what the monitor does of its own accord, or in place of an instruction.
+        if let Some(governor) = &self.governor
+            && raw::signal_code(tid).is_ok_and(|code| code > 0)
+            && let Some(own) = task.stopped().and_then(|stopped| stopped.registers().ok())
+            && governor.answers(process, signal, own.rip)
+        {
+            return Outcome::Nothing;
+        }
+        // What the program does in a pad it does where it has the same instruction.
+        if let Some(pads) = self.spaces.get(&process.space).map(|space| &space.pads)
+            && !pads.is_empty()
+            && let State::Stopped(stopped) = &mut task.state
+            && let Ok(mut registers) = stopped.registers()
+        {
+            // (The middle of a jump need not be a trap: it may be no instruction.)
+            let middle = pads.copy_of(registers.rip);
+            let middle = middle.filter(|_| signal == libc::SIGILL as u32);
+            if let Some(to) = middle.or_else(|| pads.to_program(registers.rip)) {
+                registers.rip = to;
+                let _ = stopped.set_registers(&registers);
+            }
+            if middle.is_some() {
+                stopped.signal = 0;
+                return Outcome::Nothing;
+            }
+        }
         let is_asked = process.armed.signals >> (signal.clamp(1, 64) - 1) & 1 != 0;
         if signal == libc::SIGINT as u32
             && process.is_ours
@@ -308,8 +349,7 @@ impl Warden {
     }
 }
 
-/// The monitor's own signals: calls that trap, the one that tells it to look, and what
-/// instructions that it has replaced raise.
+/// The monitor's own signals: calls that trap, and the one that tells it to look.
 pub fn is_monitors(signal: u32) -> bool {
     signal == SIGSYS as u32 || signal == PREEMPT_SIGNAL as u32
 }

@@ -2,19 +2,21 @@
 //! time stands as long as it is (`agent::halting`).
 //!
 //! Its threads then stand in the monitor. What the program's own registers are is in
-//! their seats, or where the monitor has put them when it was entered.
+//! their entries, or where the monitor has put them when it was entered.
 
+use std::mem::offset_of;
 use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use agent::Arena;
 use agent::control::{Answer, Client, Inject, Request, Status};
 use agent::halting::Halter;
-use protocol::halt::{Called, Seat, flag, state, stopped_in};
+use protocol::halt::{Called, ThreadEntry, flag, state, stopped_in};
 use protocol::layout::{
     ACTION_SIZE, MONITOR_BASE, MONITOR_END, PROCESS_ACTIONS, SPACE_POOLS_AT, THREAD_PROCESS_AT,
     THREAD_REGS_AT,
 };
+use protocol::replay::{COUNTER_SITES, COUNTERS_BASE, CounterSite, site};
 use protocol::shared::Control;
 
 use super::process::Process;
@@ -126,50 +128,50 @@ impl Governor {
         }
     }
 
-    /// The seats of an image that is gone.
+    /// The entries of an image that is gone.
     fn forget(&self, pid: i32) {
-        for seat in &self.control.seats {
-            seat.free_of(pid as u32, 0);
+        for entry in &self.control.entries {
+            entry.free_of(pid as u32, 0);
         }
     }
 
-    pub fn seat(&self, tid: i32) -> Option<&'static Seat> {
-        self.halter.seat_of(tid as u32)
+    pub fn entry(&self, tid: i32) -> Option<&'static ThreadEntry> {
+        self.halter.entry_of(tid as u32)
     }
 
     pub fn is_exempt(&self, tid: i32) -> bool {
-        self.seat(tid).is_some_and(|seat| seat.has(flag::EXEMPT))
+        self.entry(tid).is_some_and(|entry| entry.has(flag::EXEMPT))
     }
 
     /// Whether a thread stands where it can be told to go on with other registers.
     pub fn is_parked(&self, tid: i32) -> bool {
-        self.seat(tid).is_some_and(is_parked)
+        self.entry(tid).is_some_and(is_parked)
     }
 
     /// Has a thread leave the halt, and trap in the program.
     pub fn lead_out(&self, tid: i32) {
-        let Some(seat) = self.seat(tid) else { return };
-        if let Some(flags) = seat.registers.last() {
+        let Some(entry) = self.entry(tid) else { return };
+        if let Some(flags) = entry.registers.last() {
             flags.fetch_or(TRAP_FLAG, AcqRel);
         }
-        seat.set_registers.store(1, Release);
-        seat.flags.fetch_or(flag::LED, AcqRel);
+        entry.set_registers.store(1, Release);
+        entry.flags.fetch_or(flag::LED, AcqRel);
     }
 
     /// Has a thread leave the call that it is in, or not any more.
     pub fn call_out(&self, tid: i32, on: bool) {
-        if let Some(seat) = self.seat(tid) {
+        if let Some(entry) = self.entry(tid) {
             match on {
-                true => seat.flags.fetch_or(flag::OUT, AcqRel),
-                false => seat.flags.fetch_and(!flag::OUT, AcqRel),
+                true => entry.flags.fetch_or(flag::OUT, AcqRel),
+                false => entry.flags.fetch_and(!flag::OUT, AcqRel),
             };
         }
     }
 
     /// It is out.
     pub fn is_led_out(&self, tid: i32) {
-        if let Some(seat) = self.seat(tid) {
-            seat.flags.fetch_and(!flag::LED, AcqRel);
+        if let Some(entry) = self.entry(tid) {
+            entry.flags.fetch_and(!flag::LED, AcqRel);
         }
     }
 
@@ -179,20 +181,28 @@ impl Governor {
         (MONITOR_BASE..MONITOR_END).contains(&address) || is_stub(process, address)
     }
 
+    /// Whether a fault is the monitor's affair: it is in its own code (memory of the program
+    /// that it looks at need not be there), or at an instruction that it has replaced, which it
+    /// does itself then.
+    pub fn answers(&self, process: &Process, signal: u32, address: u64) -> bool {
+        (MONITOR_BASE..MONITOR_END).contains(&address)
+            || signal == libc::SIGILL as u32 && is_replaced(process, address)
+    }
+
     /// The registers that the program has, of a thread that stands in the monitor.
     pub fn registers(&self, process: &Process, tid: i32, own: &General) -> Option<General> {
-        let seat = self.seat(tid);
-        let state = seat.map_or(state::RUNS, |seat| seat.state.load(Acquire));
-        let stopped = seat.map_or(0, |seat| seat.stopped_in.load(Relaxed));
-        let mut seen = match seat {
-            Some(seat) if state == state::STOPPED => of_seat(seat, own),
+        let entry = self.entry(tid);
+        let state = entry.map_or(state::RUNS, |entry| entry.state.load(Acquire));
+        let stopped = entry.map_or(0, |entry| entry.stopped_in.load(Relaxed));
+        let mut seen = match entry {
+            Some(entry) if state == state::STOPPED => of_entry(entry, own),
             _ => called(process, own)?,
         };
         seen.orig_rax = u64::MAX;
         let waits = matches!(state, state::CALL | state::SENDS)
             || state == state::STOPPED && stopped == stopped_in::CALL;
-        if let Some(seat) = seat.filter(|_| waits) {
-            seen.orig_rax = seat.call.load(Relaxed).wrapping_sub(1);
+        if let Some(entry) = entry.filter(|_| waits) {
+            seen.orig_rax = entry.call.load(Relaxed).wrapping_sub(1);
             seen.rax = BEGUN_AGAIN;
         }
         Some(seen)
@@ -200,21 +210,21 @@ impl Governor {
 
     /// Gives it others. False: it is in a call.
     pub fn set_registers(&self, tid: i32, general: &General) -> bool {
-        let Some(seat) = self.seat(tid).filter(|seat| is_parked(seat)) else {
+        let Some(entry) = self.entry(tid).filter(|entry| is_parked(entry)) else {
             return false;
         };
-        for (place, value) in seat.registers.iter().zip(in_seats_order(general)) {
+        for (place, value) in entry.registers.iter().zip(in_entries_order(general)) {
             place.store(value, Relaxed);
         }
-        seat.set_registers.store(1, Release);
+        entry.set_registers.store(1, Release);
         true
     }
 
     /// The vector registers of the program, as XSAVE has them.
     pub fn vectors(&self, process: &Process, tid: i32, own: &General) -> Option<Vec<u8>> {
-        let seat = self.seat(tid)?;
-        let at = seat.xstate_at.load(Relaxed);
-        if seat.state.load(Acquire) == state::STOPPED && at != 0 {
+        let entry = self.entry(tid)?;
+        let at = entry.xstate_at.load(Relaxed);
+        if entry.state.load(Acquire) == state::STOPPED && at != 0 {
             let mut image = vec![0; 576 + 256];
             return (process.read(at, &mut image) == image.len()).then_some(image);
         }
@@ -227,8 +237,8 @@ impl Governor {
 
     /// Where its general vector registers can be written to: an address.
     pub fn vectors_at(&self, process: &Process, tid: i32, own: &General) -> Option<u64> {
-        let seat = self.seat(tid).filter(|seat| is_parked(seat))?;
-        match seat.xstate_at.load(Relaxed) {
+        let entry = self.entry(tid).filter(|entry| is_parked(entry))?;
+        match entry.xstate_at.load(Relaxed) {
             0 => word(process, own.gs_base + THREAD_REGS_AT),
             at => Some(at + XMM as u64),
         }
@@ -251,15 +261,33 @@ impl Governor {
     }
 }
 
-fn is_parked(seat: &Seat) -> bool {
-    let place = seat.stopped_in.load(Relaxed);
-    seat.state.load(Acquire) == state::STOPPED
+fn is_parked(entry: &ThreadEntry) -> bool {
+    let place = entry.stopped_in.load(Relaxed);
+    entry.state.load(Acquire) == state::STOPPED
         && matches!(place, stopped_in::PROGRAM | stopped_in::EXIT)
 }
 
 fn word(process: &Process, address: u64) -> Option<u64> {
     let bytes: Vec<u8> = process.piece(address, 8)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Whether the monitor has replaced the instruction at an address.
+fn is_replaced(process: &Process, address: u64) -> bool {
+    let count = word(process, COUNTERS_BASE).unwrap_or(0);
+    let count = (count as usize).min(COUNTER_SITES);
+    let table = process.piece(COUNTERS_BASE + 8, count * size_of::<CounterSite>());
+    let table: Vec<u8> = table.unwrap_or_default();
+    let mut entries = table.chunks_exact(size_of::<CounterSite>());
+    entries.any(|entry| {
+        let at = entry
+            .get(offset_of!(CounterSite, address)..)
+            .unwrap_or_default();
+        let state = entry
+            .get(offset_of!(CounterSite, state)..)
+            .unwrap_or_default();
+        at.starts_with(&address.to_le_bytes()) && state.starts_with(&site::REPLACED.to_le_bytes())
+    })
 }
 
 fn is_stub(process: &Process, address: u64) -> bool {
@@ -339,7 +367,7 @@ fn called(process: &Process, own: &General) -> Option<General> {
     })
 }
 
-fn of_seat(seat: &Seat, own: &General) -> General {
+fn of_entry(entry: &ThreadEntry, own: &General) -> General {
     let [
         r8,
         r9,
@@ -359,7 +387,7 @@ fn of_seat(seat: &Seat, own: &General) -> General {
         rsp,
         rip,
         eflags,
-    ] = seat.registers.each_ref().map(|place| place.load(Relaxed));
+    ] = entry.registers.each_ref().map(|place| place.load(Relaxed));
     General {
         r8,
         r9,
@@ -383,7 +411,7 @@ fn of_seat(seat: &Seat, own: &General) -> General {
     }
 }
 
-fn in_seats_order(general: &General) -> [u64; 18] {
+fn in_entries_order(general: &General) -> [u64; 18] {
     let g = general;
     [
         g.r8, g.r9, g.r10, g.r11, g.r12, g.r13, g.r14, g.r15, g.rdi, g.rsi, g.rbp, g.rbx, g.rdx,

@@ -8,10 +8,13 @@
 mod attach;
 mod events;
 mod governed;
+mod pads;
 mod parking;
 mod process;
 pub(crate) mod raw;
+mod refuse;
 mod run;
+mod sight;
 mod step;
 mod task;
 
@@ -55,6 +58,8 @@ pub struct Warden {
     farewell: Farewell,
     /// The program was taken over by another debugger, or its agent is gone.
     lost: Option<Error>,
+    /// What a debugger on another host was told, if it is on one.
+    far: Option<sight::Told>,
 }
 
 /// What was waited for.
@@ -73,8 +78,11 @@ enum News {
 /// gone. Programs are started by executing `starter` with a descriptor's number and
 /// the program's words behind it.
 pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
-    let socket = raw::inherited(socket)
-        .ok_or_else(|| std::io::Error::other("there is no debugger to serve"))?;
+    let socket = match socket {
+        0 => sight::standard_input().ok(),
+        socket => raw::inherited(socket),
+    };
+    let socket = socket.ok_or_else(|| std::io::Error::other("there is no debugger to serve"))?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let mut warden = Warden {
         socket: UnixStream::from(socket),
@@ -90,6 +98,7 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         agent: None,
         farewell: Farewell::Keep,
         lost: None,
+        far: None,
     };
     warden.serve();
     warden.leave_all();
@@ -137,6 +146,13 @@ impl Warden {
             return Some(Err(error.clone()));
         }
         Some(match request {
+            Request::Far => {
+                self.far = Some(sight::Told::default());
+                Ok(Answer::Done)
+            }
+            Request::Candidates => Ok(Answer::Candidates(crate::proc::candidates())),
+            Request::Mapped(pid) => Ok(self.mapped(pid)),
+            Request::Masks(pid) => Ok(sight::masks(pid)),
             Request::Attach {
                 pids,
                 keep_ms,
@@ -190,6 +206,7 @@ impl Warden {
             } => self
                 .set_registers(thread, &general, &xmm)
                 .map(|()| Answer::Done),
+            Request::Refuse { thread, errno } => self.refuse(thread, errno).map(|()| Answer::Done),
             Request::Arm(pid, armed) => match self.processes.get_mut(&pid) {
                 Some(process) => {
                     process.arm(armed);
@@ -203,18 +220,24 @@ impl Warden {
                 }
                 Ok(Answer::Done)
             }
-            Request::Run { thread, processes } => {
-                Ok(Answer::Stopped(self.run(thread, &processes, None)?))
+            Request::Run {
+                thread,
+                processes,
+                part,
+            } => {
+                let _hurry = Hurry::begin();
+                let report = self.run(thread, &processes, None, part)?;
+                Ok(self.stopped(report))
             }
             Request::Step {
                 thread,
                 processes,
                 range: (from, to),
-            } => Ok(Answer::Stopped(self.run(
-                thread,
-                &processes,
-                Some(from..to),
-            )?)),
+                part,
+            } => {
+                let report = self.run(thread, &processes, Some(from..to), part)?;
+                Ok(self.stopped(report))
+            }
             Request::SetSignal { thread, signal } => self.set_signal(thread, signal),
             Request::Kill(pid) => self.kill(pid).map(|()| Answer::Done),
             Request::Detach(pid) => self.detach(pid).map(|()| Answer::Done),
@@ -227,12 +250,18 @@ impl Warden {
     }
 
     fn list(&self) -> Answer {
+        Answer::Processes(self.who())
+    }
+
+    /// Who is there.
+    fn who(&self) -> Vec<talk::Process> {
         let all = self.processes.values().map(|process| talk::Process {
             pid: process.pid,
+            name: crate::proc::name(process.pid),
             image: process.image,
             ending: process.ending,
         });
-        Answer::Processes(all.collect())
+        all.collect()
     }
 
     fn tids(&self, pid: i32) -> Vec<i32> {
@@ -256,6 +285,7 @@ impl Warden {
             }),
             signal: task.stopped().map_or(0, |stopped| stopped.signal),
             at_call: task.at_call,
+            seen: self.seen(pid, *tid, task),
         });
         Ok(threads.collect())
     }
@@ -504,6 +534,31 @@ impl Warden {
                     }
                 };
             }
+        }
+    }
+}
+
+/// As long as it lives this thread runs before others, if it may: who stops a program that
+/// computes on all processors must not wait for one of those behind it.
+struct Hurry {
+    before: Option<i32>,
+}
+
+impl Hurry {
+    fn begin() -> Hurry {
+        const FIRST: i32 = -20;
+        let before = rustix::process::getpriority_process(None).ok();
+        let is_first = rustix::process::setpriority_process(None, FIRST).is_ok();
+        Hurry {
+            before: before.filter(|_| is_first),
+        }
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = rustix::process::setpriority_process(None, before);
         }
     }
 }

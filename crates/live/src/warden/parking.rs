@@ -12,10 +12,11 @@
 //! call, is held by ptrace where it is. One that is led by single instructions leaves
 //! the halt alone: the time of the program stands meanwhile.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use protocol::halt::Seat;
+use protocol::halt::{ThreadEntry, flag};
 use protocol::layout::PREEMPT_SIGNAL;
 
 use super::events::Outcome;
@@ -35,6 +36,8 @@ const AGAIN: Duration = Duration::from_micros(500);
 const LOOK: Duration = Duration::from_micros(100);
 /// So long a thread that is led may be in the monitor before others go on there too.
 const LED: Duration = Duration::from_millis(2);
+/// So long it is waited for a thread to come into the halt again before that ends.
+const RETURNING: Duration = Duration::from_millis(20);
 /// So many instructions lie between the halt and the program at most.
 const WAY_OUT: usize = 5000;
 
@@ -56,11 +59,15 @@ impl Warden {
                 return;
             };
             let tasks = &self.tasks;
-            let missing = governor.halter.missing_but(age, |seat| {
-                let task = tasks.get(&(seat.tid.load(Relaxed) as i32));
+            let missing = governor.halter.missing_but(age, |entry| {
+                let task = tasks.get(&(entry.tid.load(Relaxed) as i32));
                 task.is_some_and(Task::cannot_come)
             });
-            if missing.is_empty() && !expected || age >= PARKING {
+            if missing.is_empty() && !expected {
+                governor.halter.mark_complete();
+                break;
+            }
+            if age >= PARKING {
                 break;
             }
             if told.is_none_or(|told| told.elapsed() >= AGAIN) {
@@ -109,8 +116,8 @@ impl Warden {
             let Some(task) = self.tasks.get_mut(&tid).filter(|task| !task.is_held()) else {
                 continue;
             };
-            let seat = governor.seat(tid);
-            let is_begun = seat.is_some();
+            let entry = governor.entry(tid);
+            let is_begun = entry.is_some();
             let Some(stopped) = task.stopped() else {
                 // Those that are on their way to their beginning are waited for.
                 is_expected |= task.begins && !is_begun;
@@ -119,7 +126,7 @@ impl Warden {
             if stopped.by_job_control {
                 continue;
             }
-            let is_still = seat.is_some_and(Seat::is_still);
+            let is_still = entry.is_some_and(ThreadEntry::is_still);
             if is_still || governor.is_exempt(tid) {
                 continue;
             }
@@ -144,10 +151,73 @@ impl Warden {
         is_expected
     }
 
+    /// Has those who stand in the halt go on there, all but one: they have said that they stand
+    /// before they were through with what they do then (timers are stopped), and another one may
+    /// wait for that. They run nothing of the program.
+    fn go_on_inside(&mut self, but: i32) {
+        for (tid, task) in &mut self.tasks {
+            let entry = self.governor.as_ref().and_then(|g| g.entry(*tid));
+            let stands = task.stopped().is_some_and(|s| !s.by_job_control);
+            if *tid != but && stands && !task.is_held() && entry.is_some_and(ThreadEntry::is_still)
+            {
+                let reported = task.reported;
+                task.resume(Resume::On);
+                task.reported = reported;
+            }
+        }
+    }
+
     /// Lets everybody go on who was let go by ptrace: the halt is over.
     pub fn end_halt(&mut self) {
         if let Some(governor) = &mut self.governor {
             governor.resume();
+        }
+    }
+
+    /// Whether a thread that was led out of the halt can stand in it again, to go on with the
+    /// others: it computes, and nobody has to look at what it does on the way.
+    pub fn can_return(&self, tid: i32, movers: &BTreeSet<i32>) -> bool {
+        let task = self.tasks.get(&tid).filter(|t| movers.contains(&t.process));
+        let process = task.and_then(|task| self.processes.get(&task.process));
+        let is_plain = process.is_some_and(|process| process.resume() == Resume::On);
+        let stands = task.and_then(Task::stopped);
+        let is_free = stands.is_some_and(|s| s.signal == 0 && !s.by_job_control);
+        let entry = self.governor.as_ref().and_then(|g| g.entry(tid));
+        is_plain && is_free && entry.is_some_and(|entry| !entry.has(flag::EXEMPT))
+    }
+
+    /// Has threads stand in the halt again, as far as they do so soon: who does not.
+    pub fn return_to_halt(&mut self, tids: &[i32], movers: &BTreeSet<i32>) -> Vec<i32> {
+        for tid in tids {
+            let _ = raw::signal_thread(*tid, PREEMPT_SIGNAL as u32);
+            self.set_out(*tid, false, movers);
+        }
+        let deadline = Instant::now() + RETURNING;
+        loop {
+            let is_out = |tid: &i32| {
+                let entry = self.governor.as_ref().and_then(|g| g.entry(*tid));
+                entry.is_some_and(|entry| !entry.is_still())
+            };
+            let out: Vec<i32> = tids.iter().copied().filter(is_out).collect();
+            if Instant::now() >= deadline || out.is_empty() {
+                return out;
+            }
+            match self.next(Some(Instant::now() + LOOK)) {
+                News::Of(tid, status) => match self.event(tid, status) {
+                    Outcome::Told(what) => self.put_off(tid, what),
+                    _ if self
+                        .tasks
+                        .get(&tid)
+                        .is_some_and(|t| movers.contains(&t.process)) =>
+                    {
+                        self.resume(tid);
+                    }
+                    _ => {}
+                },
+                News::Asked(request) => self.note_request(&request),
+                News::Alone | News::Nothing => {}
+                News::Lost => return Vec::new(),
+            }
         }
     }
 
@@ -241,6 +311,7 @@ impl Warden {
             }
             if helped {
                 self.press_all();
+                self.go_on_inside(tid);
             }
         };
         if helped {
@@ -267,7 +338,13 @@ impl Warden {
             task.resume(Resume::On);
         }
         let mut is_out = false;
+        let mut told = Instant::now();
         while !is_out && Instant::now() < deadline {
+            if told.elapsed() >= AGAIN {
+                // The signal may have come where it could not stop.
+                let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
+                told = Instant::now();
+            }
             match self.next(Some(Instant::now() + LOOK)) {
                 News::Of(of, status) => self.note_aside(of, status),
                 News::Asked(request) => self.note_request(&request),
@@ -276,6 +353,7 @@ impl Warden {
             }
             // Those that it may wait for in the monitor go on as well.
             self.press_all();
+            self.go_on_inside(tid);
             is_out = self.governor.as_ref().is_some_and(|g| g.is_parked(tid));
             if let Some(task) = self.tasks.get_mut(&tid).filter(|_| !is_out)
                 && task.stopped().is_some()

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use protocol::layout::{SPACE_TRAPS_AT, TRAPS_MAX, trap_word};
 
+use super::pads::Pads;
 use super::raw;
 use super::task::{Resume, Running, Stopped};
 use crate::proc::{self, Status};
@@ -345,13 +346,20 @@ fn memory(pid: i32) -> std::io::Result<File> {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     inserted: BTreeMap<u64, u8>,
-    /// Which of them the program's monitor is told of, by their places in its table.
+    /// Those that the monitor judges.
+    pub pads: Pads,
+    /// Which bytes the program's monitor is told of, by their places in its table.
     told: Vec<Option<u64>>,
 }
 
 impl Space {
     pub fn has(&self, address: u64) -> bool {
         self.inserted.contains_key(&address)
+    }
+
+    /// Where there is a trap, and what was there.
+    pub fn traps(&self) -> impl Iterator<Item = (u64, u8)> {
+        self.inserted.iter().map(|(address, was)| (*address, *was))
     }
 
     pub fn insert(&mut self, process: &Process, address: u64) {
@@ -380,10 +388,11 @@ impl Space {
         for address in self.inserted.keys().copied().collect::<Vec<_>>() {
             self.lift(process, address);
         }
+        self.lift_pads(process);
     }
 
     /// The monitor, if there is one, records memory without the breakpoint.
-    fn tell(&mut self, process: &Process, address: u64, was: u8) {
+    pub fn tell(&mut self, process: &Process, address: u64, was: u8) {
         let free = self.told.iter().position(Option::is_none);
         let place = free.unwrap_or(self.told.len());
         if place < TRAPS_MAX && set_trap(process, place, trap_word(address, was)) {
@@ -396,7 +405,7 @@ impl Space {
         }
     }
 
-    fn untell(&mut self, process: &Process, address: u64) {
+    pub fn untell(&mut self, process: &Process, address: u64) {
         let is_it = |told: &Option<u64>| *told == Some(address);
         if let Some(place) = self.told.iter().position(is_it) {
             set_trap(process, place, 0);

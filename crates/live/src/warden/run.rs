@@ -12,7 +12,7 @@ use super::process::{Process, State};
 use super::raw;
 use super::task::Resume;
 use super::{News, Warden};
-use crate::talk::{Report, Request, What};
+use crate::talk::{Answer, Part, Report, Request, What};
 
 /// So long a thread may take to stop: after that it waits for something that
 /// nobody can cut short.
@@ -27,6 +27,7 @@ impl Warden {
         lead: i32,
         pids: &[i32],
         mut range: Option<Range<u64>>,
+        part: Part,
     ) -> Option<Report> {
         let mut movers: BTreeSet<i32> = pids.iter().copied().collect();
         // A halt that came too late for what ran before is not for this.
@@ -35,7 +36,11 @@ impl Warden {
         if let Some(report) = self.take_deferred(&movers) {
             return Some(report);
         }
-        let Some(leader) = self.tasks.get(&lead).map(|task| task.process) else {
+        let leader = match part {
+            Part::Along => Some(0),
+            Part::Whole | Part::Leads => self.tasks.get(&lead).map(|task| task.process),
+        };
+        let Some(leader) = leader else {
             return Some(Report {
                 process: pids.first().copied().unwrap_or(0),
                 thread: lead,
@@ -45,7 +50,10 @@ impl Warden {
         let held = match &range {
             Some(range) => match self.step_alone(lead, range) {
                 Some(report) => return Some(report),
-                None => self.address(lead),
+                None => {
+                    self.say(part, &Answer::Going);
+                    self.address(lead)
+                }
             },
             None => match self.lead_past(lead, &movers) {
                 Ok(held) => held,
@@ -54,7 +62,9 @@ impl Warden {
         };
         // Where the leader stands is not stopped at until it is past it.
         let steps_first = held.filter(|_| range.is_none());
-        self.insert(&movers, held.map(|address| (leader, address)));
+        // (Who is led by single instructions must not be led through a pad.)
+        let judged = range.is_none();
+        self.insert(&movers, held.map(|address| (leader, address)), judged);
         // Who has been led out of the halt goes on when that is over.
         let is_governed = self.governor.is_some();
         let tids: Vec<i32> = self.tasks.keys().copied().collect();
@@ -64,14 +74,28 @@ impl Warden {
         for tid in inside {
             self.set_out(tid, tid == lead && held.is_some(), &movers);
         }
+        // Those who can come into the halt again are in it when that ends: what is between a
+        // halt's end and a thread's first instruction is time that the program sees.
+        let (back, outside): (Vec<i32>, Vec<i32>) = outside
+            .into_iter()
+            .partition(|tid| !(*tid == lead && held.is_some()) && self.can_return(*tid, &movers));
+        let late = self.return_to_halt(&back, &movers);
+        if let Some(report) = self.take_deferred(&movers) {
+            self.halt();
+            return Some(report);
+        }
         self.end_halt();
+        for tid in late {
+            // As below.
+            let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
+        }
         for tid in outside {
             let steps = tid == lead && held.is_some();
             if !steps
                 && self
                     .governor
                     .as_ref()
-                    .is_some_and(|g| g.seat(tid).is_some())
+                    .is_some_and(|g| g.entry(tid).is_some())
             {
                 // Timers of its process may be its to set again.
                 let _ = raw::signal_thread(tid, PREEMPT_SIGNAL as u32);
@@ -113,6 +137,7 @@ impl Warden {
                 Outcome::Told(what @ (What::Exited(_) | What::Killed(_))) => {
                     let is_over = !self.tasks.values().any(|t| movers.contains(&t.process));
                     let ended = self.processes.get(&process);
+                    let is_over = is_over && part != Part::Along;
                     if process == leader || is_over || ended.is_some_and(|p| p.armed.ends) {
                         break told(process, tid, what);
                     }
@@ -156,12 +181,13 @@ impl Warden {
                 break report;
             }
         };
+        self.say(part, &Answer::Halting);
         self.halt();
         Some(report)
     }
 
     /// Has a thread run, if its process is to.
-    fn set_out(&mut self, tid: i32, steps: bool, movers: &BTreeSet<i32>) {
+    pub fn set_out(&mut self, tid: i32, steps: bool, movers: &BTreeSet<i32>) {
         let task = self.tasks.get_mut(&tid);
         if let Some(task) = task.filter(|t| movers.contains(&t.process)) {
             task.steps = steps;
@@ -225,13 +251,19 @@ impl Warden {
         Some(seen().map_or(own.rip, |seen| seen.rip))
     }
 
-    /// Puts breakpoints in. One place of one process is left out.
-    fn insert(&mut self, movers: &BTreeSet<i32>, but: Option<(i32, u64)>) {
-        for process in self.processes.values().filter(|p| movers.contains(&p.pid)) {
-            let space = self.spaces.entry(process.space).or_default();
-            for address in &process.armed.breakpoints {
-                if but != Some((process.pid, *address)) {
-                    space.insert(process, *address);
+    /// Puts breakpoints in. One place of one process is left out. If they may be, those with
+    /// conditions are judged in the process itself.
+    fn insert(&mut self, movers: &BTreeSet<i32>, but: Option<(i32, u64)>, judged: bool) {
+        for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+            let process = self.processes.get(&pid).filter(|_| movers.contains(&pid));
+            let all = process.map(|process| process.armed.breakpoints.clone());
+            for address in all.unwrap_or_default() {
+                if but == Some((pid, address)) {
+                    continue;
+                }
+                let has_pad = judged && self.insert_pad(pid, address);
+                if !has_pad {
+                    self.insert_one(pid, address);
                 }
             }
         }
@@ -259,6 +291,7 @@ impl Warden {
                 space.lift_all(process);
             }
         }
+        self.leave_pads();
         for task in self.tasks.values_mut() {
             task.steps = false;
         }

@@ -10,14 +10,15 @@ use protocol::table;
 use crate::arch;
 use crate::capture::{self, Blobs};
 use crate::mode::Mode;
+use crate::observe::Course;
 use crate::scratch::Redirected;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
 use crate::time::{self, Limit, Sets, Span};
 use crate::words::Slices;
 use crate::{
-    adopt, deaths, descriptors, halt, live, log, mem, memory, needs, pi, poke, replay, served,
-    signal, turn, words,
+    adopt, deaths, descriptors, halt, live, log, mem, memory, moved, needs, observe, pi, poke,
+    replay, served, signal, turn, words,
 };
 
 use super::guard::guard_descriptor;
@@ -43,6 +44,7 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     if let Some(slices) = &slices {
         slices.arguments(&mut made);
     }
+    let course = Course::begin(thread, row, args, true);
     let (began, done) = before(thread);
     made[1] += done;
     made[2] -= done;
@@ -52,7 +54,13 @@ fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         let _lock = live::lock(thread);
         words::after_wait(&mut Blobs::new());
     }
-    after_signal(thread, number, args, &mask, result)
+    let result = after_signal(thread, number, args, &mask, result);
+    match course {
+        Some(course) => course.end(thread, row, args, result),
+        None if observe::is_on() => Course::joined(thread, row, args, result),
+        None => {}
+    }
+    result
 }
 
 /// When the call began that the thread makes (0: now), and how much of it was done: it
@@ -75,6 +83,9 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     }
     if number == nr::FCNTL {
         descriptors::note(thread, number, args);
+    }
+    if let Some(result) = moved::perform(thread, row, args) {
+        return result;
     }
     let row = if number == nr::VMSPLICE && is_for_reading(args[0]) {
         &table::VMSPLICE_READS
@@ -148,6 +159,9 @@ pub(super) fn in_two(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) ->
     words::after_wait(&mut blobs);
     deaths::after_wait(number, args, result, &status, &mut blobs);
     finish(thread, row, args, result, &blobs);
+    if number == nr::SPLICE && space().maps_files.get() != 0 {
+        moved::give_back(thread);
+    }
     result
 }
 
@@ -469,15 +483,18 @@ fn futex_at_once(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Opt
     Some(result)
 }
 
-/// The first half of a call that may block.
-pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) {
+/// The first half of a call that may block. The number of its event, if it has one.
+pub fn start(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> u64 {
     let mut blobs = Blobs::new();
     capture::inputs(row, args, &mut blobs);
     capture::awaited(row, args, &mut blobs);
     let number = u64::from(row.nr);
-    if let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) {
-        blobs.write(entry).commit();
-    }
+    let Some(entry) = log::start(thread, number, args, row.args.len(), blobs.count()) else {
+        return 0;
+    };
+    let event = thread.process().log.next_event.get().wrapping_sub(1);
+    blobs.write(entry).commit();
+    event
 }
 
 /// The second half.

@@ -8,12 +8,14 @@
 
 use protocol::syscall::Syscall;
 
-use crate::arch;
 use crate::capture::Blobs;
 use crate::state::Thread;
 use crate::sys::{self, nr};
+use crate::{arch, process};
 
 use super::blocking::{finish, start};
+
+const SIGKILL: u32 = 9;
 
 /// Makes a call that may kill the thread that makes it; None: it is no such call.
 pub(super) fn perform(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<i64> {
@@ -22,6 +24,9 @@ pub(super) fn perform(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -
         return None;
     }
     start(thread, row, args);
+    if is_last(thread, number, args) {
+        process::release_all_robust(thread);
+    }
     // SAFETY: the program's own call; the kernel checks its pointers.
     let result = unsafe { arch::syscall(number, args) };
     finish(thread, row, args, result, &Blobs::new());
@@ -42,8 +47,21 @@ pub(super) fn sends_signals(number: u64) -> bool {
     )
 }
 
+/// Whether a call is the last of its process, whatever happens: then it marks the locks that
+/// it holds itself, in its turn. (The kernel would, at a moment that no log has.)
+pub(super) fn is_last(thread: &Thread, number: u64, args: &[u64; 6]) -> bool {
+    let own = u64::from(thread.process().pid.get());
+    // The first process of a namespace outlives it.
+    let is_own = own > 1 && args[0] & 0xffff_ffff == own;
+    is_own
+        && match number {
+            nr::KILL => args[1] as u32 == SIGKILL,
+            nr::TGKILL => args[1] as u32 == thread.tid.get() && args[2] as u32 == SIGKILL,
+            _ => false,
+        }
+}
+
 fn may_be_last(number: u64, args: &[u64; 6]) -> bool {
-    const SIGKILL: u32 = 9;
     const GETPID: u64 = 39;
     let signal = match number {
         nr::TGKILL | nr::RT_TGSIGQUEUEINFO => args[2],

@@ -7,10 +7,12 @@ use protocol::syscall::Syscall;
 use crate::arch;
 use crate::capture::{self, Blobs};
 use crate::mode::Mode;
+use crate::observe::Course;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
 use crate::{
-    clock, descriptors, ioctl, lock, log, memory, needs, poke, process, replay, served, timers,
+    clock, descriptors, ioctl, lock, log, memory, moved, needs, poke, process, replay, served,
+    timers,
 };
 
 use super::blocking::{SO_LINGER, close_range, finish_call, in_two, lingers, waiting};
@@ -27,20 +29,24 @@ pub(super) fn plain(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> 
     }
 }
 
-/// Nobody wants to know what comes of it.
+/// Nobody wants to know what comes of it, as a rule.
 fn make_live(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let number = u64::from(row.nr);
     let has_care = needs::of(number) & needs::CARE != 0;
     if has_care && let Some(result) = with_care(thread, row, args) {
         return result;
     }
+    let course = Course::begin(thread, row, args, false);
     // SAFETY: as in `make`.
-    let result = unsafe { arch::syscall(number, args) };
-    if !has_care {
-        return result;
+    let mut result = unsafe { arch::syscall(number, args) };
+    if has_care {
+        after(thread, number, args, result);
+        result = clock::put_right(thread, number, args, result);
     }
-    after(thread, number, args, result);
-    clock::put_right(thread, number, args, result)
+    if let Some(course) = course {
+        course.end(thread, row, args, result);
+    }
+    result
 }
 
 fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
@@ -102,6 +108,9 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
     let may_be_two = needs::of(number) & needs::FILES != 0 || own_death::sends_signals(number);
     if may_be_two && replay::is_blocking(thread) {
         replay::start(thread, row, args);
+        if own_death::is_last(thread, number, args) {
+            process::release_all_robust(thread);
+        }
         return replay::finish(thread, row, args);
     }
     replay::plain(thread, row, args)
@@ -138,6 +147,7 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
             }
             return None;
         }
+        nr::FALLOCATE | nr::FTRUNCATE => return moved::perform(thread, row, args),
         nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
         _ if own_death::sends_signals(number) => return own_death::perform(thread, row, args),
         _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 
 use protocol::record::{BLOBS_MAX, digest, tag};
 
-use crate::{log, mem, sys};
+use crate::{log, mem, mode, sys};
 
 use super::SENT_MAX;
 
@@ -90,6 +90,16 @@ impl Blobs {
             },
         );
     }
+    /// Of what lies in memory only so much is kept.
+    pub fn shorten(&mut self, most: u64) {
+        for place in self.pieces.iter_mut().take(self.count) {
+            // SAFETY: the first `count` have been written.
+            let (_, piece) = unsafe { place.assume_init_mut() };
+            if let Piece::Memory { len, .. } | Piece::Vector { len, .. } = piece {
+                *len = (*len).min(most);
+            }
+        }
+    }
     pub(super) fn sent(&mut self, tag: u8, address: u64, len: u64) {
         if len <= SENT_MAX {
             self.memory(tag, address, len);
@@ -131,7 +141,8 @@ impl Blobs {
 }
 
 pub fn digest_of(address: u64, len: u64) -> u64 {
-    if !mem::is_readable(address, len) {
+    // Only replay compares them; and live, others may unmap it meanwhile.
+    if mode::is_live() || !mem::is_readable(address, len) {
         return 0;
     }
     // SAFETY: just seen to be readable; the caller has the turn.

@@ -25,6 +25,11 @@ pub fn extra(thread: &Thread, number: u64, args: &[u64; 6], result: i64, blobs: 
         nr::SEMCTL if args[2] as u32 & !IPC_64 == GETALL => {
             blobs.memory(3, args[3], 2 * semaphores(args[0]));
         }
+        nr::GETXATTRAT => {
+            if let Some(value) = attribute_value(args).filter(|_| result > 0) {
+                blobs.memory(tag::PIECE, value, result as u64);
+            }
+        }
         nr::SETSOCKOPT => {
             if let Some((counters, len)) = old_counters(args) {
                 blobs.memory(tag::PIECE, counters, len);
@@ -67,6 +72,12 @@ fn semaphores(set: u64) -> u64 {
     let to = words.as_mut_ptr() as u64;
     sys::call(nr::SEMCTL, set, 0, IPC_STAT, to, 0, 0);
     words[COUNT]
+}
+
+/// Where `getxattrat` puts an attribute's value; none if it only tells its length.
+pub fn attribute_value(args: &[u64; 6]) -> Option<u64> {
+    let [value, size_and_flags] = mem::read::<[u64; 2]>(args[4])?;
+    (size_and_flags as u32 != 0).then_some(value)
 }
 
 /// Where the options that replace a table of netfilter's write the counters of

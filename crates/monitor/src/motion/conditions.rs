@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use protocol::condition;
-use protocol::replay::{Condition, Player};
+use protocol::replay::Player;
 
 use crate::arch::Regs;
 use crate::mem;
@@ -18,16 +18,15 @@ pub(super) fn is_hit(player: &Player) -> bool {
     skip == 0
 }
 
-/// A condition, where a thread stands.
-struct Asked<'a> {
-    player: &'a Player,
-    condition: &'a Condition,
-    regs: &'a Regs,
+/// A condition, by what tells its bytes, where a thread stands.
+pub struct Asked<'a, C> {
+    pub code: C,
+    pub regs: &'a Regs,
 }
 
-impl condition::Machine for Asked<'_> {
+impl<C: Fn(usize) -> Option<u8>> condition::Machine for Asked<'_, C> {
     fn code(&self, at: usize) -> Option<u8> {
-        self.player.condition_byte(self.condition, at)
+        (self.code)(at)
     }
 
     fn register(&self, number: u16) -> Option<u64> {
@@ -71,8 +70,7 @@ pub(super) fn is_passed(player: &Player, regs: &Regs) -> bool {
     asked.peek().is_some()
         && asked.all(|condition| {
             condition::is_false(&Asked {
-                player,
-                condition,
+                code: |at| player.condition_byte(condition, at),
                 regs,
             })
         })

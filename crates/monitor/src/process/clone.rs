@@ -14,10 +14,11 @@ use crate::capture::Blobs;
 use crate::state::{Process, Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
 use crate::{
-    call, descriptors, halt, live, log, mem, mode, patcher, replay, signal, timers, turn, words,
+    call, descriptors, halt, live, log, mem, mode, observe, patcher, replay, signal, timers, turn,
+    words,
 };
 
-use super::{ARCH_GET_FS, be_seated, begin_log, prepare, regs_place, settle, watch_calls};
+use super::{ARCH_GET_FS, be_registered, begin_log, prepare, regs_place, settle, watch_calls};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
@@ -95,7 +96,17 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     let process = thread.process();
     let number = control().next_process.fetch_add(1, AcqRel);
     let parent = process.number.get();
-    let parent_event = process.log.next_event.get();
+    // Live, others may write something before this call is written down.
+    let is_two = mode::is_live() && observe::is_on() && space().threads.get() > 1;
+    let parent_event = match is_two {
+        true => call::start(thread, what.row, &what.args),
+        false => {
+            if mode::is_live() {
+                observe::enter(thread);
+            }
+            process.log.next_event.get()
+        }
+    };
     let namespace = namespace_of_child(process, what.flags);
     sys::signal_mask(signal::kernel_mask(u64::MAX));
     let flags = what.flags & !(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID);
@@ -126,7 +137,10 @@ fn fork(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
             more.memory(2, what.parent_tid, 4);
         }
     }
-    call::finish_call(thread, what.row, &what.args, result, &more);
+    match is_two {
+        true => call::finish(thread, what.row, &what.args, result, &more),
+        false => call::finish_call(thread, what.row, &what.args, result, &more),
+    }
     restore_mask(thread);
     Some(result)
 }
@@ -179,8 +193,8 @@ fn be_forked(thread: &Thread, number: u32, parent: u32, parent_event: u64) {
         space().domain.store(0, Relaxed);
     }
     watch_calls();
-    thread.seat_flags.set(halt::flags(thread));
-    be_seated(thread);
+    thread.entry_flags.set(halt::flags(thread));
+    be_registered(thread);
     turn::take(thread);
     begin_log(thread, begin::FORK, parent, parent_event);
     sys::signal_mask(signal::kernel_mask(thread.mask.get()));
@@ -267,7 +281,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     };
     prepare(child, home, slot, number);
     child.mask.set(thread.mask.get());
-    child.seat_flags.set(halt::flags(thread));
+    child.entry_flags.set(halt::flags(thread));
     child.filter.set(thread.filter.get());
     child.counter_faults.set(thread.counter_faults.get());
     child.maker.set(thread.number.get());
@@ -318,7 +332,10 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     drop(lock);
     let waits = what.flags & CLONE_VFORK != 0;
     if waits {
-        call::start(thread, what.row, &what.args);
+        let event = call::start(thread, what.row, &what.args);
+        if mode::is_live() {
+            child.parent_event.set(event);
+        }
         turn::give(thread);
     }
     // SAFETY: the word at `word` is the child's record, the stack below it is
@@ -486,7 +503,7 @@ pub extern "C" fn child_begin(thread: &'static Thread) -> *mut Regs {
     if vfork {
         process.pid.set(sys::getpid());
     }
-    be_seated(thread);
+    be_registered(thread);
     if thread.set_tid.get() != 0 {
         mem::write(thread.set_tid.get(), &thread.tid.get());
     }

@@ -9,16 +9,27 @@ use protocol::shared::{EXEC_FAILED, ExecSlot, TEXT_MAX, request_kind};
 use protocol::syscall::Syscall;
 
 use crate::capture::Blobs;
+use crate::recorder::topic;
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{call, halt, log, mem, mode, recorder, served, signal, turn};
+use crate::{call, halt, log, mem, mode, observe, recorder, served, signal, turn};
 
 use super::clone::restore_mask;
+
+const EIO: i64 = 5;
 
 /// `execve` and `execveat`. Returns only if it failed.
 pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     let process = thread.process();
     let number = u64::from(row.nr);
+    if served::may_be_own(thread, number, &args) {
+        let text = b"a process executes a file that threads of its own may serve, and these must \
+                     stand still for it: it gets EIO";
+        recorder::note(thread, topic::SERVED_EXEC, 1, text);
+        call::start(thread, row, &args);
+        call::finish(thread, row, &args, -EIO, &Blobs::new());
+        return -EIO;
+    }
     sys::signal_mask(signal::kernel_mask(u64::MAX));
     if thread.pending.load(Acquire) != 0 {
         // The signal first; then the call is made again.
@@ -26,6 +37,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     }
     call::start(thread, row, &args);
     process.frozen.store(thread.tid.get(), Release);
+    observe::stop(process);
     let slot = if process.log.off.get() == 0 || mode::is_live() {
         take_exec_slot(thread)
     } else {
@@ -52,7 +64,9 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         followed = answer == 0;
     }
     set_arena_cloexec(!followed);
-    log::close(process);
+    if !mode::is_live() {
+        log::close(process);
+    }
     turn::leave_image(thread);
     turn::give(thread);
     // Until the exec is done or has failed the others of this process stand
@@ -79,6 +93,7 @@ pub fn exec(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
     }
     process.frozen.store(0, Release);
     sys::futex_wake(&process.frozen, u32::MAX >> 1);
+    observe::go_on(process);
     call::finish(thread, row, &args, result, &Blobs::new());
     restore_mask(thread);
     result

@@ -9,7 +9,7 @@ use protocol::syscall::Syscall;
 use crate::arch::{self, Regs};
 use crate::state::{Thread, control, space, thread_in_slot};
 use crate::sys::{self, nr};
-use crate::{call, halt, live, log, mem, mode, replay, signal, turn, words};
+use crate::{call, halt, live, log, mem, mode, observe, replay, signal, turn, words};
 
 /// The end of a thread.
 pub fn exit(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
@@ -137,6 +137,7 @@ fn release_robust(thread: &Thread) {
 /// The end of a process.
 pub fn exit_group(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> ! {
     call::start(thread, row, &args);
+    observe::stop(thread.process());
     release_all_robust(thread);
     clear_word_for_others(thread);
     if mode::is_replay() {
@@ -163,8 +164,13 @@ pub fn clear_word_for_others(thread: &Thread) {
 
 fn end_of_process(thread: &Thread) {
     let process = thread.process();
-    log::close(process);
-    process.log.off.set(1);
+    match mode::is_live() {
+        true => observe::stop(process),
+        false => {
+            log::close(process);
+            process.log.off.set(1);
+        }
+    }
     if space().shared.get() == 0 && core::ptr::eq(process, &space().processes[0]) {
         control().domains[space().domain.load(Relaxed) as usize & (protocol::shared::DOMAINS - 1)]
             .members

@@ -5,7 +5,7 @@ use protocol::syscall::{Arg, Syscall};
 
 use crate::capture::{self, Message};
 use crate::sys::nr;
-use crate::{ioctl, mem, poke, sharing};
+use crate::{ioctl, mem, moved, poke, sharing};
 
 /// Writes again what the kernel wrote.
 pub(super) fn apply(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
@@ -107,8 +107,13 @@ fn messages(vector: u64, mut bytes: &[u8]) {
     }
 }
 
-/// What `ioctl` wrote, which its row does not say.
+/// What `ioctl` and `getxattrat` wrote, which their rows do not say.
 pub(super) fn answer_request(row: &Syscall, args: &[u64; 6], record: &Record<'_>) {
+    if u64::from(row.nr) == nr::GETXATTRAT
+        && let (Some(blob), Some(to)) = (record.blob(tag::PIECE), capture::attribute_value(args))
+    {
+        mem::copy(to, blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+    }
     if u64::from(row.nr) != nr::IOCTL || record.result < 0 {
         return;
     }
@@ -153,6 +158,12 @@ pub(super) fn write_through(row: &Syscall, args: &[u64; 6], record: &Record<'_>)
     }
     let len = record.result as u64;
     match u64::from(row.nr) {
+        number if moved::is_read_back(number, args) => {
+            if let Some(blob) = record.blob(tag::PIECE) {
+                let (from, len) = (blob.bytes.as_ptr() as u64, blob.bytes.len() as u64);
+                sharing::written(key, offset, from, len);
+            }
+        }
         nr::FALLOCATE => {
             const PUNCH_HOLE: u64 = 2;
             const ZERO_RANGE: u64 = 16;

@@ -32,6 +32,7 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let key = object.and_then(|blob| blob.as_u64());
     let object_size = object.and_then(|blob| mem::read_own::<[u64; 2]>(blob.bytes));
     consume(process_of(thread));
+    crate::memory::before_move(number, args);
     if number == nr::BRK {
         brk(thread, result as u64);
         return result;
@@ -139,6 +140,8 @@ fn madvise(thread: &Thread, args: &[u64; 6]) {
     let [start, len, advice, ..] = *args;
     if crate::memory::discards(advice) {
         sharing::discard(start, len, advice == REMOVE);
+    } else if crate::memory::guards(advice) {
+        sys::call(nr::MADVISE, start, len, advice, 0, 0, 0);
     } else {
         inherit::advise(thread, start, len, advice);
     }

@@ -159,9 +159,13 @@ impl OpenPages {
 }
 
 impl OpenPage {
-    /// Opens a page where it is accessible. None: it is not mapped here.
+    /// Opens a page where it is accessible. None: it is not mapped here, or not there.
     fn new(key: u64, offset: u64) -> Option<OpenPage> {
         let (region, page) = holder_of(key, offset)?;
+        if region.is_behind_end(page) {
+            // It has been cut since, and what cut it comes later in the journal.
+            return None;
+        }
         let mut it = OpenPage {
             region,
             page,

@@ -186,6 +186,11 @@ pub fn on_fault(address: u64, is_write: bool, is_bus: bool) -> bool {
         settle(&from, there);
         changed = true;
     }
+    if is_write && state(place) == CLEAN && region.is_behind_end(page) {
+        // There is nothing to keep: the access is made again, and is SIGBUS.
+        protect(page, region.prot);
+        return !is_bus;
+    }
     if is_write && state(place) == CLEAN && is_written() {
         keep(region.key, offset, page);
         set_state(place, DIRTY);

@@ -10,7 +10,7 @@ use crate::replay;
 use crate::state::Thread;
 use crate::sys::{self, nr};
 
-use super::sharing;
+use super::{NO_FILE, sharing};
 
 pub(super) const PAGE: u64 = 4096;
 
@@ -66,6 +66,11 @@ impl Region {
     pub(super) fn page_of(&self, key: u64, offset: u64) -> Option<u64> {
         let inside = self.key == key && (self.offset..self.offset + self.len()).contains(&offset);
         inside.then(|| self.start + (offset - self.offset))
+    }
+    /// Whether its object does not reach as far as a page: to touch it is SIGBUS.
+    pub(super) fn is_behind_end(&self, page: u64) -> bool {
+        let offset = self.offset + (page - self.start);
+        self.file != NO_FILE && size_of(self.key).is_some_and(|size| offset >= up(size))
     }
 }
 

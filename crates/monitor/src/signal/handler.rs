@@ -13,8 +13,8 @@ use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, control, domain, space, thread};
 use crate::{
-    counter, halt, interruption_search, live, log, mode, patcher, rounds, sharing, sys, timers,
-    turn,
+    counter, halt, interruption_search, live, log, mode, pads, patcher, rounds, sharing, sys,
+    timers, turn,
 };
 
 use super::deliver::enter;
@@ -61,6 +61,14 @@ pub extern "C" fn on_signal(signal: i32, info: *const [u64; 16], context: *mut U
     if signal == SIGTRAP && code == TRAP_PERF && mode::is_replay() {
         context.gregs[RIP] =
             interruption_search::at_breakpoint(thread, &context.gregs, context.fpstate);
+        return;
+    }
+    if signal == SIGTRAP
+        && code > 0
+        && !mode::is_replay()
+        && let Some(resume) = pads::behind_hit(rip.wrapping_sub(1))
+    {
+        context.gregs[RIP] = resume;
         return;
     }
     let is_bus = signal == SIGBUS;

@@ -112,6 +112,8 @@ pub mod begin {
     pub const FORK: u64 = 2;
     /// Shares its parent's memory until it execs or exits.
     pub const VFORK: u64 = 3;
+    /// It ran already when it began to be observed.
+    pub const JOINED: u64 = 4;
 }
 
 /// What [`tag::OBJECT`] says of a call.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use protocol::id::{EventNo, ProcessNo};
 
 use super::Descriptors;
-use super::target::inherited;
+use super::target::{held, inherited};
 use crate::recording::Recording;
 
 /// The descriptors that processes are born with.
@@ -57,8 +57,15 @@ impl<'r> Births<'r> {
                     .recording
                     .process(eldest)
                     .and_then(|process| self.recording.images_of(process).next());
+                let manifest = self.recording.manifest();
+                let joined = manifest.observed.iter().flat_map(|own| &own.joined);
+                let mut joined = joined.filter(|own| own.process == eldest);
+                let table = match joined.next() {
+                    Some(joined) => held(&joined.descriptors),
+                    None => inherited(&manifest.descriptors),
+                };
                 Descriptors {
-                    table: Arc::new(inherited(&self.recording.manifest().descriptors)),
+                    table: Arc::new(table),
                     cwd: Arc::new(image.map(|image| image.cwd.clone()).unwrap_or_default()),
                     ..Descriptors::default()
                 }

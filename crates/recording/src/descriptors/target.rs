@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::Inherited;
+use crate::model::{Held, Inherited};
 use crate::sockaddr::{self, Address};
 
 /// What a descriptor leads to.
@@ -156,6 +156,27 @@ pub(super) fn inherited(list: &[Inherited]) -> BTreeMap<i32, Descriptor> {
         }
     };
     list.iter().map(|i| (i.fd, descriptor(i))).collect()
+}
+
+/// The descriptors of a process that ran already.
+pub(super) fn held(list: &[Held]) -> BTreeMap<i32, Descriptor> {
+    let bare: Vec<Inherited> = list.iter().map(|held| held.descriptor.clone()).collect();
+    let mut table = inherited(&bare);
+    for held in list {
+        let Some(descriptor) = table.get_mut(&held.descriptor.fd) else {
+            continue;
+        };
+        descriptor.cloexec = held.cloexec;
+        if let Some(socket) = &held.socket {
+            descriptor.target = Target::Socket {
+                domain: socket.domain,
+                kind: socket.kind,
+                local: Address::parse(&socket.local),
+                peer: Address::parse(&socket.peer),
+            };
+        }
+    }
+    table
 }
 
 fn socket_name(domain: u16, kind: u8) -> &'static str {

@@ -25,6 +25,7 @@ use serde_json::Map;
 use crate::calls;
 use crate::descriptors::{Births, Descriptors};
 use crate::event::{Child, Event, Phase};
+use crate::log::ByNumber;
 use crate::names::ThreadNames;
 use crate::recording::Recording;
 use crate::set::Set;
@@ -135,7 +136,7 @@ pub struct Renderer<'r> {
     names: ThreadNames,
     limits: Limits,
     births: Births<'r>,
-    now: HashMap<ProcessNo, Descriptors>,
+    now: HashMap<ProcessNo, Descriptors, ByNumber>,
 }
 
 impl<'r> Renderer<'r> {
@@ -147,7 +148,7 @@ impl<'r> Renderer<'r> {
             names: names.clone(),
             limits,
             births: Births::new(recording),
-            now: HashMap::new(),
+            now: HashMap::default(),
         }
     }
 
@@ -304,6 +305,7 @@ impl<'r> Renderer<'r> {
                 let image = self.image(event);
                 match event.value(0) {
                     begin::FIRST => format!("+++ began{} +++", command(image)),
+                    begin::JOINED => format!("+++ runs{} +++", command(image)),
                     begin::EXEC => format!("+++ new image{} +++", command(image)),
                     how => {
                         let parent = event.process_in(1);
@@ -453,6 +455,7 @@ impl<'r> Renderer<'r> {
                     "how",
                     name(match event.value(0) {
                         begin::FIRST => "first",
+                        begin::JOINED => "joined",
                         begin::EXEC => "exec",
                         begin::FORK => "fork",
                         begin::VFORK => "vfork",

@@ -158,6 +158,9 @@ impl Replayer {
 impl Opener for Replayer {
     fn open(&self, process: ProcessId, cancel: &Cancel) -> Result<Box<dyn Target>> {
         let shared = self.member(process)?;
+        if shared.recording().manifest().observed.is_some() {
+            return Err(crate::Error::Observed.into());
+        }
         match Session::open_with(shared, process.number, cancel.clone()) {
             Ok(session) => Ok(Box::new(session)),
             Err(crate::Error::NoLog { .. }) => Err(Error::NothingRecorded(process)),

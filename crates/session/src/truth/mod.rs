@@ -11,6 +11,7 @@ mod changes;
 mod passes;
 mod threads;
 
+use inspect::expr::Expression;
 use inspect::plain::Plain;
 use inspect::print::{PrintOptions, Printer};
 use inspect::scope::Scope;
@@ -133,6 +134,19 @@ fn index(program: &crate::Program, id: ProcessId) -> Result<protocol::id::Proces
 
 /// The longest text that is followed.
 pub const TEXT_MAX: u64 = 256;
+
+impl crate::Group {
+    /// What an expression is in a frame of somebody as it stands.
+    pub fn was(&mut self, frame: crate::FrameRef, expression: &str) -> Was {
+        let view = self.at(frame.thread.process);
+        let told = view.and_then(|view| {
+            view.in_frame(frame.thread.thread, frame.level, |scope| {
+                was(&scope, &Expression::parse(&scope, expression)?)
+            })
+        });
+        told.unwrap_or_else(|error| Was::Unknown(error.to_string()))
+    }
+}
 
 /// What an expression is in a frame.
 fn was(scope: &Scope<'_>, expression: &inspect::expr::Expression) -> inspect::Result<Was> {

@@ -3,7 +3,9 @@
 //! Usage: bank-client CLIENT COORDINATOR-PORT
 
 use std::process::ExitCode;
+use std::time::Instant;
 
+use bank::address;
 use bank::failure::{self, Context, Failure, Result};
 use bank::line::Line;
 use bank::protocol::{Reply, Request};
@@ -31,12 +33,25 @@ fn make_transfers(client: u32, port: u16) -> Result<()> {
     let mut coordinator = Line::connect("the coordinator", port)?;
     let mut made = 0;
     let mut refused = 0;
+    let (pause, patience) = (workload::pause(), address::patience());
+    let mut last = Instant::now();
     for transfer in workload::transfers(client) {
+        if let Some(pause) = pause {
+            std::thread::sleep(pause);
+        }
         match coordinator.ask(&transfer)? {
             Reply::Ok => made += 1,
             Reply::Refused => refused += 1,
             reply => return Err(coordinator.unexpected(&reply)),
         }
+        // The bank keeps its place for as long and no longer.
+        if patience.is_some_and(|patience| last.elapsed() > patience) {
+            let ms = last.elapsed().as_millis();
+            return Err(Failure::new(format!(
+                "the lease is lost: {ms} ms for a transfer"
+            )));
+        }
+        last = Instant::now();
     }
     match coordinator.ask(&Request::Finish)? {
         Reply::Ok => {}

@@ -29,6 +29,24 @@ pub const ALIVE: Section = Section {
         .takes(Takes::Nothing, "[-only] SIGNAL|0")
         .example("signal SIGUSR1")
         .of_now(),
+        Command::new(
+            "refuse",
+            "the call that is about to be made fails instead",
+            |prompt, call| prompt.refuse(call.rest),
+        )
+        .takes(Takes::Nothing, "[ERROR]")
+        .more("Of the thread at hand, where `stop before` or `catch syscall` stopped it; it is not made, and the program goes on with the error (EPERM)")
+        .example("refuse ECONNRESET")
+        .of_now(),
+        Command::new(
+            "delay",
+            "hold the process at hand back while all others run for so long",
+            |prompt, call| prompt.delay(call.rest),
+        )
+        .takes(Takes::Nothing, "TIME")
+        .more("Where `stop before` stopped it: what it is about to do comes so much later")
+        .example("delay 2s")
+        .of_now(),
         Command::new("kill", "end a process", |prompt, call| {
             prompt.kill(call.rest)
         })

@@ -36,8 +36,8 @@ pub const STOPS: Section = Section {
             "on to the first state of all processes in which a condition holds; `rev stop if` back to the last",
             |prompt, call| prompt.stop_if(call.rest, Direction::Forwards),
         )
-        .takes(Takes::Nothing, "if COND")
-        .more("`continue` and `reverse-continue` then stop there, too. docs/conditions.md has the language")
+        .takes(Takes::Nothing, "[later] if COND|before PATTERN")
+        .more("`continue` and `reverse-continue` then stop there, too; `stop later if` moves nobody now. docs/conditions.md has the language. `before PATTERN`: where somebody is about to do what the pattern fits, and has not done it; `continue` lets it be done")
         .example("stop if value(bank-account-0: total) < 0"),
         Command::new(
             "rule",

@@ -19,6 +19,9 @@ pub struct Linear {
     pub present: Vec<usize>,
     /// What holds if one of them is.
     pub absent: bool,
+    /// It is about all of them together: if one is absent neither it nor its opposite
+    /// holds.
+    pub is_whole: bool,
 }
 
 /// A condition over traces, in which only statements about values are negated.
@@ -44,7 +47,7 @@ impl Formula {
             Formula::Is(trace, value) => Formula::Is(trace, !value),
             Formula::Compare(linear) => Formula::Compare(Linear {
                 rel: linear.rel.negated(),
-                absent: !linear.absent,
+                absent: !linear.absent && !linear.is_whole,
                 ..linear
             }),
             Formula::All(list) => Formula::Any(list.into_iter().map(Formula::negated).collect()),

@@ -119,13 +119,15 @@ impl<H: History + ?Sized> Solver<'_, H> {
                 None => Answer::No,
             };
         }
-        if combined.iter().any(|(_, must)| *must) {
+        let must = combined.iter().any(|(_, must)| *must);
+        if must && (linear.absent || linear.rel == Rel::Equal) {
             return self.enumerate_all(parts, Modality::Possibly, unknown);
         }
         self.sum(linear, &poset, &values, parts, unknown)
     }
 
-    /// A sum over many processes, none of which has to be there.
+    /// A sum over many processes. Who has to be there and is not counts for so much, against
+    /// what is looked for, that all others together do not make up for it.
     pub(super) fn sum(
         &self,
         linear: &Linear,
@@ -134,24 +136,36 @@ impl<H: History + ?Sized> Solver<'_, H> {
         parts: &[&Formula],
         unknown: bool,
     ) -> Answer {
-        let number = |value: Val| match value {
-            Val::Int(number) => number,
-            _ => 0,
+        let largest = |list: &Vec<Val>| {
+            let numbers = list.iter().map(|value| match value {
+                Val::Int(number) => number.saturating_abs(),
+                _ => 0,
+            });
+            numbers.max().unwrap_or(0)
         };
-        let base: i128 = values
-            .iter()
-            .map(|list| number(list[0]))
-            .fold(linear.constant, i128::saturating_add);
-        let weights: Vec<Vec<i128>> = values
-            .iter()
-            .map(|list| {
+        let all_else = values.iter().map(largest);
+        let missing = all_else
+            .fold(linear.constant.saturating_abs(), i128::saturating_add)
+            .saturating_add(1);
+        // Of all processes, where who is absent counts for this much.
+        let weighed = |absent: i128| -> (i128, Vec<Vec<i128>>) {
+            let number = |value: Val| match value {
+                Val::Int(number) => number,
+                _ => absent,
+            };
+            let base = values.iter().map(|list| number(list[0]));
+            let base = base.fold(linear.constant, i128::saturating_add);
+            let weights = values.iter().map(|list| {
                 let pairs = list.windows(2);
                 pairs
                     .map(|two| number(two[1]).saturating_sub(number(two[0])))
                     .collect()
-            })
-            .collect();
-        let negative: Vec<Vec<i128>> = weights
+            });
+            (base, weights.collect())
+        };
+        let (base, weights) = weighed(-missing);
+        let (low_base, low_weights) = weighed(missing);
+        let negative: Vec<Vec<i128>> = low_weights
             .iter()
             .map(|list| list.iter().map(|weight| -weight).collect())
             .collect();
@@ -162,20 +176,20 @@ impl<H: History + ?Sized> Solver<'_, H> {
         };
         let least = |prefix: usize| {
             let found = flow::largest(poset, &negative, prefix);
-            (base.saturating_sub(found.sum), found.state)
+            (low_base.saturating_sub(found.sum), found.state)
         };
-        let fits = |sum: i128| linear.rel.holds(sum, 0);
         let reached = |prefix: usize| -> Option<Vec<u32>> {
-            let sides = match linear.rel {
-                Rel::More | Rel::AtLeast => vec![most(prefix)],
-                Rel::Less | Rel::AtMost => vec![least(prefix)],
-                Rel::Unequal => vec![most(prefix), least(prefix)],
-                Rel::Equal => Vec::new(),
-            };
-            sides
-                .into_iter()
-                .find(|(sum, _)| fits(*sum))
-                .map(|(_, state)| state)
+            let side =
+                |(sum, state): (i128, Vec<u32>), rel: Rel| rel.holds(sum, 0).then_some(state);
+            match linear.rel {
+                rel @ (Rel::More | Rel::AtLeast) => side(most(prefix), rel),
+                rel @ (Rel::Less | Rel::AtMost) => side(least(prefix), rel),
+                Rel::Unequal => {
+                    let more = side(most(prefix), Rel::More);
+                    more.or_else(|| side(least(prefix), Rel::Less))
+                }
+                Rel::Equal => None,
+            }
         };
         let all = poset.sequence.len();
         if linear.rel == Rel::Equal {

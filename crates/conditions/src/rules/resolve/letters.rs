@@ -1,7 +1,7 @@
 //! Expressions over events: which kinds of events they are, and what finds them.
 //!
-//! A kind of event is a letter, whether it comes from the log or is made of others;
-//! whatever is written in place of a name gets one of its own.
+//! A kind of event is a letter, whether it comes from the log or is made of others; so
+//! is whatever is written in place of a name.
 
 use events::{Pattern, nearest};
 
@@ -51,7 +51,7 @@ impl Resolver {
         };
         let letter = match item {
             Item::Passing(_, passing) => {
-                let span = name.span;
+                let span = passing.place.span;
                 self.letter(own, &name.text, span, Origin::Passing(passing), Vec::new())
             }
             Item::Let(_, expr) => {
@@ -79,9 +79,18 @@ impl Resolver {
         let written = self.written(text, expr.span);
         let name = name.unwrap_or(&written).to_string();
         if is_pattern(expr) && !self.is_linked(expr) {
+            // While a name is being defined it means something else than afterwards.
+            let is_shared = name == written && self.busy.is_empty();
+            if let Some(known) = self.written.get(&written).filter(|_| is_shared) {
+                return Ok(*known);
+            }
             let pattern = self.pattern(text, expr)?;
             let captures = pattern.captures();
-            return Ok(self.letter(text, &name, expr.span, Origin::Pattern(pattern), captures));
+            let letter = self.letter(text, &name, expr.span, Origin::Pattern(pattern), captures);
+            if is_shared {
+                self.written.insert(written, letter);
+            }
+            return Ok(letter);
         }
         let mut scope = Scope::default();
         self.derived(text, expr, &mut scope, &name)
@@ -137,7 +146,7 @@ impl Resolver {
 
     pub(super) fn written(&self, text: usize, span: Span) -> String {
         let text = self.rules.texts.get(text).map(|text| text.slice(span));
-        text.unwrap_or_default()
+        text.unwrap_or_default().trim().to_string()
     }
 
     /// An expression as one pattern.
@@ -261,16 +270,17 @@ impl Resolver {
                 }
                 let letter = match self.letter_of(text, name)? {
                     Some(letter) => letter,
-                    None => {
-                        let pattern = self.word(text, name)?;
-                        self.letter(
-                            text,
-                            &name.text,
-                            name.span,
-                            Origin::Pattern(pattern),
-                            Vec::new(),
-                        )
-                    }
+                    None => match self.written.get(&name.text) {
+                        Some(known) => *known,
+                        None => {
+                            let pattern = self.word(text, name)?;
+                            let origin = Origin::Pattern(pattern);
+                            let letter =
+                                self.letter(text, &name.text, name.span, origin, Vec::new());
+                            self.written.insert(name.text.clone(), letter);
+                            letter
+                        }
+                    },
                 };
                 let captures = self.rules.letters.get(letter as usize);
                 let captures = captures.map_or(0, |letter| letter.captures.len());

@@ -1,4 +1,4 @@
-//! `mw check --learn`: rules that held in runs that were good.
+//! Rules that held in runs that were good, proposed for a person to edit.
 //!
 //! Messages are told apart by who sent or received them and by their first word;
 //! a number behind it is captured. What is proposed are orders, answers with
@@ -7,19 +7,32 @@
 //! written down.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use conditions::history::History as _;
-use conditions::recorded::Recorded;
-use conditions::rules::Rules;
-use conditions::source::{Events as _, Symbols};
-use conditions::values::Value;
-use conditions::verdict::Outcome;
+use crate::history::History as _;
+use crate::recorded::Recorded;
+use crate::rules::{Failed, Rules};
+use crate::source::{Events as _, Symbols};
+use crate::values::Value;
+use crate::verdict::{Outcome, Verdict};
 
-use super::{failure, judge};
-use crate::causes;
-use crate::failure::Failure;
-use crate::select;
+/// The runs that were good. They are large: one at a time is looked at.
+pub trait Runs {
+    /// Why a run cannot be looked at.
+    type Error: From<Failed> + From<events::PatternError>;
+
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Has one of them looked at.
+    fn look<T>(
+        &self,
+        run: usize,
+        how: impl FnOnce(&Recorded<'_>) -> Result<T, Self::Error>,
+    ) -> Result<T, Self::Error>;
+
+    /// Judges rules by one of them.
+    fn judge(&self, run: usize, rules: &Rules) -> Result<Vec<Verdict>, Self::Error>;
+}
 
 /// Kinds of messages that are looked at, those that there are most of.
 const KINDS: usize = 16;
@@ -66,15 +79,12 @@ impl Kind {
     }
 }
 
-/// What kinds of messages there are in a recording.
-fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
-    let history = causes::open(&select::open(path)?)?;
-    let recorded = Recorded::new(&history, query::names::own(&history));
+/// What kinds of messages there are in a run.
+fn kinds(recorded: &Recorded<'_>) -> Result<BTreeMap<Kind, Numbers>, events::PatternError> {
     let text = |way: &str| {
         format!(r"{way} and bytes ~ /^(?<word>[A-Za-z][A-Za-z_]{{1,19}})\b(?:\W(?<n>-?\d+))?/")
     };
-    let parse = |way: &str| events::parse(&text(way)).map_err(Failure::new);
-    let (send, recv) = (parse("send")?, parse("recv")?);
+    let (send, recv) = (events::parse(&text("send"))?, events::parse(&text("recv"))?);
     let symbols = Symbols::default();
     let mut all: BTreeMap<Kind, Numbers> = BTreeMap::new();
     for process in 0..recorded.processes() {
@@ -105,26 +115,25 @@ fn kinds(path: Option<PathBuf>) -> Result<BTreeMap<Kind, Numbers>, Failure> {
     Ok(all)
 }
 
-/// The rules of a text that hold in all recordings, and are about something in
-/// each.
-fn holding(text: &str, recordings: &[Option<PathBuf>]) -> Result<Vec<String>, Failure> {
-    let rules = Rules::parse("learnt", text, None).map_err(failure)?;
+/// The rules of a text that hold in all runs, and are about something in each.
+fn holding<R: Runs>(text: &str, runs: &R) -> Result<Vec<String>, R::Error> {
+    let rules = Rules::parse("learnt", text, None)?;
     let mut names: Vec<String> = rules.rules.iter().map(|rule| rule.name.clone()).collect();
-    for path in recordings {
-        let judged = judge(&rules, path.clone(), 1)?;
+    for run in 0..runs.count() {
+        let verdicts = runs.judge(run, &rules)?;
         names.retain(|name| {
-            let own = judged.iter().find(|one| one.verdict.rule == *name);
-            own.is_some_and(|own| own.verdict.outcome == Outcome::Holds)
+            let own = verdicts.iter().find(|verdict| verdict.rule == *name);
+            own.is_some_and(|own| own.outcome == Outcome::Holds)
         });
     }
     Ok(names)
 }
 
-/// Rules that held in all these recordings, as a file.
-pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
+/// Rules that held in all these runs, as a file.
+pub fn learn<R: Runs>(runs: &R) -> Result<String, R::Error> {
     let mut common: Option<BTreeMap<Kind, Numbers>> = None;
-    for path in recordings {
-        let own = kinds(path.clone())?;
+    for run in 0..runs.count() {
+        let own = runs.look(run, |recorded| Ok(kinds(recorded)?))?;
         common = Some(match common {
             None => own,
             Some(mut known) => {
@@ -175,8 +184,8 @@ pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
     );
     out.push_str(&lets);
     if list.len() > 1 {
-        let held = holding(&format!("{lets}{candidates}"), recordings)?;
-        out.push_str(&orders(&lets, &held, &pairs, recordings)?);
+        let held = holding(&format!("{lets}{candidates}"), runs)?;
+        out.push_str(&orders(&lets, &held, &pairs, runs)?);
     }
     let mut ranges = String::new();
     for (kind, numbers) in list.iter().filter(|(_, numbers)| always(numbers)) {
@@ -196,12 +205,12 @@ pub fn learn(recordings: &[Option<PathBuf>]) -> Result<String, Failure> {
 
 /// Orders that held, without those that follow from others, answers with the
 /// time they took at most.
-fn orders(
+fn orders<R: Runs>(
     lets: &str,
     held: &[String],
     pairs: &BTreeMap<String, (usize, usize, String)>,
-    recordings: &[Option<PathBuf>],
-) -> Result<String, Failure> {
+    runs: &R,
+) -> Result<String, R::Error> {
     let own = |word: &str| -> Vec<(usize, usize, &String, &String)> {
         let all = held.iter().filter(|name| name.contains(word));
         all.filter_map(|name| pairs.get(name).map(|(a, b, rule)| (*a, *b, name, rule)))
@@ -233,7 +242,7 @@ fn orders(
     }
     let in_time = match answers.is_empty() {
         true => Vec::new(),
-        false => holding(&timed, recordings)?,
+        false => holding(&timed, runs)?,
     };
     for (_, _, name, rule) in answers {
         let first = TIMES

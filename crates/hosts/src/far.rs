@@ -1,0 +1,208 @@
+//! Debugging on another host, from the debugger's side: a line to a warden there, and
+//! the files of that host.
+//!
+//! The line is a socket, as to a warden on the debugger's own host. What comes is
+//! written into it by whoever receives it, and so is what goes the other way by one
+//! thread: nothing is looked at on the way.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wire::frame::DATA;
+use wire::{Answer, Desk, Request, ToAgent};
+
+use crate::client::Client;
+use crate::desk::SILENCE;
+use crate::followed::Followed;
+use crate::{Error, stored};
+
+/// What a program says: whether it is an error, and the bytes.
+pub type Said = Box<dyn Fn(bool, &[u8]) + Send + Sync>;
+
+/// The end of a line to a warden at which its bytes arrive.
+pub struct Line {
+    socket: UnixStream,
+    said: Said,
+    why: Mutex<Option<String>>,
+}
+
+impl Line {
+    /// A part of what the warden, or a program of its, has said.
+    pub(crate) fn take(&self, answer: Answer) {
+        match answer {
+            // Who debugs may have gone.
+            Answer::Data(bytes) => drop((&self.socket).write_all(&bytes)),
+            Answer::Output { is_error, bytes } => (self.said)(is_error, &bytes),
+            _ => {}
+        }
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&self, why: Option<String>) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// A warden on another host.
+pub struct Far {
+    client: Client,
+    line: Arc<Line>,
+    /// Where the host's files are kept here.
+    cache: PathBuf,
+}
+
+impl Far {
+    /// Starts a warden on a host. The socket leads to it, as if it were here.
+    pub fn begin(
+        client: &Client,
+        how: Desk,
+        cache: PathBuf,
+        said: Said,
+    ) -> Result<(Far, UnixStream), Error> {
+        let lost = |error: io::Error| Error::Lost {
+            host: client.host().to_string(),
+            said: error.to_string(),
+        };
+        let (theirs, ours) = UnixStream::pair().map_err(lost)?;
+        let socket = ours.try_clone().map_err(lost)?;
+        let line = Arc::new(Line {
+            socket,
+            said,
+            why: Mutex::default(),
+        });
+        let id = client.ask_through(Request::Debug(how), &line)?;
+        let to = client.clone();
+        let pass_on = move || {
+            pass_on(ours, &to, id);
+            let _ = to.send(&ToAgent::Cancel(id));
+        };
+        std::thread::Builder::new().spawn(pass_on).map_err(lost)?;
+        let far = Far {
+            client: client.clone(),
+            line,
+            cache,
+        };
+        Ok((far, theirs))
+    }
+
+    /// The host as it was named.
+    pub fn host(&self) -> &str {
+        self.client.host()
+    }
+
+    /// Why the line has ended, if it is not the warden's own end.
+    pub fn why(&self) -> Option<String> {
+        let why = self.line.why.lock();
+        why.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where copies are of files of the host; none of those that cannot be had. What was
+    /// fetched once, under whatever name and from whichever host, is not fetched again.
+    pub fn files(&self, paths: &[String]) -> Vec<Option<PathBuf>> {
+        // All are asked for before the first answer is waited for.
+        let asked = paths.iter().map(|path| {
+            let request = Request::Identify { path: path.clone() };
+            (path, self.client.ask(request))
+        });
+        let asked: Vec<_> = asked.collect();
+        let copies = asked.into_iter().map(|(path, answers)| {
+            match answers.and_then(|mut answers| answers.receive()) {
+                Ok(Some(Answer::File(file))) => self.copy(path, &file).ok(),
+                _ => None,
+            }
+        });
+        copies.collect()
+    }
+
+    /// Follows a recording of the host that grows, in a directory here, which is there.
+    pub fn follow(&self, dir: &str, to: &Path) -> Result<Followed, Error> {
+        Followed::begin(&self.client, dir, to)
+    }
+
+    /// Fetches a file, unless it is here.
+    fn copy(&self, path: &str, file: &wire::File) -> Result<PathBuf, Error> {
+        let failed = |what: &'static str, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| Error::File { what, path, source }
+        };
+        let (high, low) = file.digest.unwrap_or_default();
+        let place = self.cache.join(format!("{high:016x}{low:016x}"));
+        if std::fs::metadata(&place).is_ok_and(|data| data.len() == file.length) {
+            return Ok(place);
+        }
+        std::fs::create_dir_all(&self.cache).map_err(failed("create", &self.cache))?;
+        let number = std::process::id();
+        let begun = place.with_extension(format!("{number}.part"));
+        let fetched = self.fetch(path, &begun).and_then(|()| {
+            let (_, digest) = stored::digest(&begun).map_err(failed("read", &begun))?;
+            if Some(digest) != file.digest {
+                return Err(Error::Damaged {
+                    host: self.host().to_string(),
+                    recording: "the program".to_string(),
+                    file: path.to_string(),
+                });
+            }
+            std::fs::rename(&begun, &place).map_err(failed("write", &place))
+        });
+        if fetched.is_err() {
+            let _ = std::fs::remove_file(&begun);
+        }
+        fetched.map(|()| place)
+    }
+
+    fn fetch(&self, path: &str, to: &Path) -> Result<(), Error> {
+        let failed = |source| Error::File {
+            what: "write",
+            path: to.to_path_buf(),
+            source,
+        };
+        let mut file = File::create(to).map_err(failed)?;
+        let mut answers = self.client.ask(Request::Copy {
+            path: path.to_string(),
+        })?;
+        let mut length = 0;
+        while let Some(answer) = answers.receive()? {
+            match answer {
+                Answer::Data(bytes) => {
+                    length += bytes.len() as u64;
+                    file.write_all(&bytes).map_err(failed)?;
+                }
+                Answer::Zeroes(count) => {
+                    length += count;
+                    file.seek(io::SeekFrom::Start(length)).map_err(failed)?;
+                }
+                _ => {}
+            }
+        }
+        file.set_len(length).map_err(failed)
+    }
+}
+
+/// Passes on what is said to a warden, and that somebody is there who could say
+/// something.
+fn pass_on(mut from: UnixStream, to: &Client, id: wire::Id) {
+    let _ = from.set_read_timeout(Some(SILENCE / 4));
+    let mut bytes = vec![0; DATA];
+    loop {
+        let message = match from.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(got) => ToAgent::Data {
+                id,
+                bytes: bytes.get(..got).unwrap_or_default().to_vec(),
+            },
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ToAgent::Alive,
+                io::ErrorKind::Interrupted => continue,
+                _ => return,
+            },
+        };
+        if to.send(&message).is_err() {
+            return;
+        }
+    }
+}
