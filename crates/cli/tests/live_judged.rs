@@ -176,3 +176,19 @@ fn who_is_left_has_its_own_code() {
         "{status} {text}"
     );
 }
+
+/// Who is stepped does not find that in its flags, nor is anybody who takes them up again.
+#[test]
+fn a_program_does_not_see_that_it_is_stepped() {
+    let scratch = Scratch::new("judged-flags");
+    let file = programs::for_debuggers(&scratch, "debug/flags.c", &["-O1"]);
+    let mut commands = vec!["break flags".to_string(), "continue".to_string()];
+    commands.extend((0..8).map(|_| "stepi".to_string()));
+    commands.extend(["delete".to_string(), "continue".to_string()]);
+    for word in ["run", "run --observe"] {
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        let (text, status) = mw(word, &[&file], &commands);
+        let is_unseen = text.contains("not stepped") && !text.contains("SIGTRAP");
+        assert!(status == 0 && is_unseen, "{word}: {status}\n{text}");
+    }
+}

@@ -6,7 +6,7 @@ use protocol::layout::{PREEMPT_SIGNAL, SIGSYS};
 use super::Warden;
 use super::process::{Process, Space, State, Task};
 use super::raw::{self, Status};
-use super::task::Running;
+use super::task::{Running, Stopped};
 use crate::proc;
 use crate::talk::What;
 
@@ -27,6 +27,9 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
 const TRAP_HWBKPT: i32 = 4;
+/// Of the stop at a handler's first instruction, of a thread that is stepped: no signal has come,
+/// and one that it were resumed with would be sent to it.
+const AT_HANDLER: i32 = libc::SIGTRAP;
 
 impl Warden {
     /// Something became of a thread: what that is.
@@ -261,9 +264,12 @@ impl Warden {
         {
             return Outcome::Told(What::Watch(index));
         }
-        if matches!(code, TRAP_BRKPT | TRAP_TRACE | TRAP_HWBKPT)
-            && (is_watch || task.steps || process.is_stepped())
-        {
+        let is_step = matches!(code, TRAP_BRKPT | TRAP_TRACE | TRAP_HWBKPT)
+            && (is_watch || task.steps || process.is_stepped());
+        if is_step {
+            task.owns_trap_flag = hide_step(process, stopped, &mut registers, task.owns_trap_flag);
+        }
+        if is_step || code == AT_HANDLER {
             return match task.steps {
                 true => Outcome::Stepped,
                 false => Outcome::Nothing,
@@ -352,6 +358,41 @@ impl Warden {
 /// The monitor's own signals: calls that trap, and the one that tells it to look.
 pub fn is_monitors(signal: u32) -> bool {
     signal == SIGSYS as u32 || signal == PREEMPT_SIGNAL as u32
+}
+
+/// A thread has executed an instruction by itself. The flag that has it trap behind each is to be
+/// seen neither in the flags that it has put on the stack, where whoever took them up later would
+/// be stepped by nobody, nor among its registers, where the kernel forgets whose it is once an
+/// instruction has set it. `is_own`: the program has set it.
+fn hide_step(
+    process: &Process,
+    stopped: &Stopped,
+    registers: &mut raw::General,
+    is_own: bool,
+) -> bool {
+    const PUSHF: u8 = 0x9c;
+    const POPF: u8 = 0x9d;
+    const TRAP_FLAG: u64 = 1 << 8;
+    // These are not pushed as they are: RF and VM.
+    const UNSEEN: u64 = 0b11 << 16;
+    let mut code = [0];
+    if process.read(registers.rip.wrapping_sub(1), &mut code) != 1 {
+        return is_own;
+    }
+    if registers.eflags & TRAP_FLAG != 0 {
+        if is_own || code == [POPF] {
+            return true;
+        }
+        registers.eflags &= !TRAP_FLAG;
+        let _ = stopped.set_registers(registers);
+    }
+    if code == [PUSHF] {
+        let pushed = process.word(registers.rsp, 8);
+        if pushed == (registers.eflags | TRAP_FLAG) & !UNSEEN {
+            process.write(registers.rsp, &(pushed & !TRAP_FLAG).to_le_bytes());
+        }
+    }
+    false
 }
 
 /// Whether a breakpoint is one to stop at: it has no condition, or one of them is

@@ -31,6 +31,8 @@ pub struct Task {
     pub at_call: bool,
     /// It is being led past an instruction, which takes one more stop.
     pub steps: bool,
+    /// The program has itself trap behind each instruction.
+    pub owns_trap_flag: bool,
     /// What it was told to watch.
     pub watches: Vec<(u64, u8)>,
     /// It stands where it may not go on before what was told of it.
@@ -68,6 +70,7 @@ impl Task {
             vforks: false,
             at_call: false,
             steps: false,
+            owns_trap_flag: false,
             watches: Vec::new(),
             held: false,
             begins: false,
@@ -242,7 +245,7 @@ impl Process {
         (self.read(address, &mut bytes) == length).then_some(bytes)
     }
 
-    fn word(&self, address: u64, length: u8) -> u64 {
+    pub fn word(&self, address: u64, length: u8) -> u64 {
         let mut bytes = [0; 8];
         if let Some(into) = bytes.get_mut(..usize::from(length)) {
             self.read(address, into);
