@@ -223,6 +223,11 @@ programs! {
         r.has("memory that is shared", |e| e.call() == "mmap" && e.word("flags").contains("MAP_SHARED"));
     },
 
+    shared_execs: |r| {
+        assert_eq!(r.processes().len(), 19);
+        r.has_many(6, "images that share the file", |e| e.call() == "execve" && e.succeeded());
+    },
+
     signal_frames: |r| {
         r.has_many(3, "what comes in place of a signal", |e| e.delivers("SIGSEGV"));
     },

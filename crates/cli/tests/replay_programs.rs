@@ -141,6 +141,7 @@ programs! {
     spam_alloc,
     shared_memory,
     shared_bulk,
+    shared_execs,
     shared_views,
     signals_basic,
     signal_frames,

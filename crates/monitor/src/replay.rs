@@ -109,10 +109,11 @@ pub fn init(image_len: u64) -> ! {
     process::settle_replay(thread);
     crate::signal::init(header.ignored.load(Relaxed));
     process.log.thread.set(0);
-    header.begun.fetch_add(1, Release);
     let mut regs = Regs::ZERO;
     regs.rip = header.entry.load(Relaxed);
     regs.rsp = header.stack.load(Relaxed);
+    // From here on the header may be about the next image.
+    header.begun.fetch_add(1, Release);
     thread.regs_at.set((&raw const regs) as u64);
     // A recording may say anything; there is no way to such an address.
     const PROGRAM_END: u64 = 0x7fff_ffff_f000;

@@ -38,10 +38,15 @@ const WANTED: u32 = 2;
 /// Says who has the turn, for those who want it.
 fn set_holder(thread: &Thread, domain: &Domain) {
     let process = thread.process();
-    domain.holder.store(thread.tid.get(), Relaxed);
-    domain.holder_process.store(process.pid.get(), Relaxed);
     let namespace = process.namespace.get();
     domain.holder_namespace.store(namespace, Relaxed);
+    let holder = holder_word(process.pid.get(), thread.tid.get());
+    domain.holder.store(holder, Release);
+}
+
+/// What [`Domain::holder`] says of a thread.
+fn holder_word(process: u32, thread: u32) -> u64 {
+    u64::from(process) << 32 | u64::from(thread)
 }
 
 fn took(thread: &Thread, domain: &Domain) {
@@ -161,29 +166,30 @@ fn decrease(count: &AtomicU32) -> u32 {
 /// Asks the holder to give up the turn; takes it from a holder that is dead.
 /// One in another pid namespace cannot be asked: its ids are not its ids here.
 fn hurry(thread: &Thread, domain: &Domain) {
-    if domain.holder_namespace.load(Relaxed) != thread.process().namespace.get() {
-        return;
-    }
-    let process = domain.holder_process.load(Relaxed);
-    let holder = domain.holder.load(Relaxed);
-    if holder == 0 {
+    let holder = domain.holder.load(Acquire);
+    let namespace = domain.holder_namespace.load(Acquire);
+    // The same holder behind it: that is its namespace.
+    if holder == 0
+        || namespace != thread.process().namespace.get()
+        || domain.holder.load(Acquire) != holder
+    {
         return;
     }
     let signal = PREEMPT_SIGNAL as u64;
-    let (pid, tid) = (u64::from(process), u64::from(holder));
+    let (pid, tid) = (holder >> 32, holder & u64::from(u32::MAX));
     let answer = sys::call(sys::nr::TGKILL, pid, tid, signal, 0, 0, 0);
-    if answer == -sys::ESRCH || sys::has_ended(process) {
-        reclaim(holder);
+    if answer == -sys::ESRCH || sys::has_ended(pid as u32) {
+        reclaim(domain, holder);
         return;
     }
     let held = arch::ticks().wrapping_sub(domain.since.load(Relaxed));
-    if served::is_on() && held > STUCK_TICKS && served::is_faulting(holder) {
+    if served::is_on() && held > STUCK_TICKS && served::is_faulting(tid as u32) {
         let text = b"a process waits for a page of a file that the program serves itself, and who \
                      would serve it waits for that process: the recording ends here, and the \
                      program runs on unrecorded";
         recorder::note(thread, topic::SERVED, 1, text);
         recorder::give_up();
-        reclaim(holder);
+        reclaim(domain, holder);
     }
 }
 
@@ -191,12 +197,16 @@ fn hurry(thread: &Thread, domain: &Domain) {
 /// is asked whether that is for ever (ticks, see [`SLICE_TICKS`]).
 const STUCK_TICKS: u64 = 1000 * SLICE_TICKS;
 
+/// The process that a vfork made is gone, perhaps without having given the turn back.
+pub fn reclaim_from(child: u32) {
+    reclaim(domain(), holder_word(child, child));
+}
+
 /// A thread that had the turn is gone without having given it back.
-pub fn reclaim(tid: u32) {
-    let domain = domain();
+fn reclaim(domain: &Domain, holder: u64) {
     if domain
         .holder
-        .compare_exchange(tid, 0, AcqRel, Relaxed)
+        .compare_exchange(holder, 0, AcqRel, Relaxed)
         .is_ok()
     {
         domain.word.store(FREE, Release);

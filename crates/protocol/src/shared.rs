@@ -160,12 +160,11 @@ pub const EXEC_SLOTS: usize = 256;
 pub struct Domain {
     /// 0 free, 1 held, 2 held and somebody waits (a futex).
     pub word: AtomicU32,
-    /// Kernel thread id of the holder, for those who want it to hurry.
-    pub holder: AtomicU32,
-    /// Process group of the holder (tgid).
-    pub holder_process: AtomicU32,
     /// This domain was merged into domain `forward - 1`.
     pub forward: AtomicU32,
+    /// Kernel ids of the holder, for those who want it to hurry: of its process (tgid) above that
+    /// of the thread, in one word, for ids of two holders together are nobody's. 0: none, yet.
+    pub holder: AtomicU64,
     /// How often the turn passed from one log to another.
     pub sequence: AtomicU64,
     /// The process (number) that held the turn last.

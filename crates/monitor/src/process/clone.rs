@@ -356,7 +356,7 @@ fn spawn(thread: &Thread, regs: &mut Regs, what: &Clone) -> Option<i64> {
     if waits {
         if result > 0 {
             // Killed in the middle of its turn, it could not give it back.
-            turn::reclaim(result as u32);
+            turn::reclaim_from(result as u32);
         }
         turn::take(thread);
     }

@@ -73,7 +73,6 @@ pub fn fork(thread: &Thread, row: &Syscall, args: &[u64; 6], regs: &mut Regs) ->
         }
         return result;
     };
-    header().begun.fetch_add(1, Release);
     process::alone(thread);
     sharing::forked();
     inherit::forked(thread);
