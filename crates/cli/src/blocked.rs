@@ -11,7 +11,7 @@ use query::source::Replays;
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use crate::select::Chosen;
+use crate::select::Positional;
 use crate::source::within;
 
 /// Tell who waits for whom, at the end of the recording or at a cut, and
@@ -19,7 +19,7 @@ use crate::source::within;
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     /// At the cut that is the causal past of this event: NAME:NUMBER, or a
     /// pattern for the last event that fits it

@@ -8,7 +8,7 @@ use query::find;
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use crate::select::{Chosen, Times};
+use crate::select::{Positional, Times};
 
 /// Show the consistent cut that is the causal past of an event: for each
 /// process how far it must have come, and what was under way between them.
@@ -19,7 +19,7 @@ pub struct Cmd {
     event: String,
 
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     #[command(flatten)]
     times: Times,

@@ -11,7 +11,7 @@ use query::find;
 use crate::causes;
 use crate::failure::Failure;
 use crate::higher;
-use crate::select::{Chosen, Times};
+use crate::select::{Positional, Times};
 
 /// Write the recording in a form that other viewers read.
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ pub struct Cmd {
     otlp: bool,
 
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     /// Only events that fit this pattern
     #[arg(long = "where", short = 'w', value_name = "PATTERN")]

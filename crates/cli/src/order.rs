@@ -9,7 +9,7 @@ use query::order::{self, Step};
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style};
-use crate::select::Chosen;
+use crate::select::Positional;
 
 /// Tell whether one event happened before another, after it, or concurrently,
 /// and show the path that proves it.
@@ -27,7 +27,7 @@ pub struct Cmd {
     b: String,
 
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     /// One JSON object
     #[arg(long)]

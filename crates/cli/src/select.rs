@@ -48,7 +48,7 @@ fn own(variable: &str, below_home: &str) -> Option<PathBuf> {
     Some(base.join("meanwhile"))
 }
 
-/// `REC` as an argument or as `-r REC`, for commands that have no other.
+/// `REC` as the last argument, or as `-r REC`.
 #[derive(Clone, clap::Args)]
 pub struct Positional {
     /// The recording: its name in `mw list`, or the beginning of it, or a path
@@ -69,12 +69,12 @@ pub struct Positional {
 
 impl Positional {
     /// What was recorded on one host or on several.
-    pub fn open(self) -> Result<Arc<Set>, Failure> {
-        open(self.argument.or(self.option))
+    pub fn open(&self) -> Result<Arc<Set>, Failure> {
+        open(self.argument.as_ref().or(self.option.as_ref()).cloned())
     }
 }
 
-/// `-r REC`, for commands whose argument is something else.
+/// `-r REC`, for a command whose last argument may be left out.
 #[derive(clap::Args)]
 pub struct Chosen {
     /// The recording: its name in `mw list`, or the beginning of it, or a path

@@ -11,7 +11,7 @@ use query::{effects, find, why};
 use crate::causes;
 use crate::failure::Failure;
 use crate::output::{Output, Style, cut};
-use crate::select::{Chosen, Times};
+use crate::select::{Positional, Times};
 use crate::source::Wish;
 
 /// Tell why something happened: the chain of causes across processes.
@@ -26,7 +26,7 @@ pub struct Cmd {
     event: String,
 
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     #[command(flatten)]
     times: Times,
@@ -130,7 +130,7 @@ pub struct Effects {
     event: String,
 
     #[command(flatten)]
-    recording: Chosen,
+    recording: Positional,
 
     #[command(flatten)]
     times: Times,

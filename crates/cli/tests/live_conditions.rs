@@ -181,7 +181,6 @@ fn channels_of_a_program_that_is_joined_in_the_middle_of_its_life_are_known() {
 }
 
 #[test]
-#[ignore = "under load the program may end behind a halt in vain, and is then run once more: not mended"]
 fn a_condition_is_decided_when_the_program_has_ended() {
     let scratch = Scratch::new("observed-ended");
     let program = rounds(&scratch);

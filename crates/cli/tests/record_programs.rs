@@ -225,7 +225,8 @@ programs! {
 
     shared_execs: |r| {
         assert_eq!(r.processes().len(), 19);
-        r.has_many(6, "images that share the file", |e| e.call() == "execve" && e.succeeded());
+        let images: u64 = r.processes().iter().map(|p| p.number("images")).sum();
+        assert!(images >= 7, "{images}");
     },
 
     signal_frames: |r| {

@@ -10,10 +10,13 @@ use protocol::record::{begin, kind, tag};
 
 use crate::calls::nr;
 use crate::catalog::Beginning;
-use crate::event::Event;
+use crate::event::{Child, Event};
 use crate::frame::field;
 use crate::log::LogEnd;
 use crate::recording::{Image, Recording};
+
+/// A child has its parent's memory.
+const CLONE_VM: u64 = 0x100;
 
 /// How a process began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,9 +247,44 @@ pub(crate) fn find(recording: &Recording, known: Option<Vec<Beginning>>) -> Vec<
         }
         done
     });
+    ask_parents(recording, &mut processes);
     processes.sort_by_key(|process| (process.birth, process.number));
     give_names(recording, &mut processes);
     processes
+}
+
+/// Of those who were killed before they had written down that they began, who made them knows
+/// the rest. (There is hardly ever one: then all that others have written is read.)
+fn ask_parents(recording: &Recording, processes: &mut [Process]) {
+    let is_silent = |process: &&mut Process| {
+        process.began == Began::Unknown && process.birth == Ticks(0) && process.images.is_empty()
+    };
+    let numbers: Vec<ProcessNo> = processes.iter().map(|process| process.number).collect();
+    for process in processes.iter_mut().filter(is_silent) {
+        let others = numbers.iter().filter(|number| **number != process.number);
+        let _ = others.copied().any(|parent| {
+            let mut log = recording.log(parent);
+            while log.advance() {
+                let Some(event) = log.event() else { break };
+                if let Some(Child::Process(child)) = event.child()
+                    && child == process.number
+                {
+                    process.parent = Some(parent);
+                    process.parent_event = Some(event.started.unwrap_or(event.number));
+                    process.birth = event.time;
+                    process.own_pid = event.result.unwrap_or(0) as u32;
+                    process.pid = process.own_pid;
+                    let shares = event.nr == nr::CLONE && event.args[0] & CLONE_VM != 0;
+                    process.began = match shares || event.nr == nr::VFORK {
+                        true => Began::Vfork,
+                        false => Began::Fork,
+                    };
+                    return true;
+                }
+            }
+            false
+        });
+    }
 }
 
 /// A process of whose log nothing was read.

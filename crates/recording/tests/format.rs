@@ -10,11 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use protocol::id::{EventNo, ProcessNo, ThreadNo, Ticks};
-use protocol::record::{begin, kind};
+use protocol::record::{begin, kind, tag};
+use recording::calls::nr;
+use recording::process::Began;
 use recording::render::{Limits, Renderer};
 use recording::synthetic::{FULL, LogBuilder, TAKEN, image, manifest, write_arena};
 use recording::{
-    FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, ThreadNames, Timeline, Writer, frame,
+    Exit, FileInfo, LogEnd, Note, Phase, Recording, Status, Summary, ThreadNames, Timeline, Writer,
+    frame,
 };
 
 /// A small generator of numbers, the same in every run.
@@ -349,6 +352,39 @@ fn an_end_knows_the_arguments_of_its_start() {
     assert_eq!(event.argument(1).unwrap().bytes, b"hi");
     assert!(log.advance());
     assert!(!log.event().unwrap().args_known);
+}
+
+/// Who is killed in its first instants has a log with nothing in it. Its parent knows it.
+#[test]
+fn who_has_written_nothing_is_known_by_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(dir.path(), &manifest(&["prog"])).unwrap();
+    let mut log = LogBuilder::new(1, 4096);
+    log.other(kind::BEGIN, &[begin::FIRST, 0, 0, 10, 0, 0], &[]);
+    log.call(nr::FORK, &[], 11, &[(tag::CHILD, &2u64.to_le_bytes())]);
+    log.call(
+        nr::WAIT4,
+        &[11, 0x1000, 0, 0],
+        11,
+        &[(1, &9i32.to_le_bytes())],
+    );
+    let silent = LogBuilder::new(2, 4096).chunks();
+    assert_eq!(silent.len(), 1);
+    for chunk in log.chunks().iter().chain(&silent) {
+        writer.chunk(chunk).unwrap();
+    }
+    let recording = Recording::open(dir.path()).unwrap();
+    let process = recording.process(ProcessNo(2)).unwrap();
+    assert_eq!(
+        (process.pid, process.parent, process.parent_event),
+        (11, Some(ProcessNo(1)), Some(EventNo(1)))
+    );
+    assert_eq!(process.began, Began::Fork);
+    let killed = Exit::Killed {
+        signal: 9,
+        core: false,
+    };
+    assert_eq!(recording.life(process).exit, killed);
 }
 
 /// A small recording with everything in it; returns its journal.

@@ -135,10 +135,7 @@ impl Warden {
             let process = self.tasks.get(&tid).map_or(0, |task| task.process);
             match self.event(tid, status) {
                 Outcome::Told(what @ (What::Exited(_) | What::Killed(_))) => {
-                    let is_over = !self.tasks.values().any(|t| movers.contains(&t.process));
-                    let ended = self.processes.get(&process);
-                    let is_over = is_over && part != Part::Along;
-                    if process == leader || is_over || ended.is_some_and(|p| p.armed.ends) {
+                    if self.is_end_told(process, leader, part, &movers) {
                         break told(process, tid, what);
                     }
                 }
@@ -183,7 +180,34 @@ impl Warden {
         };
         self.say(part, &Answer::Halting);
         self.halt();
-        Some(report)
+        Some(match report.what {
+            What::Halted => self.last_end(leader, part, &movers).unwrap_or(report),
+            _ => report,
+        })
+    }
+
+    /// Whether the end of a process is something to stop for.
+    fn is_end_told(&self, process: i32, leader: i32, part: Part, movers: &BTreeSet<i32>) -> bool {
+        let is_over = !self.tasks.values().any(|t| movers.contains(&t.process));
+        let ended = self.processes.get(&process);
+        process == leader
+            || is_over && part != Part::Along
+            || ended.is_some_and(|ended| ended.armed.ends)
+    }
+
+    /// Who has ended while all were made to stand because that was asked for: nobody would
+    /// hear of it later, and there may be nobody left who could run.
+    fn last_end(&self, leader: i32, part: Part, movers: &BTreeSet<i32>) -> Option<Report> {
+        let movers_ends = movers.iter().filter_map(|pid| {
+            let what = self.processes.get(pid)?.ending?;
+            self.is_end_told(*pid, leader, part, movers)
+                .then_some(Report {
+                    process: *pid,
+                    thread: *pid,
+                    what,
+                })
+        });
+        movers_ends.max_by_key(|report| report.process == leader)
     }
 
     /// Has a thread run, if its process is to.
