@@ -74,7 +74,6 @@ fn perceived(text: &str) -> Vec<u64> {
 /// A thread that waits in a call when the program is halted is taken out of it in the middle of
 /// the halt: it stops there for the first time, and is not for that the last to stop.
 #[test]
-#[ignore = "under load `call` finds the thread still in its call, one run in ten: cause not found"]
 fn a_call_in_a_waiting_thread_shows_nothing_of_the_halt() {
     let scratch = Scratch::new("live-time-perceived");
     let file = programs::for_debuggers(&scratch, "debug/perceives.c", &[]);

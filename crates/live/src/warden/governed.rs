@@ -261,10 +261,15 @@ impl Governor {
     }
 }
 
+/// Whether a thread stands where it may be given other registers: anywhere but in the middle of a
+/// call. (Before one it goes on as they say, too.)
 fn is_parked(entry: &ThreadEntry) -> bool {
     let place = entry.stopped_in.load(Relaxed);
     entry.state.load(Acquire) == state::STOPPED
-        && matches!(place, stopped_in::PROGRAM | stopped_in::EXIT)
+        && matches!(
+            place,
+            stopped_in::PROGRAM | stopped_in::ENTRY | stopped_in::EXIT
+        )
 }
 
 fn word(process: &Process, address: u64) -> Option<u64> {
