@@ -379,6 +379,13 @@ programs! {
             r.calls(&["unshare", "getsockopt"]);
         }
     },
+    own_stops: |r| {
+        assert_eq!(r.processes().len(), 9);
+        // In two halves: others run between them.
+        r.has_many(20, "calls that stop their process", |e| {
+            matches!(e.call(), "kill" | "tgkill" | "tkill") && e.phase() == "start"
+        });
+    },
     own_killers: |r| {
         let kills = |e: &Event| matches!(e.call(), "kill" | "tgkill") && e.phase() == "start";
         r.has_many(4, "processes that kill themselves", kills);

@@ -22,12 +22,12 @@ const MOVED: &[&str] = &["pipeline"];
 const LARGE: &[&str] = &["relay", "changed_files"];
 
 /// What there is to see in some of them: kinds of events, and more than so
-/// many.
+/// many. (How often a thread that computes is preempted is up to how long that takes.)
 const SEEN: &[(&str, u8, u32)] = &[
     ("busy_syscalls", kind::CALL, 100_000),
     ("pipe_pingpong", kind::START, 20_000),
     ("signals_fault", kind::SIGNAL, 15),
-    ("interrupted", kind::PREEMPT, 20),
+    ("interrupted", kind::PREEMPT, 4),
 ];
 
 fn check(name: &str, command: &[&str]) {
@@ -92,6 +92,7 @@ programs! {
     moved_code,
     netfilter,
     own_killers,
+    own_stops,
     counter_traps,
     first_of_namespace,
     odd_mappings,

@@ -6,6 +6,7 @@
 mod blocking;
 mod guard;
 mod own_death;
+mod own_stop;
 mod plain;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

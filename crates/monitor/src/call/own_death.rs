@@ -33,8 +33,7 @@ pub(super) fn perform(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -
     Some(result)
 }
 
-/// Whether a call is one of those that `perform` makes. In replay the log tells
-/// whether it was.
+/// Whether a call sends signals. In replay the log tells whether it was made in two halves.
 pub(super) fn sends_signals(number: u64) -> bool {
     matches!(
         number,
@@ -62,14 +61,20 @@ pub(super) fn is_last(thread: &Thread, number: u64, args: &[u64; 6]) -> bool {
 }
 
 fn may_be_last(number: u64, args: &[u64; 6]) -> bool {
-    const GETPID: u64 = 39;
-    let signal = match number {
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => args[2],
-        _ => args[1],
-    };
-    if !sends_signals(number) || signal as u32 != SIGKILL {
-        return false;
+    sends_signals(number) && signal_sent(number, args) == SIGKILL && may_be_own(number, args)
+}
+
+/// The signal that a call sends.
+pub(super) fn signal_sent(number: u64, args: &[u64; 6]) -> u32 {
+    match number {
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => args[2] as u32,
+        _ => args[1] as u32,
     }
+}
+
+/// Whether a call may send a signal to the process that makes it.
+pub(super) fn may_be_own(number: u64, args: &[u64; 6]) -> bool {
+    const GETPID: u64 = 39;
     let target = args[0] as u32 as i32;
     match number {
         // Nobody says whose a descriptor is, and any thread may be of this process.

@@ -17,7 +17,7 @@ use crate::{
 
 use super::blocking::{SO_LINGER, close_range, finish_call, in_two, lingers, waiting};
 use super::guard::{guard_descriptor, is_refused_option};
-use super::own_death;
+use super::{own_death, own_stop};
 
 /// A call that cannot block.
 #[inline(always)]
@@ -104,7 +104,8 @@ fn plain_again(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
             return result;
         }
     }
-    // Some wait now and then (`waiting`), some never return (`own_death`).
+    // Some wait now and then (`waiting`), some never return (`own_death`), some when others say
+    // so (`own_stop`).
     let may_be_two = needs::of(number) & needs::FILES != 0 || own_death::sends_signals(number);
     if may_be_two && replay::is_blocking(thread) {
         replay::start(thread, row, args);
@@ -149,7 +150,10 @@ fn with_care(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> Option<
         }
         nr::FALLOCATE | nr::FTRUNCATE => return moved::perform(thread, row, args),
         nr::IOCTL => return Some(ioctl::perform(thread, row, *args)),
-        _ if own_death::sends_signals(number) => return own_death::perform(thread, row, args),
+        _ if own_death::sends_signals(number) => {
+            return own_death::perform(thread, row, args)
+                .or_else(|| own_stop::perform(thread, row, args));
+        }
         _ if is_clock(number) => return clock::read(thread, number, args[0], args[1]),
         nr::GETSOCKOPT if is_refused_option(thread, args[1], args[2]) => -sys::ENOPROTOOPT,
         nr::MLOCKALL => lock::all(args[0]),
