@@ -184,6 +184,34 @@ fn bank() {
     rounds("bank", &[programs::bank()], Duration::from_millis(250));
 }
 
+/// Those that share memory run one at a time: who is stopped from outside while it computes holds
+/// up the others, and the user is told why nothing goes on.
+#[test]
+fn who_is_stopped_while_it_computes_is_told_of() {
+    let python = tool!("python3");
+    let scratch = Scratch::new("kill-stopped");
+    let computes = "import mmap, os, time\n\
+                    shared = mmap.mmap(-1, 4096)\n\
+                    child = os.fork()\n\
+                    while child == 0 and shared[0] == 0:\n    shared[1] = (shared[1] + 1) % 256\n\
+                    if child == 0: os._exit(0)\n\
+                    print(child, flush=True)\n\
+                    for _ in range(10): time.sleep(0.05)\n\
+                    shared[0] = 1\n\
+                    os.wait()\n\
+                    print('done')\n";
+    let running = scratch.start(&[python.as_str(), "-c", computes]);
+    let child = harness::wait_for("the child", || running.stdout().trim().parse().ok());
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::kill_process(child, Signal::STOP).unwrap();
+    let said = "those that share memory with it wait until it goes on";
+    harness::wait_for("a word", || running.stderr().contains(said).then_some(()));
+    rustix::process::kill_process(child, Signal::CONT).unwrap();
+    let recorded = running.finish();
+    assert!(recorded.outcome.stdout.ends_with("done\n"));
+    recorded.replays();
+}
+
 /// A program that hangs, and does not even die of it, does not keep `mw` from
 /// ending when that is asked to.
 #[test]

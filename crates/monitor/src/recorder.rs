@@ -193,6 +193,7 @@ pub mod topic {
     pub const SERVED_EXEC: u64 = 489;
     /// For virtual machines, and the four after it for others.
     pub const IOCTL: u64 = 500;
+    pub const STOPPED: u64 = 505;
     /// And those after it, one for each option.
     pub const PRCTL: u64 = 490;
 }

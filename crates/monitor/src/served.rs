@@ -105,16 +105,8 @@ fn is_in_fuse(number: u64, args: &[u64; 6]) -> bool {
 /// no signal gets it out of that.
 pub fn is_faulting(tid: u32) -> bool {
     const NAMES: [&[u8]; 2] = [b"folio_wait_bit_common", b"request_wait_answer"];
-    const READ_ONLY: u64 = 0;
-    let path = call::proc_path(tid);
-    let fd = sys::call(nr::OPEN, path.as_ptr() as u64, READ_ONLY, 0, 0, 0, 0);
-    if fd < 0 {
-        return false;
-    }
-    let mut name = [0u8; 32];
-    sys::call(nr::READ, fd as u64, name.as_mut_ptr() as u64, 32, 0, 0, 0);
-    sys::call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
-    NAMES.iter().any(|known| name.starts_with(known))
+    let place = sys::waits_in(tid);
+    NAMES.iter().any(|known| place.starts_with(known))
 }
 
 /// Whether the kernel itself makes files of this kind up, when they are looked at: nobody is

@@ -358,6 +358,19 @@ pub fn has_ended(pid: u32) -> bool {
     poll[1] >> 16 != 0
 }
 
+/// The kernel's function that a thread waits in: its name, or the beginning of it.
+pub fn waits_in(tid: u32) -> [u8; 32] {
+    const READ_ONLY: u64 = 0;
+    let mut name = [0; 32];
+    let path = crate::call::proc_path(tid);
+    let fd = call(nr::OPEN, path.as_ptr() as u64, READ_ONLY, 0, 0, 0, 0);
+    if fd >= 0 {
+        call(nr::READ, fd as u64, name.as_mut_ptr() as u64, 32, 0, 0, 0);
+        call(nr::CLOSE, fd as u64, 0, 0, 0, 0, 0);
+    }
+    name
+}
+
 /// Last words: something that must never happen did, and to whom.
 pub fn die(text: &[u8]) -> ! {
     say(b"mw: internal error in the monitor: ");

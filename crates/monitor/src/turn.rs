@@ -183,7 +183,14 @@ fn hurry(thread: &Thread, domain: &Domain) {
         return;
     }
     let held = arch::ticks().wrapping_sub(domain.since.load(Relaxed));
-    if served::is_on() && held > STUCK_TICKS && served::is_faulting(tid as u32) {
+    if held <= STUCK_TICKS {
+        return;
+    }
+    if sys::waits_in(tid as u32).starts_with(b"do_signal_stop") {
+        let text = b"a process was stopped (SIGSTOP, SIGTSTP) while it computed: those that share \
+                     memory with it wait until it goes on (SIGCONT)";
+        recorder::note(thread, topic::STOPPED, 1, text);
+    } else if served::is_on() && served::is_faulting(tid as u32) {
         let text = b"a process waits for a page of a file that the program serves itself, and who \
                      would serve it waits for that process: the recording ends here, and the \
                      program runs on unrecorded";

@@ -492,6 +492,29 @@ fn what_is_left_in_the_arena_is_read() {
     }
 }
 
+/// A recording that is read while it ends: what has left the arena since it was opened is in the
+/// journal.
+#[test]
+fn what_leaves_the_arena_meanwhile_is_read() {
+    let mut random = Random::seeded(5);
+    let (chunks, expected) = random_log(&mut random, 1, 300, 60);
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(dir.path(), &manifest(&["prog"])).unwrap();
+    let arena = dir.path().join("arena");
+    let left: Vec<(u32, &[u8])> = chunks.iter().map(|chunk| (FULL, &chunk[..])).collect();
+    write_arena(&arena, &left).unwrap();
+    let recording = Recording::open(dir.path()).unwrap();
+    for chunk in &chunks {
+        writer.chunk(chunk).unwrap();
+    }
+    // The places of some are others' now, those of the rest are gone.
+    let others = LogBuilder::new(7, 60).chunks();
+    write_arena(&arena, &[(TAKEN, &others[0][..])]).unwrap();
+    let (read, end) = read_all(&recording, 1);
+    assert_eq!(end, LogEnd::Whole);
+    assert_eq!(read, expected);
+}
+
 #[test]
 fn a_missing_chunk_ends_the_log_and_is_named() {
     let dir = tempfile::tempdir().unwrap();
