@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
-use crate::{call, capture, descriptors, mem, memory, needs, turn};
+use crate::{capture, descriptors, mem, memory, needs, turn};
 
 /// Whether somebody may serve files.
 #[inline]

@@ -40,6 +40,7 @@ pub mod frame;
 pub mod growth;
 pub mod join;
 mod journal;
+mod later;
 pub mod listing;
 pub mod log;
 pub mod model;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use protocol::id::{EventNo, ImageNo, ProcessNo, Ticks};
 
@@ -13,6 +12,7 @@ use crate::chunk::ChunkHead;
 use crate::error::OpenError;
 use crate::frame::{self, Kind};
 use crate::journal::{Damage, Frame, FrameError, Journal};
+use crate::later::Later;
 use crate::log::Log;
 use crate::model::{Clock, FileInfo, ImageStart, Manifest, Note, Status, Summary};
 use crate::names::Names;
@@ -75,27 +75,6 @@ impl Image {
     }
 }
 
-/// The journal of a recording that goes on, as it was when a chunk was found to have left the
-/// arena: which chunks it has, and where.
-struct Later {
-    journal: Journal,
-    chunks: HashMap<(ProcessNo, u32), Frame>,
-}
-
-impl Later {
-    fn read(path: &Path) -> Result<Later, String> {
-        let journal = Journal::open(path).map_err(|error| error.to_string())?;
-        let (frames, _) = journal.walk().map_err(|error| error.to_string())?;
-        let chunks = frames.into_iter();
-        let chunks = chunks.filter(|f| Kind::from_number(f.head.kind) == Some(Kind::Chunk));
-        let chunks = chunks.map(|f| ((ProcessNo(f.head.process), f.head.seq), f));
-        Ok(Later {
-            chunks: chunks.collect(),
-            journal,
-        })
-    }
-}
-
 /// An open recording.
 pub struct Recording {
     dir: PathBuf,
@@ -103,7 +82,7 @@ pub struct Recording {
     clock: Clock,
     journal: Journal,
     arena: Option<Arena>,
-    later: Mutex<Option<Later>>,
+    later: Later,
     logs: BTreeMap<ProcessNo, Vec<ChunkRef>>,
     images: Vec<Image>,
     files: Vec<FileInfo>,
@@ -156,7 +135,7 @@ impl Recording {
             manifest,
             journal,
             arena,
-            later: Mutex::new(None),
+            later: Later::new(&journal_path),
             logs: BTreeMap::new(),
             images: Vec::new(),
             files: Vec::new(),
@@ -362,35 +341,11 @@ impl Recording {
                     .map_err(|error| format!("the arena cannot be read: {error}"))?;
                 if !still_there {
                     // The recording goes on: it was written to the journal since.
-                    self.load_later((process, chunk.seq), head.used, out)?;
+                    self.later.load((process, chunk.seq), head.used, out)?;
                 }
                 Ok(*head)
             }
         }
-    }
-
-    /// Reads what a chunk held that has left the arena since this was opened.
-    fn load_later(
-        &self,
-        key: (ProcessNo, u32),
-        used: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let gone = "the recording goes on, and its place was taken";
-        let mut later = self.later.lock().map_err(|_| gone)?;
-        if !later.as_ref().is_some_and(|l| l.chunks.contains_key(&key)) {
-            *later = Some(Later::read(self.journal.path())?);
-        }
-        let later = later.as_ref().ok_or(gone)?;
-        let frame = later.chunks.get(&key).ok_or(gone)?;
-        let payload = later.journal.payload(frame, out);
-        payload.map_err(|error| error.to_string())?;
-        let head = ChunkHead::parse(out).map_err(str::to_string)?;
-        if head.process != key.0.0 || head.seq != key.1 || head.used < used || out.len() < used {
-            return Err("its head does not agree with the journal".to_string());
-        }
-        out.truncate(used);
-        Ok(())
     }
 
     /// Where the recording is.

@@ -160,6 +160,11 @@ impl Running<'_> {
         text(&self.out)
     }
 
+    /// What it and `mw` have complained of so far.
+    pub fn stderr(&self) -> String {
+        text(&self.err)
+    }
+
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
