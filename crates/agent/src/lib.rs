@@ -93,6 +93,11 @@ impl Error {
     }
 }
 
+/// The addresses of this host.
+pub fn addresses() -> Vec<std::net::IpAddr> {
+    recording::Network::here().addresses
+}
+
 /// What is said when something cannot be done with a file.
 fn failing(
     path: &std::path::Path,

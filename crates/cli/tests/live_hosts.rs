@@ -9,68 +9,18 @@
 
 mod harness;
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use harness::ends::{End, at_prompt as mw, longest, values};
 use harness::joined::said;
 use harness::listening::{Agent, trusted};
 use harness::namespaces::Hosts;
 use harness::prompt::has_in_order;
 use harness::{MW, Scratch, find_tool, programs, wait_for};
-
-/// `debug/parted.c` on one of the hosts.
-struct End {
-    child: Child,
-    out: Box<dyn BufRead>,
-    pid: i32,
-}
-
-impl End {
-    fn start(hosts: &Hosts, host: &str, program: &Path, words: &[&str]) -> End {
-        let mut child = hosts
-            .on(host, program)
-            .args(words)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = Box::new(BufReader::new(child.stdout.take().unwrap()));
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        let pid = line.trim().parse().unwrap();
-        End { child, out, pid }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.pid).unwrap(), signal).unwrap();
-    }
-
-    /// Waits for its end, which is a good one: the longest that it did not get to look at
-    /// its clock, in ms.
-    fn end(mut self) -> u64 {
-        let mut text = String::new();
-        self.out.read_to_string(&mut text).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {text}");
-        longest(&text)
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The longest gap that one of them tells of.
-fn longest(text: &str) -> u64 {
-    let (_, rest) = text.split_once("longest gap ").unwrap();
-    rest.split(' ').next().unwrap().parse().unwrap()
-}
 
 /// Many more messages than any test takes.
 const MANY: &str = "100000000";
@@ -91,16 +41,6 @@ fn end((server, asker): (End, End)) -> [u64; 2] {
 
 fn parted(scratch: &Scratch) -> PathBuf {
     programs::for_debuggers(scratch, "debug/parted.c", &[])
-}
-
-/// `mw WORDS --batch -e COMMAND ...`
-fn mw(hosts: &Hosts, words: &[&str], commands: &[&str]) -> Output {
-    let mut command = hosts.mw();
-    command.args(words).arg("--batch");
-    for line in commands {
-        command.args(["-e", line]);
-    }
-    command.output().unwrap()
 }
 
 macro_rules! hosts {
@@ -213,15 +153,6 @@ fn a_stop_on_one_host_halts_the_others_and_nobody_notices() {
     );
     has_in_order(&text, &["runs on.", "runs on."]);
     end((server, asker));
-}
-
-/// The values that were printed, in order.
-fn values(text: &str) -> Vec<i64> {
-    let lines = text.lines().filter(|line| line.starts_with('$'));
-    let values = lines.filter_map(|line| line.split_once(" = "));
-    values
-        .map(|(_, value)| value.trim().parse().unwrap())
-        .collect()
 }
 
 /// The bytes that a host's side of `halted` says are in the program's one connection.
@@ -889,75 +820,6 @@ fn a_step_takes_two_round_trips_at_most() {
         assert!((1..=2).contains(&trips), "{trips}: {step}");
     }
     drop((server, asker));
-}
-
-impl End {
-    /// Of a program that says nothing.
-    fn of(child: Child) -> End {
-        let pid = wait_for("the program", || {
-            let path = format!("/proc/{}/comm", child.id());
-            let name = std::fs::read_to_string(path).unwrap();
-            (name.trim() != "ip").then_some(child.id() as i32)
-        });
-        let out = Box::new(std::io::empty());
-        End { child, out, pid }
-    }
-}
-
-/// How long after the first the last of ten hosts stops, by what the programs themselves have
-/// done: each keeps what the counter of the processor said last, which all of them share
-/// here. There are as many to share the cores, so what is asked of it is little; the figures are
-/// printed. `MW_HALTS` says how often.
-#[test]
-fn a_stop_reaches_ten_hosts() {
-    const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-    let scratch = Scratch::new("live-hosts-ten");
-    let hosts = hosts!(&scratch, &NAMES);
-    let program = programs::for_debuggers(&scratch, "debug/ticking.c", &[]);
-    let ends = NAMES.map(|host| End::start(&hosts, host, &program, &[]));
-    let names: Vec<String> = NAMES
-        .iter()
-        .zip(&ends)
-        .map(|(host, end)| format!("ticking-{}@{host}", end.pid))
-        .collect();
-    let mut words = vec!["attach".to_string()];
-    let each = NAMES.iter().zip(&ends);
-    words.extend(each.map(|(host, end)| format!("{host}:{}", end.pid)));
-    let halts: usize = std::env::var("MW_HALTS").map_or(5, |text| text.parse().unwrap());
-    let mut commands = vec![
-        "print per_ms".to_string(),
-        format!("break look in {} if looks == until", names[0]),
-    ];
-    for _ in 0..halts {
-        // Far enough from the halt before for all to be under way.
-        commands.push(format!("process {}", names[0]));
-        commands.extend(["set var until = looks + 500", "continue"].map(String::from));
-        for name in &names {
-            commands.extend([format!("process {name}"), "print last".to_string()]);
-        }
-    }
-    commands.push("detach".to_string());
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let done = mw(&hosts, &words, &commands);
-    let text = said(&done);
-    assert!(done.status.success(), "{text}");
-    let mut shown = values(&text);
-    let per_ms = shown.remove(0);
-    assert_eq!(shown.len(), halts * NAMES.len(), "{text}");
-    // It looks 100 us after it looked last, and stops there.
-    let behind = shown.chunks(NAMES.len()).map(|all| {
-        let last = all.iter().max().unwrap() - all[0];
-        last * 1000 / per_ms
-    });
-    let mut behind: Vec<i64> = behind.collect();
-    behind.sort_unstable();
-    eprintln!(
-        "the last of ten hosts, us after the first one's last look: {behind:?}, median {}",
-        behind[halts / 2]
-    );
-    assert!(behind[halts / 2] < 500_000, "{behind:?}");
-    drop(ends);
 }
 
 /// Three members of etcd, each on its own host, all or the leader alone halted for far longer

@@ -29,6 +29,7 @@
 //! | motion of all of it | `motion` |
 //! | what is mapped | `mapped` |
 //! | what a debugger on another host is told unasked | `warden/sight` |
+//! | a halt that other hosts are told of directly | `word`, `warden/neighbours` |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -45,6 +46,7 @@ mod start;
 mod talk;
 mod waits;
 pub mod warden;
+mod word;
 
 pub use error::Error;
 pub use far::{Followed, Host, Site};

@@ -3,7 +3,8 @@
 //!
 //! Each warden stops its own processes by itself, and says so before it does. That word
 //! is passed on to the others at once, before anything else is done with it: so the
-//! last host stops one way to the debugger and one way back after the first.
+//! last host stops one way to the debugger and one way back after the first. Hosts that can
+//! reach each other are told by who stops, at once; what they say of it here is the same.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -32,6 +33,13 @@ pub(crate) struct Motion<'m> {
     pub range: Option<Range<u64>>,
     /// Everybody who runs, the leader first.
     pub movers: &'m [ProcessId],
+}
+
+/// What all hosts are told of a motion.
+#[derive(Clone, Copy)]
+struct Told<'m> {
+    motion: &'m Motion<'m>,
+    number: u64,
 }
 
 /// One host in a motion.
@@ -117,9 +125,13 @@ impl Wardens {
                 return Ok((name(host.member, &report), report));
             }
         }
-        set_out(&mut hosts, motion);
-        let first = wait(&mut hosts, motion, cancel);
-        settle(hosts, first, motion)
+        let told = Told {
+            motion,
+            number: self.next_motion(),
+        };
+        set_out(&mut hosts, told);
+        let said = wait(&mut hosts, told, cancel);
+        settle(hosts, &said, motion)
     }
 }
 
@@ -128,7 +140,8 @@ fn name(member: u16, report: &Report) -> ProcessId {
 }
 
 /// Has the leader's host begin, and the others if it does not go alone.
-fn set_out(hosts: &mut [Host<'_>], motion: &Motion<'_>) {
+fn set_out(hosts: &mut [Host<'_>], told: Told<'_>) {
+    let Told { motion, number } = told;
     let is_whole = hosts.len() == 1;
     for host in hosts {
         let is_leads = host.member == motion.lead.member;
@@ -140,6 +153,7 @@ fn set_out(hosts: &mut [Host<'_>], motion: &Motion<'_>) {
         let thread = motion.thread;
         match (&motion.range, is_leads) {
             (Some(range), true) => host.set_out(&Request::Step {
+                motion: number,
                 thread,
                 processes,
                 range: (range.start, range.end),
@@ -147,26 +161,30 @@ fn set_out(hosts: &mut [Host<'_>], motion: &Motion<'_>) {
             }),
             (Some(_), false) => {}
             (None, true) => host.set_out(&Request::Run {
+                motion: number,
                 thread,
                 processes,
                 part,
             }),
-            (None, false) => host.set_out(&along(processes)),
+            (None, false) => host.set_out(&along(number, processes)),
         }
     }
 }
 
-fn along(processes: Vec<i32>) -> Request {
+fn along(motion: u64, processes: Vec<i32>) -> Request {
     Request::Run {
+        motion,
         thread: 0,
         processes,
         part: Part::Along,
     }
 }
 
-/// Waits until all stand: which host said first that somebody has come to something.
-fn wait(hosts: &mut [Host<'_>], motion: &Motion<'_>, cancel: &Cancel) -> Option<u16> {
-    let mut first = None;
+/// Waits until all stand: which hosts said that they halt, in that order. One of them has come to
+/// something, and others may have been told by it.
+fn wait(hosts: &mut [Host<'_>], told: Told<'_>, cancel: &Cancel) -> Vec<u16> {
+    let Told { motion, number } = told;
+    let mut said = Vec::new();
     let mut is_over = false;
     while hosts.iter().any(Host::runs) {
         let places: Vec<usize> = (0..hosts.len())
@@ -188,7 +206,7 @@ fn wait(hosts: &mut [Host<'_>], motion: &Motion<'_>, cancel: &Cancel) -> Option<
             match listen(host) {
                 Word::Nothing => {}
                 Word::Halt => {
-                    first = first.or(Some(host.member));
+                    said.push(host.member);
                     is_over = true;
                     // Before anything else is done with it.
                     hosts.iter_mut().for_each(Host::halt);
@@ -197,7 +215,7 @@ fn wait(hosts: &mut [Host<'_>], motion: &Motion<'_>, cancel: &Cancel) -> Option<
                 Word::Go => {
                     for host in hosts.iter_mut() {
                         if host.member != motion.lead.member {
-                            host.set_out(&along(host.movers.clone()));
+                            host.set_out(&along(number, host.movers.clone()));
                         }
                     }
                 }
@@ -208,7 +226,7 @@ fn wait(hosts: &mut [Host<'_>], motion: &Motion<'_>, cancel: &Cancel) -> Option<
             hosts.iter_mut().for_each(Host::halt);
         }
     }
-    first
+    said
 }
 
 /// Takes one message of a host.
@@ -243,7 +261,7 @@ fn listen(host: &mut Host<'_>) -> Word {
 /// What is told of all that was come to: what came first. The rest is told later.
 fn settle(
     mut hosts: Vec<Host<'_>>,
-    first: Option<u16>,
+    said: &[u16],
     motion: &Motion<'_>,
 ) -> Result<(ProcessId, Report), Error> {
     let mut reports: Vec<(u16, Report)> = Vec::new();
@@ -257,10 +275,13 @@ fn settle(
         }
         failure = failure.or(posted.map(|error| host.client.explain(error)));
     }
-    let is_first = |(member, report): &&(u16, Report)| Some(*member) == first && is_news(report);
-    let told = reports
+    let news = |member: &u16| {
+        let mut all = reports.iter();
+        all.find(|(own, report)| own == member && is_news(report))
+    };
+    let told = said
         .iter()
-        .find(is_first)
+        .find_map(news)
         .or_else(|| reports.iter().find(|(_, report)| is_news(report)))
         .or_else(|| reports.iter().find(|(m, _)| *m == motion.lead.member));
     let is_told = |member: u16| failure.is_none() && told.is_some_and(|(m, _)| *m == member);

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 use protocol::id::{ProcessId, ProcessNo};
 use target::{Cancel, Living, Opener, Target};
@@ -14,6 +16,7 @@ use crate::far::{Followed, Site};
 use crate::proc::Candidate;
 use crate::process::Process;
 use crate::talk::{Answer, Request};
+use crate::word::Secret;
 
 /// A program that is alive: its processes, behind wardens of its own. When this is
 /// gone they are let go.
@@ -21,15 +24,34 @@ pub struct Program(pub(crate) Arc<Wardens>);
 
 /// The wardens of a program. Where one stands among them is the member that its
 /// processes are of.
-pub(crate) struct Wardens(Vec<Client>);
+pub(crate) struct Wardens {
+    clients: Vec<Client>,
+    /// How many motions there were.
+    motions: AtomicU64,
+    /// Each has been told of the others.
+    have_met: OnceLock<()>,
+}
 
 impl Wardens {
+    fn new(clients: Vec<Client>) -> Wardens {
+        Wardens {
+            clients,
+            motions: AtomicU64::new(0),
+            have_met: OnceLock::new(),
+        }
+    }
+
     pub fn all(&self) -> &[Client] {
-        &self.0
+        &self.clients
+    }
+
+    /// The number of a motion that begins.
+    pub fn next_motion(&self) -> u64 {
+        self.motions.fetch_add(1, Relaxed) + 1
     }
 
     pub fn of(&self, member: u16) -> Result<&Client, Error> {
-        let found = self.0.get(usize::from(member));
+        let found = self.clients.get(usize::from(member));
         found.ok_or_else(|| Error::Gone(format!("there is no host {member}")))
     }
 }
@@ -107,13 +129,13 @@ impl Program {
     /// [`crate::warden::serve`].
     pub fn new(executable: &Path, words: &[&str]) -> Result<Program, Error> {
         let client = Client::here(executable, words)?;
-        Ok(Program(Arc::new(Wardens(vec![client]))))
+        Ok(Program(Arc::new(Wardens::new(vec![client]))))
     }
 
     /// A program on other hosts: one of its parts for each line to a warden.
     pub fn over(sites: Vec<Site>) -> Result<Program, Error> {
         let clients: Result<Vec<Client>, Error> = sites.into_iter().map(Client::there).collect();
-        Ok(Program(Arc::new(Wardens(clients?))))
+        Ok(Program(Arc::new(Wardens::new(clients?))))
     }
 
     fn first(&self) -> Result<&Client, Error> {
@@ -130,6 +152,7 @@ impl Program {
     /// Joins processes of several hosts, all hosts at once: all processes, or none. Why
     /// not as they were to be, of each host.
     pub fn attach_on(&self, pids: &[Vec<i32>], how: &How) -> Result<Vec<Option<String>>, Error> {
+        self.introduce()?;
         let some = |pids: &Vec<i32>| (!pids.is_empty()).then(|| attach(pids, how));
         let requests: Vec<Option<Request>> = pids.iter().map(some).collect();
         let answers = self.ask_some(&requests)?.into_iter();
@@ -167,6 +190,35 @@ impl Program {
         })
     }
 
+    /// Has the hosts know of each other, so that one that halts tells the others itself.
+    fn introduce(&self) -> Result<(), Error> {
+        let clients = self.0.all();
+        if clients.len() < 2 || self.0.have_met.set(()).is_err() {
+            return Ok(());
+        }
+        // (Without one they are told by the debugger alone.)
+        let Some(secret) = Secret::new() else {
+            return Ok(());
+        };
+        let listen = vec![Request::Listen; clients.len()];
+        let answers = self.ask_all(&listen)?.into_iter();
+        let addresses: Result<Vec<_>, Error> = answers
+            .map(|answer| match answer {
+                Answer::Listening(addresses) => Ok(addresses),
+                other => Err(unexpected(&other)),
+            })
+            .collect();
+        let addresses = addresses?;
+        for (own, client) in (0u16..).zip(clients) {
+            client.post(&Request::Meet {
+                secret: secret.clone(),
+                own,
+                addresses: addresses.clone(),
+            })?;
+        }
+        Ok(())
+    }
+
     /// Who could be joined, on each host.
     pub fn candidates(&self) -> Result<Vec<Vec<Candidate>>, Error> {
         let requests: Vec<Request> = self.0.all().iter().map(|_| Request::Candidates).collect();
@@ -189,6 +241,7 @@ impl Program {
 
     /// Starts programs under agents on their hosts, by words for each.
     pub fn start_on(&self, words: &[Vec<String>], how: &How) -> Result<(), Error> {
+        self.introduce()?;
         let requests = words.iter().map(|words| {
             let words = words.iter().map(|word| word.as_bytes().to_vec());
             // In a group of its own.

@@ -4,6 +4,7 @@
 //! short the motion that is under way, whose answer says so.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::mapped::Mappings;
 use crate::proc::Candidate;
+use crate::word::Secret;
 
 /// Longer messages are nonsense.
 const LONGEST: usize = 64 << 20;
@@ -20,6 +22,14 @@ const LONGEST: usize = 64 << 20;
 pub enum Request {
     /// The debugger is on another host: what it would read of this one by itself it is told.
     Far,
+    /// Other hosts of the program are to tell this one directly of a halt: where they can.
+    Listen,
+    /// Where the other hosts listen, of each member, and what proves that it is they.
+    Meet {
+        secret: Secret,
+        own: u16,
+        addresses: Vec<Vec<SocketAddr>>,
+    },
     /// Who could be joined.
     Candidates,
     /// What a process has mapped.
@@ -84,8 +94,10 @@ pub enum Request {
     /// The debugger knows all that are there now. Who is made by one that runs from
     /// here on runs along until it is known.
     Known,
-    /// Runs processes; this thread of the first is not stopped where it stands.
+    /// Runs processes; this thread of the first is not stopped where it stands. Motions
+    /// are numbered from 1 on, on all hosts of a program alike.
     Run {
+        motion: u64,
         thread: i32,
         processes: Vec<i32>,
         part: Part,
@@ -93,6 +105,7 @@ pub enum Request {
     /// Has a thread execute one instruction, or as many as begin in the range. The
     /// others run along only if it does not come out by itself.
     Step {
+        motion: u64,
         thread: i32,
         processes: Vec<i32>,
         range: (u64, u64),
@@ -125,6 +138,8 @@ pub enum Part {
 pub enum Answer {
     Done,
     Failed(Error),
+    /// Where it can be told, the best first; nowhere, if it cannot be.
+    Listening(Vec<SocketAddr>),
     Processes(Vec<Process>),
     Threads(Vec<Thread>),
     Bytes(Vec<u8>),

@@ -47,3 +47,16 @@ fn every_place_is_one_process_and_back() {
     assert_eq!(set.place(ProcessId::of_first(u32::MAX)), None);
     assert!(Set::of_all(Vec::new()).is_empty());
 }
+
+#[test]
+fn members_have_names_of_their_own() {
+    let named = |wanted: &[&str]| recording::join::member_names(wanted.iter().copied());
+    assert_eq!(named(&["a", "b"]), ["a", "b"]);
+    // The third wants what the second has.
+    assert_eq!(named(&["a", "a-2", "a", "a"]), ["a", "a-2", "a-3", "a-4"]);
+    // They are directories, and end the names of processes.
+    assert_eq!(
+        named(&["../x", "a@b:c", "", ".", "10.0.0.1"]),
+        ["-x", "a-b-c", "host", "host-2", "10.0.0.1"]
+    );
+}

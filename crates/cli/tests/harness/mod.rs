@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod alive;
+pub mod ends;
 pub mod event;
 pub mod gdb;
 pub mod instants;

@@ -17,6 +17,8 @@ pub struct Hosts {
     tag: String,
     names: Vec<String>,
     servers: Vec<Child>,
+    /// What leads to far away, and how many milliseconds that takes.
+    late: Option<(PathBuf, u32)>,
 }
 
 /// Runs something, which must succeed.
@@ -67,6 +69,7 @@ impl Hosts {
             tag,
             names: names.iter().map(|name| name.to_string()).collect(),
             servers: Vec::new(),
+            late: None,
         };
         std::fs::create_dir_all(&hosts.dir).unwrap();
         ip(&format!("-n {middle} link set lo up"));
@@ -159,8 +162,11 @@ impl Hosts {
         let mut command = Command::new(MW);
         let ip = find_tool("ip").unwrap();
         let config = self.dir.join("ssh_config");
+        let late = self.late.as_ref();
+        let late = late.map(|(late, ms)| format!("{} {ms} ", late.display()));
         let ssh = format!(
-            "{} netns exec {}-net ssh -F {}",
+            "{}{} netns exec {}-net ssh -F {}",
+            late.unwrap_or_default(),
             ip.display(),
             self.tag,
             config.display()
@@ -193,6 +199,28 @@ impl Hosts {
         command.args(["netns", "exec", &self.namespace(name)]);
         command.arg(program);
         command
+    }
+
+    /// Whoever comes from `mw` is far away from now on: what is said takes so long, each way.
+    /// `late` is `debug/late.c`.
+    pub fn move_away(&mut self, late: &Path, ms: u32) {
+        self.late = Some((late.to_path_buf(), ms));
+    }
+
+    /// Hosts reach each other no more; they are reached as before from between them.
+    pub fn part(&self) {
+        for at in 0..self.names.len() {
+            let middle = format!("{}-net", self.tag);
+            ip(&format!(
+                "-n {middle} link set port{at} type bridge_slave isolated on"
+            ));
+        }
+    }
+
+    /// Gives a host one more address.
+    pub fn add_address(&self, name: &str, address: &str) {
+        let own = self.namespace(name);
+        ip(&format!("-n {own} addr add {address} dev lo"));
     }
 
     /// Cuts the line to a host: nothing comes through any more, and nobody is told.

@@ -8,6 +8,7 @@
 mod attach;
 mod events;
 mod governed;
+mod neighbours;
 mod pads;
 mod parking;
 mod process;
@@ -31,6 +32,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::Error;
 use crate::talk::{self, Answer, Registers, Request, Thread};
 use governed::{Farewell, Governor};
+use neighbours::Neighbours;
 use process::{Process, Space, State, Task};
 use raw::Status;
 
@@ -60,6 +62,8 @@ pub struct Warden {
     lost: Option<Error>,
     /// What a debugger on another host was told, if it is on one.
     far: Option<sight::Told>,
+    /// The program's other hosts.
+    neighbours: Neighbours,
 }
 
 /// What was waited for.
@@ -99,6 +103,7 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         farewell: Farewell::Keep,
         lost: None,
         far: None,
+        neighbours: Neighbours::default(),
     };
     warden.serve();
     warden.leave_all();
@@ -148,6 +153,15 @@ impl Warden {
         Some(match request {
             Request::Far => {
                 self.far = Some(sight::Told::default());
+                Ok(Answer::Done)
+            }
+            Request::Listen => Ok(Answer::Listening(self.neighbours.listen())),
+            Request::Meet {
+                secret,
+                own,
+                addresses,
+            } => {
+                self.neighbours.meet(&secret, own, addresses);
                 Ok(Answer::Done)
             }
             Request::Candidates => Ok(Answer::Candidates(crate::proc::candidates())),
@@ -221,21 +235,23 @@ impl Warden {
                 Ok(Answer::Done)
             }
             Request::Run {
+                motion,
                 thread,
                 processes,
                 part,
             } => {
                 let _hurry = Hurry::begin();
-                let report = self.run(thread, &processes, None, part)?;
+                let report = self.go(motion, thread, &processes, None, part)?;
                 Ok(self.stopped(report))
             }
             Request::Step {
+                motion,
                 thread,
                 processes,
                 range: (from, to),
                 part,
             } => {
-                let report = self.run(thread, &processes, Some(from..to), part)?;
+                let report = self.go(motion, thread, &processes, Some(from..to), part)?;
                 Ok(self.stopped(report))
             }
             Request::SetSignal { thread, signal } => self.set_signal(thread, signal),
@@ -497,6 +513,9 @@ impl Warden {
             if left == Some(Duration::ZERO) {
                 return News::Nothing;
             }
+            let shut = self.neighbours.opens_at();
+            let shut = shut.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left.into_iter().chain(shut).min();
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             // An end that is closed is always readable.
             let lines = [
@@ -505,6 +524,7 @@ impl Warden {
             ];
             let mut fds: Vec<PollFd<'_>> = std::iter::once(self.children.as_fd())
                 .chain(lines.iter().flatten().copied())
+                .chain(self.neighbours.lines())
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
             if poll(&mut fds, left.as_ref()).is_err() {
@@ -513,6 +533,8 @@ impl Warden {
             let heard = |place: usize| fds.get(place).is_some_and(|fd| !fd.revents().is_empty());
             let is_asked = !self.alone && heard(1);
             let is_lost = self.governor.is_some() && heard(if self.alone { 1 } else { 2 });
+            let first = 1 + lines.iter().flatten().count();
+            let is_told = (first..fds.len()).any(heard);
             drop(fds);
             // What is told there says only that there is news.
             let mut told = [0; 1024];
@@ -533,6 +555,10 @@ impl Warden {
                         News::Alone
                     }
                 };
+            }
+            // What another host says is what the debugger is about to say.
+            if is_told && self.neighbours.hear() {
+                return News::Asked(Box::new(Request::Halt));
             }
         }
     }

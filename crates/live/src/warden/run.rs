@@ -19,10 +19,28 @@ use crate::talk::{Answer, Part, Report, Request, What};
 const STOPPING: Duration = Duration::from_secs(1);
 
 impl Warden {
-    /// Runs processes. A thread of one of them leads: it is not stopped by what it
-    /// stands at, and if there is a range, it is led out of that. None: the debugger
-    /// is gone.
-    pub fn run(
+    /// Runs processes in a motion of the program. A thread of one of them leads: it is not
+    /// stopped by what it stands at, and if there is a range, it is led out of that. None: the
+    /// debugger is gone.
+    pub fn go(
+        &mut self,
+        motion: u64,
+        lead: i32,
+        pids: &[i32],
+        range: Option<Range<u64>>,
+        part: Part,
+    ) -> Option<Report> {
+        // A halt that came too late for what ran before is not for this. What has come too
+        // early is: another host was told to run before this one, and stands already.
+        let with_others = part != Part::Whole && range.is_none();
+        self.is_to_halt = self.neighbours.begin(motion, with_others);
+        let report = self.run(lead, pids, range, part);
+        // (Who has run has told of it before it stood.)
+        self.neighbours.end(report.as_ref().is_some_and(is_news));
+        report
+    }
+
+    fn run(
         &mut self,
         lead: i32,
         pids: &[i32],
@@ -30,8 +48,6 @@ impl Warden {
         part: Part,
     ) -> Option<Report> {
         let mut movers: BTreeSet<i32> = pids.iter().copied().collect();
-        // A halt that came too late for what ran before is not for this.
-        self.is_to_halt = false;
         self.gather(&mut movers);
         if let Some(report) = self.take_deferred(&movers) {
             return Some(report);
@@ -47,11 +63,21 @@ impl Warden {
                 what: What::Nobody,
             });
         };
+        if std::mem::take(&mut self.is_to_halt) {
+            return Some(Report {
+                process: leader,
+                thread: lead,
+                what: What::Halted,
+            });
+        }
         let held = match &range {
             Some(range) => match self.step_alone(lead, range) {
                 Some(report) => return Some(report),
                 None => {
                     self.say(part, &Answer::Going);
+                    if part != Part::Whole {
+                        self.neighbours.join_in();
+                    }
                     self.address(lead)
                 }
             },
@@ -179,6 +205,7 @@ impl Warden {
             }
         };
         self.say(part, &Answer::Halting);
+        self.neighbours.end(is_news(&report));
         self.halt();
         Some(match report.what {
             What::Halted => self.last_end(leader, part, &movers).unwrap_or(report),
@@ -382,4 +409,9 @@ impl Warden {
             what: task.deferred.take()?,
         })
     }
+}
+
+/// Whether somebody has come to something by itself.
+fn is_news(report: &Report) -> bool {
+    report.what != What::Halted
 }
