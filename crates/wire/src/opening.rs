@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use crate::frame::Error;
 
 /// What is spoken here. Others are refused.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// What an opening begins with. No text has a zero byte.
 pub const MAGIC: [u8; 8] = *b"\0mw-wire";
