@@ -199,9 +199,8 @@ impl Captures {
             return Ok(Some(Captured { id, place }));
         }
         let id = self.next.fetch_add(1, AcqRel);
-        let path = recording::captured_path(&self.dir, id);
         let sites = match self.copies {
-            true => self.copy_and_search(file, &meta, &path)?,
+            true => self.whole(id, |path| self.copy_and_search(file, &meta, path))?,
             false => self.search(file, &meta)?,
         };
         note_copy(writer, id, &meta, name)?;
@@ -276,15 +275,27 @@ impl Captures {
                 // And one for the list.
                 let id = self.next.fetch_add(2, AcqRel);
                 let name = protocol::captured::parts_of(id, last.whole);
-                let to = recording::captured_path(&self.dir, id);
-                let list = recording::captured_path(&self.dir, protocol::captured::list(name));
-                parts::copy(file, &parts, last.size, &to, &list)?;
+                self.whole(id, |to| {
+                    self.whole(protocol::captured::list(name), |list| {
+                        parts::copy(file, &parts, last.size, to, list)
+                    })
+                })?;
                 note_copy(writer, id, meta, path)?;
                 (last.name, last.parts) = (name, parts);
             }
         }
         let kept = keep_sites(control, place, &last.sites, &mut known.sites);
         Ok(kept.then_some(last.name))
+    }
+
+    /// Makes a file of the recording. It gets its name when it is whole: who looks at a
+    /// recording that grows takes what has one.
+    fn whole<T>(&self, id: u64, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+        let path = recording::captured_path(&self.dir, id);
+        let begun = path.with_extension("part");
+        let made = make(&begun)?;
+        std::fs::rename(&begun, &path)?;
+        Ok(made)
     }
 
     /// Looks for the instructions that matter in a program that is not recorded.

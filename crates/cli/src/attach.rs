@@ -56,11 +56,11 @@ pub struct Run {
 
     /// Run CMD on HOST, which is what ssh understands, or `tls:HOST` where an agent
     /// listens; again for each
-    #[arg(long, num_args = 2, value_names = ["HOST", "CMD"], conflicts_with_all = ["program", "record", "observe"])]
+    #[arg(long, num_args = 2, value_names = ["HOST", "CMD"], conflicts_with_all = ["program", "observe"])]
     on: Vec<String>,
 
     /// Run what a plan says, on the hosts that it names
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "program", "record", "observe"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "program", "observe"])]
     plan: Option<PathBuf>,
 
     /// Record it besides
@@ -190,7 +190,7 @@ impl Script {
         library: Library,
         first: Option<&str>,
         ends: bool,
-        recording: Option<PathBuf>,
+        recorded: debug::Recorded,
     ) -> Result<ExitCode, Failure> {
         let commands = first.map(str::to_string).into_iter().chain(self.commands);
         let script = debug::Script {
@@ -200,7 +200,8 @@ impl Script {
         };
         let living = debug::Living {
             agents: program.agents(),
-            recording,
+            recording: recorded.place()?,
+            recorded,
             observed: None,
             followed: Vec::new(),
         };
@@ -251,8 +252,11 @@ impl Attach {
             }
         }
         tell_of_others(&pids, &all);
-        let recording = recording(&program);
-        self.script.debug(program, library, None, false, recording)
+        let recorded = match recording(&program.agent()) {
+            Some(dir) => debug::Recorded::Here(dir),
+            None => debug::Recorded::Nowhere,
+        };
+        self.script.debug(program, library, None, false, recorded)
     }
 }
 
@@ -289,10 +293,10 @@ fn tell_of_others(pids: &[i32], all: &[Candidate]) {
     eprintln!("mw: {who} on, in real time: `--tree` joins those that it has made as well");
 }
 
-/// Where a program that was joined is recorded, if it is.
-fn recording(program: &live::Program) -> Option<PathBuf> {
+/// Where the program of an agent is recorded, if it is: on its host.
+pub fn recording(agent: &live::Agent) -> Option<PathBuf> {
     // Without an agent it is not.
-    let answer = program.agent().ask(&agent::control::Request::Status).ok()?;
+    let answer = agent.ask(&agent::control::Request::Status).ok()?;
     match answer {
         agent::control::Answer::Status(status) if status.is_recording => {
             status.arena.parent().map(Path::to_path_buf)
@@ -331,8 +335,15 @@ impl Run {
                 Some(file) => attach_on::planned(file)?,
                 None => record_on::from_words(&self.on)?,
             };
-            let first = self.go.then_some("continue");
-            return attach_on::run(&runs, first, &self.holding.how(true), self.script);
+            let how = attach_on::Start {
+                first: self.go.then_some("continue"),
+                how: self.holding.how(true),
+                dir: match self.record {
+                    true => Some(record::choose(self.output, &record_on::program(&runs))?),
+                    false => None,
+                },
+            };
+            return attach_on::run(&runs, how, self.script);
         }
         let name = self
             .program
@@ -356,9 +367,11 @@ impl Run {
         }
         let first = self.go.then_some("continue");
         let library = Library::new(Options::default());
-        let done = self
-            .script
-            .debug(program, library, first, true, dir.clone());
+        let recorded = match &dir {
+            Some(dir) => debug::Recorded::Here(dir.clone()),
+            None => debug::Recorded::Nowhere,
+        };
+        let done = self.script.debug(program, library, first, true, recorded);
         if let Some(dir) = dir {
             select::point_latest_at(&dir);
             record::tell(&dir);

@@ -15,10 +15,11 @@ use live::Candidate;
 use recording::join;
 
 use crate::attach::{self, Script};
+use crate::debug::{self, Recorded};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::record_on::{self, Screen};
-use crate::select;
+use crate::record_on::{self, Part, Screen};
+use crate::{record, select};
 
 /// A host that was reached.
 struct Reached(Far);
@@ -73,7 +74,7 @@ pub fn cache() -> Result<PathBuf, Failure> {
 }
 
 /// What reads their files: what is here may be of another build than what is there.
-fn library() -> Result<Library, Failure> {
+pub fn library() -> Result<Library, Failure> {
     let debug_directories = vec![cache()?.join("debug")];
     Ok(Library::new(Options {
         debug_directories,
@@ -117,23 +118,31 @@ pub fn by_host(words: &[String]) -> Result<Option<BTreeMap<&str, Vec<String>>>, 
 }
 
 /// Wardens on hosts, one for each place in a list, with what is said there told under
-/// the names of its members.
+/// the names of its members; and where those that record do that, on their hosts.
 fn wardens(
     clients: &[Client],
     names: &[String],
     desks: Vec<wire::Desk>,
-) -> Result<live::Program, Failure> {
+) -> Result<(live::Program, Vec<String>), Failure> {
     let cache = cache()?;
     let screen = Arc::new(Mutex::new(Screen::new(names, false)));
-    let mut sites = Vec::new();
-    for (at, ((client, name), how)) in clients.iter().zip(names).zip(desks).enumerate() {
+    let mut begun = Vec::new();
+    for (at, (client, how)) in clients.iter().zip(desks).enumerate() {
+        let records = how.records.is_some();
         let screen = Arc::clone(&screen);
         let said = Box::new(move |is_error: bool, bytes: &[u8]| {
             let screen = screen.lock();
             let mut screen = screen.unwrap_or_else(PoisonError::into_inner);
             screen.say(at, is_error, bytes);
         });
-        let (far, socket) = Far::begin(client, how, cache.clone(), said)?;
+        begun.push((Far::begin(client, how, cache.clone(), said)?, records));
+    }
+    let mut sites = Vec::new();
+    let mut recordings = Vec::new();
+    for (((far, socket), records), name) in begun.into_iter().zip(names) {
+        if records {
+            recordings.push(far.recording()?);
+        }
         sites.push(live::Site {
             name: name.clone(),
             socket,
@@ -141,7 +150,7 @@ fn wardens(
             debug_files: cache.join("debug"),
         });
     }
-    Ok(live::Program::over(sites)?)
+    Ok((live::Program::over(sites)?, recordings))
 }
 
 /// What processes of hosts are called at the prompt.
@@ -149,17 +158,56 @@ fn names(hosts: &[&str]) -> Vec<String> {
     join::member_names(hosts.iter().map(|host| record_on::short(host)))
 }
 
-/// Joins processes on their hosts, and of some all that they have made.
+/// Debugs processes on their hosts, and of some all that they have made.
 pub fn attach(
     by_host: &BTreeMap<&str, Vec<String>>,
     roots: &BTreeMap<&str, Vec<String>>,
     how: &live::How,
     script: Script,
 ) -> Result<ExitCode, Failure> {
+    let Some(program) = join(by_host, roots, how)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let recorded = recorded(&program);
+    let done = script.debug(program, library()?, None, false, recorded);
+    debug::forget_copies();
+    done
+}
+
+/// What a program that was joined is recorded in: all of it, or it is taken for one that is
+/// not.
+fn recorded(program: &live::Program) -> Recorded {
+    let mut there = Vec::new();
+    let mut not = Vec::new();
+    for agent in program.agents() {
+        match attach::recording(&agent) {
+            Some(dir) => there.push(dir),
+            None => not.extend(agent.host().map(str::to_string)),
+        }
+    }
+    match (there.is_empty(), not.is_empty()) {
+        (false, true) => Recorded::There(there),
+        (true, _) => Recorded::Nowhere,
+        (false, false) => {
+            let who = not.join(", ");
+            eprintln!("mw: what runs on {who} is not recorded: nobody goes back in the program");
+            Recorded::Nowhere
+        }
+    }
+}
+
+/// Joins processes on their hosts, and of some all that they have made. None: nobody was
+/// named, and who could be joined is listed.
+pub fn join(
+    by_host: &BTreeMap<&str, Vec<String>>,
+    roots: &BTreeMap<&str, Vec<String>>,
+    how: &live::How,
+) -> Result<Option<live::Program>, Failure> {
     let hosts: Vec<&str> = by_host.keys().copied().collect();
     let names = names(&hosts);
     let clients = record_on::connect_all(&hosts)?;
-    let program = wardens(&clients, &names, vec![wire::Desk::default(); names.len()])?;
+    let desks = vec![wire::Desk::default(); names.len()];
+    let (program, _) = wardens(&clients, &names, desks)?;
     let is_asked = |words: &Vec<String>| words.iter().any(|word| word.parse::<i32>().is_err());
     let candidates = match !roots.is_empty() || by_host.values().any(is_asked) {
         true => program.candidates()?,
@@ -169,7 +217,7 @@ pub fn attach(
         .values()
         .all(|words| words.iter().all(String::is_empty))
     {
-        return list(&names, &candidates);
+        return list(&names, &candidates).map(|()| None);
     }
     let mut pids = Vec::new();
     for ((words, all), name) in by_host.values().zip(&candidates).zip(&names) {
@@ -199,7 +247,7 @@ pub fn attach(
             new.push(add_made(pids, roots, all));
         }
     }
-    script.debug(program, library()?, None, false, None)
+    Ok(Some(program))
 }
 
 /// Adds those that some processes have made and who are not there yet: who that is.
@@ -228,32 +276,98 @@ pub fn planned(file: &Path) -> Result<Vec<Run>, Failure> {
     }
 }
 
+/// How programs are started to be debugged.
+pub struct Start<'a> {
+    /// The first command.
+    pub first: Option<&'a str>,
+    /// How they are held.
+    pub how: live::How,
+    /// Where they are recorded, if they are: here, when they are over.
+    pub dir: Option<PathBuf>,
+}
+
+/// Programs that stand on their hosts, and what is recorded of them there.
+struct Started {
+    program: live::Program,
+    names: Vec<String>,
+    clients: Vec<Client>,
+    recordings: Vec<String>,
+}
+
 /// Starts programs on their hosts.
-pub fn run(
-    runs: &[Run],
-    first: Option<&str>,
-    how: &live::How,
-    script: Script,
-) -> Result<ExitCode, Failure> {
+fn start(runs: &[Run], how: &live::How, records: bool) -> Result<Started, Failure> {
     let hosts: Vec<&str> = runs.iter().map(|run| run.host.as_str()).collect();
     let names = names(&hosts);
     let clients = record_on::connect(runs)?;
+    let records = records.then(|| record_on::program(runs).to_string_lossy().into_owned());
+    for client in clients.iter().filter(|_| records.is_some()) {
+        client.claim(records.as_deref().unwrap_or_default(), how.overrides)?;
+    }
     let desks = runs.iter().map(|run| wire::Desk {
         starts: true,
         directory: run.job.directory.clone(),
         environment: run.job.environment.clone(),
+        records: records.as_ref().map(|_| record_on::base(run).to_string()),
     });
-    let program = wardens(&clients, &names, desks.collect())?;
-    let words = runs.iter().map(|run| {
+    let (program, recordings) = wardens(&clients, &names, desks.collect())?;
+    let words = runs.iter().enumerate().map(|(at, run)| {
+        let dir = recordings.get(at).into_iter();
+        let record = dir.flat_map(|dir| ["--record".to_string(), dir.clone()]);
         let separator = std::iter::once("--".to_string());
-        separator.chain(run.job.command.iter().cloned()).collect()
+        let words = record.chain(separator);
+        words.chain(run.job.command.iter().cloned()).collect()
     });
     program.start_on(&words.collect::<Vec<Vec<String>>>(), how)?;
-    script.debug(program, library()?, first, true, None)
+    Ok(Started {
+        program,
+        names,
+        clients,
+        recordings,
+    })
+}
+
+/// Programs that were started on their hosts, and stand before their first instructions.
+pub fn started(runs: &[Run], how: &live::How) -> Result<live::Program, Failure> {
+    Ok(start(runs, how, false)?.program)
+}
+
+/// Debugs programs that are started on their hosts. What was recorded there is fetched and
+/// joined when that is over.
+pub fn run(runs: &[Run], start: Start<'_>, script: Script) -> Result<ExitCode, Failure> {
+    let started = self::start(runs, &start.how, start.dir.is_some())?;
+    let recorded = match &start.dir {
+        Some(_) => Recorded::There(started.recordings.iter().map(PathBuf::from).collect()),
+        None => Recorded::Nowhere,
+    };
+    let program = started.program;
+    let done = script.debug(program, library()?, start.first, true, recorded);
+    let Some(dir) = &start.dir else {
+        return done;
+    };
+    let parts = runs.iter().zip(started.names).zip(started.clients);
+    let parts = parts.zip(started.recordings).zip(0u16..);
+    let parts: Vec<Part> = parts
+        .map(|((((run, name), client), recording), number)| Part {
+            host: run.host.clone(),
+            name,
+            client,
+            recording: Ok(recording),
+            copied: debug::copied(number),
+        })
+        .collect();
+    let collected = record_on::collect(&parts, dir);
+    debug::forget_copies();
+    match collected {
+        Ok(true) => record::tell(dir),
+        Ok(false) => {}
+        Err(failure) if done.is_ok() => return Err(failure),
+        Err(failure) => failure.show(),
+    }
+    done
 }
 
 /// Who could be joined there.
-fn list(names: &[String], candidates: &[Vec<Candidate>]) -> Result<ExitCode, Failure> {
+fn list(names: &[String], candidates: &[Vec<Candidate>]) -> Result<(), Failure> {
     let mut out = Output::new();
     out.line(&format!(
         "{:<12} {:>8}  {:<20} {:>7}  {}",
@@ -270,7 +384,7 @@ fn list(names: &[String], candidates: &[Vec<Candidate>]) -> Result<ExitCode, Fai
         }
     }
     out.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Who waits for whom in processes of other hosts, of each host by its name.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hosts::Client;
 use hosts::connect::{Connector, TLS};
 use hosts::drive::{self, News, Outcome};
 use hosts::plan::{self, Run};
-use hosts::pull::{self, Pull};
+use hosts::pull::{self, GOES_ON, Pull};
 use recording::join::{self, Missing};
 
 use crate::failure::{Failure, TROUBLE};
@@ -33,9 +33,9 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
     let signals = agent::listen()
         .map_err(|error| Failure::new(format!("cannot listen for signals: {error}")))?;
     let names = join::member_names(runs.iter().map(|run| short(&run.host)));
-    let dir = record::choose(cmd.output.clone(), &first_program(&runs))?;
+    let dir = record::choose(cmd.output.clone(), &program(&runs))?;
     let clients = connect(&runs)?;
-    let program = first_program(&runs);
+    let program = program(&runs);
     for client in &clients {
         client.claim(&program.to_string_lossy(), cmd.takes_over)?;
     }
@@ -46,9 +46,21 @@ pub fn run(cmd: Cmd) -> Result<ExitCode, Failure> {
         outcomes
     };
     let status = status(&outcomes);
-    let collected = collect(&runs, &names, &clients, &outcomes, &dir);
-    match collected {
-        Ok(()) => Ok(ExitCode::from(status)),
+    let all = runs.iter().zip(names).zip(clients).zip(outcomes);
+    let parts = all.map(|(((run, name), client), outcome)| Part {
+        host: run.host.clone(),
+        name,
+        client,
+        recording: match (outcome.recording, outcome.ended) {
+            (Some(recording), Ok(_)) => Ok(recording),
+            (Some(recording), Err(error)) => Err(unfetched(&error, &run.host, &recording)),
+            (None, Err(error)) => Err(error.to_string()),
+            (None, Ok(_)) => Err("nothing was recorded".to_string()),
+        },
+        copied: None,
+    });
+    match collect(&parts.collect::<Vec<Part>>(), &dir) {
+        Ok(_) => Ok(ExitCode::from(status)),
         // Why a command could not be run, its own status says.
         Err(failure) if status != 0 => Err(failure.status(status)),
         Err(failure) => Err(failure),
@@ -80,10 +92,15 @@ pub fn short(host: &str) -> &str {
     }
 }
 
-fn first_program(runs: &[Run]) -> std::ffi::OsString {
-    let first = runs.first().and_then(|run| run.job.command.first());
-    let name = first.map_or("program", |word| word.rsplit('/').next().unwrap_or(word));
-    name.into()
+/// What a program is called: as the first of its commands.
+pub fn program(runs: &[Run]) -> std::ffi::OsString {
+    runs.first().map_or("program", base).into()
+}
+
+/// The name of the file that a command executes.
+pub fn base(run: &Run) -> &str {
+    let first = run.job.command.first();
+    first.map_or("program", |word| word.rsplit('/').next().unwrap_or(word))
 }
 
 fn show(runs: &[Run]) -> Result<ExitCode, Failure> {
@@ -229,61 +246,86 @@ fn status(outcomes: &[Outcome]) -> u8 {
         })
 }
 
-/// Fetches what was recorded and joins it.
-fn collect(
-    runs: &[Run],
-    names: &[String],
-    clients: &[Client],
-    outcomes: &[Outcome],
-    dir: &Path,
-) -> Result<(), Failure> {
+/// What is recorded of a program on one of its hosts.
+pub struct Part {
+    /// The host as it was named.
+    pub host: String,
+    /// What it is called in the program.
+    pub name: String,
+    pub client: Client,
+    /// Its recording there; why there is none, otherwise.
+    pub recording: Result<String, String>,
+    /// Where there is a copy of it, perhaps not of all.
+    pub copied: Option<PathBuf>,
+}
+
+/// What was not fetched can be: how.
+fn unfetched(why: &dyn std::fmt::Display, host: &str, recording: &str) -> String {
+    let name = recording.rsplit('/').next().unwrap_or(recording);
+    format!("{why}; fetch it with `mw pull {host}:{name}`")
+}
+
+/// Fetches what was recorded and joins it. False: all of it goes on still.
+pub fn collect(parts: &[Part], dir: &Path) -> Result<bool, Failure> {
     let mut making = Making::begin(dir)?;
     let mut pulls = Vec::new();
     let mut pulled = Vec::new();
     let mut missing = Vec::new();
-    for (((run, name), client), outcome) in runs.iter().zip(names).zip(clients).zip(outcomes) {
-        let lost = match (&outcome.recording, &outcome.ended) {
-            (Some(recording), Ok(_)) => {
+    for part in parts {
+        match &part.recording {
+            Ok(recording) => {
+                let to = making.member(&part.name);
+                if let Some(copied) = &part.copied {
+                    pull::begin_with(copied, &to);
+                }
                 pulls.push(Pull {
-                    client,
+                    client: &part.client,
                     recording: recording.clone(),
-                    to: making.member(name),
+                    to,
                 });
-                pulled.push((run, name, recording));
-                continue;
+                pulled.push((part, recording));
             }
-            (Some(recording), Err(error)) => {
-                format!("{error}; fetch it with `mw pull {}:{recording}`", run.host)
-            }
-            (None, Err(error)) => error.to_string(),
-            (None, Ok(_)) => "nothing was recorded".to_string(),
-        };
-        missing.push(Missing {
-            name: name.clone(),
-            why: lost,
-        });
+            Err(why) => missing.push(Missing {
+                name: part.name.clone(),
+                why: why.clone(),
+            }),
+        }
     }
     let progress = Progress::bytes("collecting");
     let results = pull::all(&pulls, &|done, all| progress.set_of(done, all));
     drop(progress);
     let mut members = Vec::new();
-    for ((run, name, recording), result) in pulled.into_iter().zip(results) {
-        match result {
-            Ok(()) => members.push(name.clone()),
+    let mut goes_on = 0;
+    for ((part, recording), result) in pulled.into_iter().zip(results) {
+        let why = match result {
+            Ok(()) => {
+                members.push(part.name.clone());
+                continue;
+            }
+            // It was let go.
+            Err(hosts::Error::Refused { said, .. }) if said.ends_with(GOES_ON) => {
+                goes_on += 1;
+                pull::forget(&making.member(&part.name));
+                unfetched(&said, &part.host, recording)
+            }
             // A command that could not be run leaves none, and has said why.
-            Err(hosts::Error::Refused { .. }) => missing.push(Missing {
-                name: name.clone(),
-                why: "nothing was recorded there".to_string(),
-            }),
+            Err(hosts::Error::Refused { .. }) => "nothing was recorded there".to_string(),
             Err(error) => {
                 let why = Failure::from(error).words();
                 let why = why.lines().next().unwrap_or_default();
-                missing.push(Missing {
-                    name: name.clone(),
-                    why: format!("{why}; fetch it with `mw pull {}:{recording}`", run.host),
-                });
+                unfetched(&why, &part.host, recording)
             }
+        };
+        missing.push(Missing {
+            name: part.name.clone(),
+            why,
+        });
+    }
+    if members.is_empty() && goes_on == parts.len() {
+        for Missing { name, why } in &missing {
+            eprintln!("mw: {name}: {why}");
         }
+        return Ok(false);
     }
     for missing in &missing {
         tell_missing(dir, missing);
@@ -294,7 +336,7 @@ fn collect(
     making.keep();
     making.finish(members, missing)?;
     select::point_latest_at(dir);
-    Ok(())
+    Ok(true)
 }
 
 fn tell_missing(dir: &Path, missing: &Missing) {

@@ -128,15 +128,22 @@ fn converse(
     (line, theirs): (&UnixStream, UnixStream),
     send: &(impl Fn(Answer) -> io::Result<()> + Sync),
 ) -> Result<(), String> {
-    let output = match how.starts {
-        true => Some(
-            run::reserve(home, "live")
-                .map_err(|error| error.to_string())?
-                .1,
-        ),
-        false => None,
+    let reserve = |base: &str| {
+        run::reserve(home, base)
+            .map_err(|error| format!("cannot write to {}: {error}", home.display()))
+    };
+    let (name, output) = match (how.starts, &how.records) {
+        (true, base) => Some(reserve(base.as_deref().unwrap_or("live"))?).unzip(),
+        (false, _) => (None, None),
     };
     let mut warden = start(theirs, how, output.as_deref())?;
+    if let Some(name) = name.filter(|_| how.records.is_some()) {
+        // Nobody may be left to tell.
+        let _ = send(Answer::Started {
+            recording: home.join(name).display().to_string(),
+            pid: warden.id(),
+        });
+    }
     std::thread::scope(|scope| {
         if let Some(output) = &output {
             let warden = &mut warden;

@@ -10,7 +10,8 @@ use std::io::{self, Read, Seek, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::frame::DATA;
 use wire::{Answer, Desk, Request, ToAgent};
@@ -28,6 +29,8 @@ pub struct Line {
     socket: UnixStream,
     said: Said,
     why: Mutex<Option<String>>,
+    /// Told where what is started is recorded.
+    recording: Mutex<Option<Sender<String>>>,
 }
 
 impl Line {
@@ -37,22 +40,40 @@ impl Line {
             // Who debugs may have gone.
             Answer::Data(bytes) => drop((&self.socket).write_all(&bytes)),
             Answer::Output { is_error, bytes } => (self.said)(is_error, &bytes),
+            Answer::Started { recording, .. } => {
+                if let Some(sender) = locked(&self.recording).take() {
+                    // Who does not wait does not want to know.
+                    let _ = sender.send(recording);
+                }
+            }
             _ => {}
         }
     }
 
     /// Nothing more will come.
     pub(crate) fn end(&self, why: Option<String>) {
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        *locked(&self.why) = why;
+        drop(locked(&self.recording).take());
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A warden on another host.
 pub struct Far {
-    client: Client,
+    files: Files,
     line: Arc<Line>,
-    /// Where the host's files are kept here.
+    /// Tells where what is started there is recorded.
+    recording: Mutex<Receiver<String>>,
+}
+
+/// The files of another host, and where they are kept here.
+#[derive(Clone)]
+pub(crate) struct Files {
+    pub client: Client,
     cache: PathBuf,
 }
 
@@ -70,10 +91,12 @@ impl Far {
         };
         let (theirs, ours) = UnixStream::pair().map_err(lost)?;
         let socket = ours.try_clone().map_err(lost)?;
+        let (sender, recording) = mpsc::channel();
         let line = Arc::new(Line {
             socket,
             said,
             why: Mutex::default(),
+            recording: Mutex::new(Some(sender)),
         });
         let id = client.ask_through(Request::Debug(how), &line)?;
         let to = client.clone();
@@ -83,27 +106,51 @@ impl Far {
         };
         std::thread::Builder::new().spawn(pass_on).map_err(lost)?;
         let far = Far {
-            client: client.clone(),
+            files: Files {
+                client: client.clone(),
+                cache,
+            },
             line,
-            cache,
+            recording: Mutex::new(recording),
         };
         Ok((far, theirs))
     }
 
-    /// The host as it was named.
-    pub fn host(&self) -> &str {
-        self.client.host()
-    }
-
     /// Why the line has ended, if it is not the warden's own end.
     pub fn why(&self) -> Option<String> {
-        let why = self.line.why.lock();
-        why.unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.line.why).clone()
+    }
+
+    /// Where what is started there will be recorded, if that was asked for: its path there.
+    pub fn recording(&self) -> Result<String, Error> {
+        let told = locked(&self.recording).recv();
+        told.map_err(|_| Error::Refused {
+            host: self.files.client.host().to_string(),
+            said: self.why().unwrap_or_else(|| "it has ended".to_string()),
+        })
     }
 
     /// Where copies are of files of the host; none of those that cannot be had. What was
     /// fetched once, under whatever name and from whichever host, is not fetched again.
     pub fn files(&self, paths: &[String]) -> Vec<Option<PathBuf>> {
+        let copies = self.files.fetch(paths).into_iter();
+        copies.map(Result::ok).collect()
+    }
+
+    /// Follows a recording of the host that grows, in a directory here, which is there.
+    pub fn follow(&self, dir: &str, to: &Path) -> Result<Followed, Error> {
+        Followed::begin(self.files.clone(), dir, to)
+    }
+}
+
+impl Files {
+    /// The host as it was named.
+    pub fn host(&self) -> &str {
+        self.client.host()
+    }
+
+    /// Where copies are of files of the host, or why there is none.
+    pub fn fetch(&self, paths: &[String]) -> Vec<Result<PathBuf, Error>> {
         // All are asked for before the first answer is waited for.
         let asked = paths.iter().map(|path| {
             let request = Request::Identify { path: path.clone() };
@@ -111,17 +158,15 @@ impl Far {
         });
         let asked: Vec<_> = asked.collect();
         let copies = asked.into_iter().map(|(path, answers)| {
-            match answers.and_then(|mut answers| answers.receive()) {
-                Ok(Some(Answer::File(file))) => self.copy(path, &file).ok(),
-                _ => None,
+            match answers.and_then(|mut answers| answers.receive())? {
+                Some(Answer::File(file)) => self.copy(path, &file),
+                _ => Err(Error::Refused {
+                    host: self.host().to_string(),
+                    said: format!("it says nothing of {path}"),
+                }),
             }
         });
         copies.collect()
-    }
-
-    /// Follows a recording of the host that grows, in a directory here, which is there.
-    pub fn follow(&self, dir: &str, to: &Path) -> Result<Followed, Error> {
-        Followed::begin(&self.client, dir, to)
     }
 
     /// Fetches a file, unless it is here.
@@ -138,7 +183,7 @@ impl Far {
         std::fs::create_dir_all(&self.cache).map_err(failed("create", &self.cache))?;
         let number = std::process::id();
         let begun = place.with_extension(format!("{number}.part"));
-        let fetched = self.fetch(path, &begun).and_then(|()| {
+        let fetched = self.receive(path, &begun).and_then(|()| {
             let (_, digest) = stored::digest(&begun).map_err(failed("read", &begun))?;
             if Some(digest) != file.digest {
                 return Err(Error::Damaged {
@@ -155,7 +200,7 @@ impl Far {
         fetched.map(|()| place)
     }
 
-    fn fetch(&self, path: &str, to: &Path) -> Result<(), Error> {
+    fn receive(&self, path: &str, to: &Path) -> Result<(), Error> {
         let failed = |source| Error::File {
             what: "write",
             path: to.to_path_buf(),

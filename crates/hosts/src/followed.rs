@@ -3,7 +3,8 @@
 //!
 //! Who has a copy asks for what is new, and the agent there answers when there is anything:
 //! a program that does nothing costs a question now and then. When it is halted the rest is
-//! asked for once more; then the copy is as whole as what it is of.
+//! asked for once more; then the copy is as whole as what it is of. Captured files do not
+//! change, and are fetched by what they hold.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,7 @@ use wire::frame::DATA;
 use wire::{Answer, Id, Request, ToAgent};
 
 use crate::Error;
-use crate::client::Client;
+use crate::far::Files;
 
 /// How often an agent looks whether there is anything new.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -52,7 +53,7 @@ pub struct Followed {
 }
 
 struct Shared {
-    client: Client,
+    files: Files,
     /// There.
     dir: String,
     copy: Mutex<Mirror>,
@@ -72,7 +73,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Followed {
     /// Copies what there is in a directory of the host so far to one here.
-    pub(crate) fn begin(client: &Client, dir: &str, to: &Path) -> Result<Followed, Error> {
+    pub(crate) fn begin(files: Files, dir: &str, to: &Path) -> Result<Followed, Error> {
         let copy = Mirror::create(to).map_err(|source| Error::File {
             what: "write",
             path: to.to_path_buf(),
@@ -80,7 +81,7 @@ impl Followed {
         })?;
         let mut followed = Followed {
             shared: Arc::new(Shared {
-                client: client.clone(),
+                files,
                 dir: dir.to_string(),
                 copy: Mutex::new(copy),
                 asked: Mutex::default(),
@@ -110,7 +111,10 @@ impl Followed {
         self.stop();
         let shared = &self.shared;
         let mut copy = locked(&shared.copy);
-        let answers = shared.client.ask(shared.request(&copy, Duration::ZERO))?;
+        let answers = shared
+            .files
+            .client
+            .ask(shared.request(&copy, Duration::ZERO))?;
         shared.take(&mut copy, answers)
     }
 
@@ -118,7 +122,7 @@ impl Followed {
     pub fn forget(&mut self) {
         self.stop();
         let dir = self.shared.dir.clone();
-        if let Ok(mut answers) = self.shared.client.ask(Request::Forget { dir }) {
+        if let Ok(mut answers) = self.shared.files.client.ask(Request::Forget { dir }) {
             while let Ok(Some(_)) = answers.receive() {}
         }
     }
@@ -132,7 +136,7 @@ impl Followed {
             asked.is_over = true;
             if let Some(id) = asked.id {
                 // If it does not get there, no answer will come either.
-                let _ = self.shared.client.send(&ToAgent::Cancel(id));
+                let _ = self.shared.files.client.send(&ToAgent::Cancel(id));
             }
         }
         let _ = follows.join();
@@ -162,7 +166,7 @@ impl Shared {
             if asked.is_over {
                 return Ok(false);
             }
-            let answers = self.client.ask(self.request(&copy, WAIT))?;
+            let answers = self.files.client.ask(self.request(&copy, WAIT))?;
             asked.id = Some(answers.id());
             answers
         };
@@ -174,14 +178,33 @@ impl Shared {
             let Answer::Data(bytes) = answer else {
                 continue;
             };
-            let piece = Piece::from_bytes(&bytes)
-                .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
-            piece
-                .and_then(|piece| copy.take(piece))
-                .map_err(|error| Error::Refused {
-                    host: self.client.host().to_string(),
-                    said: format!("what {} holds cannot be kept here: {error}", self.dir),
-                })?;
+            let kept = |error: io::Error| Error::Refused {
+                host: self.files.host().to_string(),
+                said: format!("what {} holds cannot be kept here: {error}", self.dir),
+            };
+            let piece =
+                Piece::from_bytes(&bytes).ok_or_else(|| kept(io::ErrorKind::InvalidData.into()))?;
+            if let Piece::Captured { name } = &piece {
+                self.fetch(name, &copy.place_of(name), kept)?;
+            }
+            copy.take(piece).map_err(kept)?;
+        }
+        Ok(())
+    }
+
+    /// Has a captured file here, which may be of several recordings and of several hosts.
+    fn fetch(
+        &self,
+        name: &str,
+        place: &Path,
+        kept: impl Fn(io::Error) -> Error,
+    ) -> Result<(), Error> {
+        let path = format!("{}/{}/{name}", self.dir, recording::FILES);
+        let copies = self.files.fetch(&[path]);
+        for copy in copies.into_iter().collect::<Result<Vec<_>, Error>>()? {
+            std::fs::hard_link(&copy, place)
+                .or_else(|_| std::fs::copy(&copy, place).map(drop))
+                .map_err(&kept)?;
         }
         Ok(())
     }

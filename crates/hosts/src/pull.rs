@@ -20,6 +20,9 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::client::Client;
 use crate::{Error, stored};
 
+/// How it is told why a recording cannot be fetched yet.
+pub const GOES_ON: &str = "is still being recorded there";
+
 /// A recording to fetch.
 pub struct Pull<'a> {
     /// From whom.
@@ -50,6 +53,19 @@ fn part_of(to: &Path) -> PathBuf {
     let mut name = to.file_name().unwrap_or_default().to_os_string();
     name.push(".part");
     to.with_file_name(name)
+}
+
+/// Begins a recording with a copy of a part of it: what is in that is not fetched again.
+/// It is taken away for that; if that cannot be it is of no use.
+pub fn begin_with(copied: &Path, to: &Path) {
+    // It does not say how much of it is there, and may be gone where it comes from.
+    let _ = std::fs::remove_file(copied.join(recording::ARENA));
+    let _ = std::fs::rename(copied, part_of(to));
+}
+
+/// What was fetched of a recording is of no use.
+pub fn forget(to: &Path) {
+    let _ = std::fs::remove_dir_all(part_of(to));
 }
 
 type Digest = (u64, (u64, u64));

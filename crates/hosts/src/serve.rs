@@ -195,6 +195,10 @@ impl<W: Write + Send + 'static> Agent<W> {
                 followed.map_err(said)
             }
             Request::Debug(how) => {
+                if let Some(program) = &how.records {
+                    self.session.check()?;
+                    self.session.note(&format!("records {program}"));
+                }
                 self.session.note("debugs");
                 desk::serve(&self.home, &self.desks, id, &how, send)
             }

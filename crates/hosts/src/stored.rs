@@ -8,6 +8,8 @@ use recording::listing::{self, Listed, State};
 use wire::frame::DATA;
 use wire::{Answer, Stored};
 
+use crate::pull::GOES_ON;
+
 /// Where the output of programs goes, below the home of recordings.
 pub(crate) const OUTPUT: &str = ".output";
 
@@ -40,7 +42,7 @@ pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, String> {
     }
     if listed.state == State::BeingRecorded {
         return Err(format!(
-            "{} is still being recorded there",
+            "{} {GOES_ON}",
             dir.file_name().unwrap_or_default().to_string_lossy()
         ));
     }

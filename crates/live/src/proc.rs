@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -148,6 +150,24 @@ pub fn threads(pid: i32) -> Vec<i32> {
     let mut tids: Vec<i32> = numbers.collect();
     tids.sort_unstable();
     tids
+}
+
+/// What a file under `/proc/PID` says, no more than there is room for in an answer; where it
+/// leads, if it is a link.
+pub fn told(pid: i32, name: &str) -> Option<Vec<u8>> {
+    const MOST: u64 = 16 << 20;
+    let is_below = |part: &str| !part.is_empty() && !part.starts_with('.');
+    if !name.split('/').all(is_below) {
+        return None;
+    }
+    let path = Path::new("/proc").join(pid.to_string()).join(name);
+    if let Ok(target) = std::fs::read_link(&path) {
+        return Some(target.into_os_string().into_vec());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(MOST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Whether the program of a process is 64-bit code. None: it cannot be told.

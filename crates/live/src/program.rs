@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use target::{Cancel, Living, Opener, Target};
 use crate::Error;
 use crate::client::{Client, unexpected};
 use crate::far::{Followed, Site};
-use crate::proc::Candidate;
+use crate::proc::{self, Candidate};
 use crate::process::Process;
 use crate::talk::{Answer, Request};
 use crate::word::Secret;
@@ -247,11 +247,59 @@ impl Program {
             // In a group of its own.
             start(words.collect(), 0, how)
         });
-        let answers = self.ask_all(&requests.collect::<Vec<_>>())?;
-        answers.into_iter().try_for_each(|answer| {
-            started(answer)?;
-            Ok(())
-        })
+        let answers = self.ask_all(&requests.collect::<Vec<_>>());
+        let begun = answers.and_then(|answers| {
+            answers.into_iter().try_for_each(|answer| {
+                started(answer)?;
+                Ok(())
+            })
+        });
+        if begun.is_err() {
+            // Without one of them it is not the program that was meant.
+            for client in self.0.all() {
+                for process in client.processes().unwrap_or_default() {
+                    // One that has ended is what is wanted.
+                    let _ = client.ask(&Request::Kill(process.pid));
+                }
+            }
+        }
+        begun
+    }
+
+    /// Whether its processes are on other hosts than the debugger.
+    pub fn is_far(&self) -> bool {
+        self.first().is_ok_and(|client| client.host().is_some())
+    }
+
+    /// What a file under `/proc/PID` of a process says, or where it leads if it is a link.
+    pub fn told_of(&self, process: ProcessId, name: &str) -> Option<Vec<u8>> {
+        let pid = process.number.0 as i32;
+        let client = self.0.of(process.member).ok()?;
+        if client.host().is_none() {
+            return proc::told(pid, name);
+        }
+        let name = name.to_string();
+        match client.ask(&Request::Told { process: pid, name }).ok()? {
+            Answer::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Where a file can be read here that a process sees at a path.
+    pub fn seen_by(&self, process: ProcessId, path: &Path) -> Option<PathBuf> {
+        let relative = path.strip_prefix("/").ok()?;
+        let place = Path::new("/proc")
+            .join(process.number.to_string())
+            .join("root")
+            .join(relative);
+        let client = self.0.of(process.member).ok()?;
+        match client.files() {
+            None => Some(place).filter(|place| place.exists()),
+            Some(files) => {
+                let copies = files.host.files(&[place.display().to_string()]);
+                copies.into_iter().next().flatten()
+            }
+        }
     }
 
     /// Who asks the program's agent, of the first host if there are several.

@@ -36,6 +36,11 @@ pub enum Request {
     Mapped(i32),
     /// Which signals a process ignores, and which it catches.
     Masks(i32),
+    /// What a file under `/proc/PID` says, or where it leads if it is a link.
+    Told {
+        process: i32,
+        name: String,
+    },
     /// Joins these processes: all of them, or none. Of a program that runs under an
     /// agent all processes are joined; it stays halted for `keep_ms` when the debugger
     /// is lost.

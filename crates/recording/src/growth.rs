@@ -6,7 +6,7 @@
 //! is opened as the recording itself is, at any moment: what leaves the arena is in the
 //! journal before its place is taken, and the length of a chunk is told after its bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::mem::offset_of;
@@ -29,6 +29,8 @@ use crate::recording::read_manifest;
 pub struct Had {
     /// The files that are made once.
     files: Vec<String>,
+    /// Captured files, by their names.
+    captured: BTreeSet<String>,
     /// Length of the journal.
     journal: u64,
     /// What stands at the places of the arena.
@@ -53,6 +55,12 @@ pub enum Piece {
         /// What it holds.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
+    },
+    /// A captured file, which is whole and does not change: only its name. It has to be
+    /// in the copy before this is taken.
+    Captured {
+        /// Its name among the captured files.
+        name: String,
     },
     /// The journal's next bytes.
     Journal {
@@ -165,6 +173,12 @@ impl Source {
         let mut journal = File::open(self.dir.join(crate::JOURNAL))?;
         let mut from = journal.seek(SeekFrom::Start(had.journal))?;
         let mut rest = journal.metadata()?.len().saturating_sub(from);
+        // What the journal names so far is there, and is told before it.
+        for name in captured(&self.dir)? {
+            if !had.captured.contains(&name) {
+                take(Piece::Captured { name })?;
+            }
+        }
         while rest > 0 {
             let mut bytes = Vec::new();
             let piece = (&mut journal).take(rest.min(most as u64));
@@ -224,6 +238,25 @@ impl Source {
     }
 }
 
+/// The captured files of a recording: those that are whole.
+fn captured(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(dir.join(crate::FILES)) {
+        Ok(entries) => entries,
+        // What is observed has none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
+    let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
+    names.retain(|name| is_id(name));
+    Ok(names)
+}
+
+/// Whether it is the name of a captured file.
+fn is_id(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit()) && name.parse::<u64>().is_ok()
+}
+
 fn put(bytes: &mut [u8], at: usize, value: u32) {
     let place = bytes.iter_mut().skip(at);
     for (byte, new) in place.zip(value.to_le_bytes()) {
@@ -244,6 +277,7 @@ impl Mirror {
     /// manifest.
     pub fn create(dir: &Path) -> io::Result<Mirror> {
         let make = |name: &str| File::create(dir.join(name));
+        std::fs::create_dir_all(dir.join(crate::FILES))?;
         let (journal, arena) = (make(crate::JOURNAL)?, make(crate::ARENA)?);
         arena.write_all_at(
             &ARENA_MAGIC.to_le_bytes(),
@@ -255,6 +289,11 @@ impl Mirror {
             journal,
             arena,
         })
+    }
+
+    /// Where a captured file of this name belongs.
+    pub fn place_of(&self, name: &str) -> PathBuf {
+        self.dir.join(crate::FILES).join(name)
     }
 
     /// How much of it is here.
@@ -275,6 +314,13 @@ impl Mirror {
                 std::fs::write(&fresh, bytes)?;
                 std::fs::rename(&fresh, self.dir.join(&name))?;
                 self.had.files.push(name);
+                Ok(())
+            }
+            Piece::Captured { name } => {
+                if !is_id(&name) || !self.place_of(&name).is_file() {
+                    return Err(odd());
+                }
+                self.had.captured.insert(name);
                 Ok(())
             }
             Piece::Journal { from, bytes } => {

@@ -97,7 +97,8 @@ pub enum Request {
     },
     /// Start a warden, who debugs processes of this host for the asker: what it says is
     /// [`Answer::Data`], what it is told [`ToAgent::Data`], and what a program says that
-    /// it has started [`Answer::Output`]. It ends when it is cancelled or has ended; the
+    /// it has started [`Answer::Output`]. If that is to be recorded there is one
+    /// [`Answer::Started`] before. It ends when it is cancelled or has ended; the
     /// warden then lets its processes go as it was told to. What the two say to each
     /// other is `live::talk`, which belongs to what the version is of.
     Debug(Desk),
@@ -146,6 +147,8 @@ pub struct Desk {
     pub directory: Option<String>,
     /// Variables to set before.
     pub environment: Vec<(String, String)>,
+    /// What is started is to be recorded, under a name that is made of this one.
+    pub records: Option<String>,
 }
 
 /// Who of a program gets a signal.
@@ -179,9 +182,9 @@ pub enum Answer {
     Time(u64),
     /// The command was started.
     Started {
-        /// Name of the recording.
+        /// Name of the recording; of a program that is debugged its path.
         recording: String,
-        /// The kernel's id of the recorder.
+        /// The kernel's id of the recorder, or of the warden.
         pid: u32,
     },
     /// The program said something.

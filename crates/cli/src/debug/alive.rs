@@ -169,12 +169,14 @@ impl Prompt {
 
     /// Ends what was started by the debugger.
     pub fn end_all(&mut self) -> Result<(), Failure> {
+        let mut done = Ok(());
         for member in self.debugger.group.members() {
             if !member.is_empty {
-                self.debugger.group.kill(member.id)?;
+                // One on a host that is lost does not keep the others from it.
+                done = done.and(self.debugger.group.kill(member.id));
             }
         }
-        Ok(())
+        Ok(done?)
     }
 
     /// Runs a command of the shell.

@@ -4,6 +4,7 @@ mod alive;
 mod commands;
 mod complete;
 mod conditions;
+mod copied;
 mod debugger;
 mod growing;
 mod halting;
@@ -33,6 +34,7 @@ use crate::failure::Failure;
 use commands::{Next, Prompt};
 use complete::Words;
 pub use conditions::failure as condition_failure;
+pub use copied::{Recorded, copied, forget_copies};
 use debugger::Debugger;
 pub use table::{SECTIONS, page};
 
@@ -93,11 +95,13 @@ pub fn run_living(
 pub struct Living {
     /// Who asks its agents, one on each of its hosts.
     pub agents: Vec<live::Agent>,
-    /// Where it is recorded, if it is.
+    /// What it is recorded in.
+    pub recorded: Recorded,
+    /// Where that can be read here.
     pub recording: Option<PathBuf>,
     /// Where what it does is written down for conditions, if it is not recorded and has any.
     pub observed: Option<PathBuf>,
-    /// What is written down on other hosts, as it comes there.
+    /// What is written down on other hosts, or recorded there, as it comes here.
     pub followed: Vec<Box<dyn live::Followed>>,
 }
 

@@ -17,6 +17,7 @@ use recording::{Manifest, Writer};
 
 use super::commands::Prompt;
 use super::conditions::failure;
+use super::copied;
 use super::growing::{Decided, Growing, Looked};
 use super::screen::{Part, paint, say};
 use crate::attach_on;
@@ -26,9 +27,9 @@ use crate::failure::Failure;
 /// the number of the debugger.
 const PLACE: &str = "observed-";
 
-/// A directory for what is written down on other hosts. Those of debuggers that were killed
+/// A directory for copies of what is written down on other hosts. Those of debuggers that were killed
 /// go.
-fn place() -> Result<PathBuf, Failure> {
+pub(super) fn place() -> Result<PathBuf, Failure> {
     let cache = attach_on::cache()?;
     for entry in std::fs::read_dir(&cache).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -37,7 +38,7 @@ fn place() -> Result<PathBuf, Failure> {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
-    let dir = cache.join(format!("{PLACE}{}", std::process::id()));
+    let dir = own_place()?;
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&cache)
         .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&dir))
@@ -45,7 +46,12 @@ fn place() -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-fn unwritable(dir: &Path, error: &std::io::Error) -> Failure {
+/// That of this debugger.
+pub(super) fn own_place() -> Result<PathBuf, Failure> {
+    Ok(attach_on::cache()?.join(format!("{PLACE}{}", std::process::id())))
+}
+
+pub(super) fn unwritable(dir: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot create {}: {error}", dir.display()))
 }
 
@@ -116,8 +122,9 @@ impl Prompt {
         let mut entries = Vec::new();
         let mut followed = Vec::new();
         for agent in &living.agents {
-            let directory = format!("host-{}", agent.member());
-            let own = dir.join(&directory);
+            let own = copied::member(&dir, agent.member());
+            let directory = own.file_name().unwrap_or_default();
+            let directory = directory.to_string_lossy().into_owned();
             std::fs::create_dir(&own).map_err(|error| unwritable(&own, &error))?;
             match lives(agent.member()) {
                 true => {

@@ -91,6 +91,7 @@ impl Prompt {
 
     /// Has what was recorded so far at hand; everybody is where that ends.
     pub(super) fn enter_past(&mut self, dir: &Path) -> Result<(), Failure> {
+        self.bring_recorded(dir)?;
         let mut past = Debugger::open(&open(dir)?)?;
         for member in past.group.members() {
             past.group.place(member.id, Position::END)?;

@@ -15,7 +15,7 @@ impl Program {
     pub(super) fn captured(&mut self, i: usize, path: &[u8]) -> Option<PathBuf> {
         let wanted = Path::new(std::ffi::OsStr::from_bytes(path));
         if self.alive.is_some() {
-            return super::living::seen_by(self.served.get(i)?.pid, wanted);
+            return self.seen_by(i, wanted);
         }
         // What it has mapped itself: its path, or what the dynamic linker
         // calls it.
@@ -80,7 +80,7 @@ impl Program {
             None => what,
         };
         if self.alive.is_some() {
-            return std::fs::read(format!("/proc/{pid}/{what}")).ok();
+            return self.told_of(i, what);
         }
         match what {
             "maps" | "smaps" => {

@@ -2,34 +2,18 @@
 //! can be changed.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::io::BufRead;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use ::gdb_remote::signals::to_protocol;
 use ::gdb_remote::{Motion, Refused, Registers, Stop, StopKind, StopReason, ThreadId};
 use ::session::{Caught, Follow, Group, Reason, Stopped, What};
 use ::target::{Happening, ThreadState};
-use protocol::id::{Addr, ProcessId, ThreadNo};
+use protocol::id::{Addr, ProcessId, ProcessNo, ThreadNo};
 
-use super::program::{Program, Served, Told, stop};
-use super::{Cmd, Room};
-use crate::attach;
+use super::program::{Program, Served, Told, free_id, stop};
+use super::subjects::Living;
 use crate::failure::Failure;
-
-/// Processes that were joined or started to be served.
-pub struct Living {
-    program: Arc<::session::Program>,
-    live: Arc<live::Program>,
-    how: live::How,
-    /// The one that was started.
-    started: Option<u32>,
-}
 
 /// What is known besides of a program that is alive.
 pub struct Alive {
@@ -37,7 +21,7 @@ pub struct Alive {
     /// How one that comes later is joined.
     how: live::How,
     /// Those that were started, and whom they made.
-    ours: HashSet<u32>,
+    ours: HashSet<ProcessId>,
     /// The point that tells of signals.
     signals: Option<u32>,
     /// Who stands before a signal that gdb was told of and has not decided on.
@@ -46,171 +30,9 @@ pub struct Alive {
 
 impl Alive {
     /// Whether a process was there before it was debugged.
-    pub fn was_there(&self, pid: u32) -> bool {
-        !self.ours.contains(&pid)
+    pub fn was_there(&self, process: ProcessId) -> bool {
+        !self.ours.contains(&process)
     }
-}
-
-impl Living {
-    /// Joins processes, or starts a program: under an agent, unless they are only to be
-    /// observed.
-    pub fn begin(
-        processes: &[String],
-        command: &[OsString],
-        observe: bool,
-    ) -> Result<Living, Failure> {
-        if processes.is_empty() && command.is_empty() {
-            return Err(Failure::new("which processes?").hint(
-                "`mw gdb --live PID`, or a program to start: `mw gdb --live -- CMD`; \
-                 `mw attach` lists what runs",
-            ));
-        }
-        let pids = attach::named(processes, &live::candidates())?;
-        let program = attach::program()?;
-        let how = live::How {
-            governed: !observe,
-            ..live::How::default()
-        };
-        let started = match (processes.is_empty(), observe) {
-            (true, true) => Some(program.start(command)? as u32),
-            (true, false) => {
-                let words = std::iter::once("--".into()).chain(command.iter().cloned());
-                let words: Vec<OsString> = words.collect();
-                Some(program.start_governed(&words, &how)? as u32)
-            }
-            (false, _) => {
-                attach::tell(program.attach(&pids, &how)?);
-                None
-            }
-        };
-        let live = Arc::new(program);
-        let opener: Arc<dyn ::target::Opener> = Arc::clone(&live) as _;
-        Ok(Living {
-            program: ::session::Program::alive(
-                opener,
-                inspect::Library::new(inspect::Options::default()),
-            ),
-            live,
-            how,
-            started,
-        })
-    }
-}
-
-impl Cmd {
-    /// gdb on processes that are alive. What is wrong with them the server says.
-    pub(super) fn run_living(
-        &self,
-        processes: &[String],
-        command: &[OsString],
-    ) -> Result<ExitCode, Failure> {
-        let room = Room::new()?;
-        let socket = room.0.join("socket");
-        let mut server = serve_living(processes, command, self.observe, &socket)?;
-        let Some(mut server) = server.take() else {
-            // It has said why.
-            return Ok(ExitCode::from(2));
-        };
-        let pids = attach::named(processes, &live::candidates()).unwrap_or_default();
-        let sysroot = match pids.iter().all(|pid| sees_our_files(*pid)) {
-            true => "/",
-            false => "target:",
-        };
-        let script = script(&socket.to_string_lossy(), sysroot, pids.len());
-        let arguments = match command.is_empty() {
-            true => self.arguments.as_slice(),
-            false => &[],
-        };
-        let error = self.become_gdb(&script, arguments);
-        let _ = server.kill();
-        let _ = server.wait();
-        drop(room);
-        Err(error)
-    }
-}
-
-/// Starts the server, and waits until it listens. None: it does not.
-fn serve_living(
-    processes: &[String],
-    command: &[OsString],
-    observe: bool,
-    socket: &Path,
-) -> Result<Option<Child>, Failure> {
-    let cannot = |error: std::io::Error| Failure::new(format!("cannot start mw: {error}"));
-    let (said, says) = std::io::pipe().map_err(cannot)?;
-    rustix::io::fcntl_setfd(&says, rustix::io::FdFlags::empty())
-        .map_err(|error| cannot(error.into()))?;
-    let mut server = Command::new(std::env::current_exe().map_err(cannot)?)
-        .args(["serve-gdb", "--with-parent", "--unix"])
-        .arg(socket)
-        .arg(format!("--announce={}", says.as_raw_fd()))
-        .args(observe.then_some("--observe"))
-        .arg("--live")
-        .args(processes)
-        .arg("--")
-        .args(command)
-        .stdin(Stdio::null())
-        // Ctrl-C is for gdb.
-        .process_group(0)
-        .spawn()
-        .map_err(cannot)?;
-    drop(says);
-    let mut line = String::new();
-    // (A program that was started has the other end, too: it is not waited for.)
-    std::io::BufReader::new(said)
-        .read_line(&mut line)
-        .map_err(cannot)?;
-    if line.is_empty() {
-        let _ = server.wait();
-        return Ok(None);
-    }
-    Ok(Some(server))
-}
-
-/// What gdb executes first.
-fn script(socket: &str, sysroot: &str, processes: usize) -> String {
-    let introduce = match processes {
-        0 | 1 => "",
-        _ => "monitor arrange here\ncontinue\n",
-    };
-    format!(
-        "set remotetimeout 600\n\
-         set sysroot {sysroot}\n\
-         set exec-file-mismatch off\n\
-         set schedule-multiple on\n\
-         set detach-on-fork off\n\
-         set breakpoint pending on\n\
-         target extended-remote {socket}\n\
-         {introduce}"
-    )
-}
-
-/// Whether paths mean the same to a process as to us.
-fn sees_our_files(pid: i32) -> bool {
-    let link = |path: String| std::fs::read_link(path).ok();
-    let own = link("/proc/self/ns/mnt".to_string());
-    own.is_some()
-        && link(format!("/proc/{pid}/ns/mnt")) == own
-        && link(format!("/proc/{pid}/root")).is_some_and(|root| root == Path::new("/"))
-}
-
-/// The path of what a process runs.
-pub fn executable(pid: u32) -> Option<Vec<u8>> {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    Some(path.as_os_str().as_bytes().to_vec())
-}
-
-/// A file as a process sees it.
-pub fn seen_by(pid: u32, path: &Path) -> Option<PathBuf> {
-    let relative = path.strip_prefix("/").ok()?;
-    let place = Path::new("/proc").join(pid.to_string()).join("root");
-    Some(place.join(relative)).filter(|place| place.exists())
-}
-
-/// What a thread is called.
-pub fn thread_name(pid: u32, tid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
-    name.unwrap_or_default().trim_end().to_string()
 }
 
 /// What a thread does, in a few words.
@@ -230,13 +52,21 @@ impl Program {
         // gdb is told of each process before that does anything.
         let forks = Caught::find("fork", &living.program)?;
         group.stops().add(What::Catch(forks), |_| {});
-        let members = group.members().into_iter();
-        let served = members.map(|member| {
-            let pid = member.id.number.0;
-            Served::new(member, pid)
-        });
+        let members = group.members();
+        let ours = members.iter().map(|member| member.id);
+        let ours = ours.filter(|_| living.is_ours).collect();
+        let mut served: Vec<Served> = Vec::new();
+        for member in members {
+            let pid = free_id(member.id.number.0, |pid| {
+                served.iter().any(|s| s.pid == pid)
+            });
+            served.push(Served::new(member, pid));
+        }
+        if served.is_empty() {
+            return Err(::session::Error::NoProcesses.into());
+        }
         let mut program = Program {
-            served: served.collect(),
+            served,
             group,
             lead: 0,
             eldest: 0,
@@ -246,7 +76,7 @@ impl Program {
             alive: Some(Alive {
                 live: Arc::clone(&living.live),
                 how: living.how,
-                ours: living.started.into_iter().collect(),
+                ours,
                 signals: None,
                 signalled: None,
             }),
@@ -255,12 +85,41 @@ impl Program {
         Ok(program)
     }
 
+    /// What a file under `/proc/PID` of a process says, or where it leads.
+    pub(super) fn told_of(&self, i: usize, name: &str) -> Option<Vec<u8>> {
+        let id = self.served.get(i)?.id;
+        self.alive.as_ref()?.live.told_of(id, name)
+    }
+
+    /// A file as a process sees it.
+    pub(super) fn seen_by(&self, i: usize, path: &Path) -> Option<PathBuf> {
+        let id = self.served.get(i)?.id;
+        self.alive.as_ref()?.live.seen_by(id, path)
+    }
+
+    /// What the threads of a process are called while it is alive: on other hosts after it.
+    pub(super) fn living_names(&mut self, i: usize, states: &[ThreadState]) -> Vec<String> {
+        let (Some(alive), Some(served)) = (&self.alive, self.served.get(i)) else {
+            return Vec::new();
+        };
+        let prefix = match alive.live.is_far() {
+            true => format!("{}/", served.name),
+            false => String::new(),
+        };
+        let Ok(view) = self.group.at(served.id) else {
+            return Vec::new();
+        };
+        let own = |state: &ThreadState| view.target().thread_name(state.number).unwrap_or_default();
+        let names = states.iter().map(|state| format!("{prefix}{}", own(state)));
+        names.collect()
+    }
+
     /// gdb is gone: what was started for it ends.
     pub fn end(&mut self) {
         for i in 0..self.served.len() {
             let is_ours = self.served.get(i).is_some_and(|served| {
                 let alive = self.alive.as_ref();
-                !served.is_gone && alive.is_some_and(|alive| !alive.was_there(served.pid))
+                !served.is_gone && alive.is_some_and(|alive| !alive.was_there(served.id))
             });
             if is_ours {
                 self.end_one(i);
@@ -315,10 +174,15 @@ impl Program {
     pub(super) fn join(&mut self, pid: u32) -> Option<ThreadId> {
         if self.index(pid).is_none() {
             let alive = self.alive.as_ref()?;
-            let pids = [i32::try_from(pid).ok()?];
-            alive.live.attach(&pids, &alive.how).ok()?;
+            let mut hosts = alive.live.agents().into_iter();
+            // A number alone does not say which of several it is on.
+            let (host, None) = (hosts.next()?.member(), hosts.next()) else {
+                return None;
+            };
+            let pids = vec![i32::try_from(pid).ok()?];
+            alive.live.attach_on(&[pids], &alive.how).ok()?;
             self.group.take_in();
-            self.welcome(pid)?;
+            self.welcome(ProcessNo(pid).of_member(host))?;
         }
         let i = self.index(pid)?;
         self.lead = i;
@@ -326,12 +190,14 @@ impl Program {
     }
 
     /// A process that has come: gdb knows it from here on.
-    fn welcome(&mut self, pid: u32) -> Option<usize> {
+    fn welcome(&mut self, process: ProcessId) -> Option<usize> {
         let mut members = self.group.members().into_iter();
-        let member = members.find(|member| member.id.number.0 == pid)?;
+        let member = members.find(|member| member.id == process)?;
         // Ids come again.
         self.served
-            .retain(|served| served.pid != pid || !served.is_gone);
+            .retain(|served| served.id != process || !served.is_gone);
+        let is_taken = |pid| self.served.iter().any(|served| served.pid == pid);
+        let pid = free_id(process.number.0, is_taken);
         self.served.push(Served::new(member, pid));
         let i = self.served.len() - 1;
         let image = self.image_now(i);
@@ -367,12 +233,16 @@ impl Program {
                 StopReason::Executed(self.path_of(i).unwrap_or_default())
             }
             (_, Some(Happening::Forked(child))) => {
-                let is_ours = self.alive.as_ref().is_some_and(|a| !a.was_there(pid));
+                let child = ProcessNo(child).of_member(id.member);
+                let is_ours = self.alive.as_ref().is_some_and(|a| !a.was_there(id));
                 if let (true, Some(alive)) = (is_ours, self.alive.as_mut()) {
                     alive.ours.insert(child);
                 }
                 match self.welcome(child) {
-                    Some(_) => StopReason::Forked(ThreadId::new(child, child)),
+                    Some(i) => {
+                        let pid = self.served.get(i).map_or(0, |served| served.pid);
+                        StopReason::Forked(ThreadId::new(pid, pid))
+                    }
                     // It is gone already.
                     None => StopReason::Arrived,
                 }

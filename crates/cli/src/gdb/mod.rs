@@ -10,6 +10,7 @@ mod files;
 mod living;
 mod monitor;
 mod program;
+mod subjects;
 mod target;
 
 use std::io::{BufRead, Write};
@@ -81,7 +82,8 @@ impl Start {
 /// help` lists more. What follows `--` is for gdb.
 ///
 /// With `--live` it is on processes that run, or on a program that it starts
-/// (`--live -- CMD`). They can be changed and get signals, but not go back.
+/// (`--live -- CMD`), also on other hosts (`--live a:PID`, `--live --on HOST CMD`).
+/// They can be changed and get signals, but not go back.
 #[derive(clap::Args)]
 pub struct Cmd {
     #[command(flatten)]
@@ -90,16 +92,8 @@ pub struct Cmd {
     #[command(flatten)]
     start: Start,
 
-    /// Processes that run: by id, or all that have a name. Without any, what follows
-    /// `--` is a program to start
-    #[arg(long, value_name = "PID|NAME", num_args = 0..,
-          conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
-    live: Option<Vec<String>>,
-
-    /// With `--live`, by ptrace alone: nothing of the debugger is in the program, and its
-    /// time goes on while it stands
-    #[arg(long, requires = "live")]
-    observe: bool,
+    #[command(flatten)]
+    subjects: subjects::Subjects,
 
     /// An argument for gdb, also where what follows `--` is a program
     #[arg(long = "gdb-argument", value_name = "ARG", allow_hyphen_values = true)]
@@ -112,17 +106,6 @@ pub struct Cmd {
     /// Arguments for gdb, or with `--live` alone the program to start
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<std::ffi::OsString>,
-}
-
-impl Cmd {
-    /// The processes to join and the program to start, if it is on what is alive.
-    fn living(&self) -> Option<(&[String], &[std::ffi::OsString])> {
-        let processes = self.live.as_deref()?;
-        Some(match processes.is_empty() {
-            true => (processes, &self.arguments),
-            false => (processes, &[]),
-        })
-    }
 }
 
 /// Serve a recording, or a program that is alive, to debuggers that speak gdb's
@@ -154,16 +137,8 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["listen", "unix", "once"])]
     stdio: bool,
 
-    /// Processes that run: by id, or all that have a name. They are served to one
-    /// client. Without any, what follows `--` is a program to start
-    #[arg(long, value_name = "PID|NAME", num_args = 0..,
-          conflicts_with_all = ["argument", "option", "process", "at", "alone"])]
-    live: Option<Vec<String>>,
-
-    /// With `--live`, by ptrace alone: nothing of the debugger is in the program, and its
-    /// time goes on while it stands
-    #[arg(long, requires = "live")]
-    observe: bool,
+    #[command(flatten)]
+    subjects: subjects::Subjects,
 
     /// End when the process that started it does
     #[arg(long, hide = true)]
@@ -232,8 +207,8 @@ fn script(socket: &str, sysroot: &str, processes: usize) -> String {
 
 impl Cmd {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        if let Some((processes, command)) = self.living() {
-            return self.run_living(processes, command);
+        if let Some(processes) = &self.subjects.live {
+            return self.run_living(processes);
         }
         let set = self.recording.clone().open()?;
         let history = causes::open(&set)?;
@@ -455,7 +430,7 @@ impl Line {
 /// What is served.
 enum Subject {
     Recorded(Arc<::session::Program>, Beginning),
-    Living(living::Living),
+    Living(subjects::Living),
 }
 
 impl Subject {
@@ -469,8 +444,8 @@ impl Subject {
 
 impl Serve {
     fn served(&self) -> Result<Subject, Failure> {
-        if let Some(processes) = &self.live {
-            let living = living::Living::begin(processes, &self.command, self.observe)?;
+        if self.subjects.live.is_some() {
+            let living = subjects::Living::begin(&self.subjects, &self.command)?;
             return Ok(Subject::Living(living));
         }
         let set = self.recording.clone().open()?;
@@ -517,7 +492,7 @@ impl Serve {
         }
         let door = Door::open(&self)?;
         self.say_where(&door)?;
-        let is_once = self.once || self.live.is_some();
+        let is_once = self.once || self.subjects.live.is_some();
         let mut room = self
             .with_parent
             .then(|| self.unix.as_ref()?.parent())

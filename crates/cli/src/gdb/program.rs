@@ -126,12 +126,10 @@ impl Program {
                 group.let_go(member.id, true)?;
                 continue;
             }
-            // Ids come again in long runs, and on other hosts.
             let process = group.set()?.process(member.ix);
-            let mut pid = process.map_or(0, |process| process.pid);
-            while pid == 0 || !pids.insert(pid) {
-                pid = pid.wrapping_add(1 << 22);
-            }
+            let pid = process.map_or(0, |process| process.pid);
+            let pid = free_id(pid, |pid| pids.contains(&pid));
+            pids.insert(pid);
             served.push(Served::new(member, pid));
         }
         if served.is_empty() {
@@ -356,7 +354,7 @@ impl Program {
     /// The path of what a process runs.
     pub fn path_of(&mut self, i: usize) -> Option<Vec<u8>> {
         if self.alive.is_some() {
-            return super::living::executable(self.served.get(i)?.pid);
+            return self.told_of(i, "exe");
         }
         self.image(i).map(|image| image.exe)
     }
@@ -438,6 +436,16 @@ impl Program {
         let (_, kind, address, _) = *key;
         Some((kind, address))
     }
+}
+
+/// gdb's number for a process: its own, unless another one has it. Ids come again in long
+/// runs, and on other hosts.
+pub(super) fn free_id(own: u32, is_taken: impl Fn(u32) -> bool) -> u32 {
+    let mut pid = own;
+    while pid == 0 || is_taken(pid) {
+        pid = pid.wrapping_add(1 << 22);
+    }
+    pid
 }
 
 /// A stop of a process at hand.

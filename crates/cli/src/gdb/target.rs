@@ -36,6 +36,7 @@ impl Target for Program {
         let states = self.states(i);
         let running = self.running(i);
         let event = self.position(i).event();
+        let mut names = self.living_names(i, &states).into_iter();
         let Some(served) = self.served.get(i) else {
             return Vec::new();
         };
@@ -46,9 +47,9 @@ impl Target for Program {
         let program = self.group.program();
         let infos = states.iter().take(shown).map(|state| ThreadInfo {
             id: ThreadId::new(pid, tid(pid, state)),
-            name: match self.alive.is_some() {
-                true => super::living::thread_name(pid, state.tid),
-                false => format!(
+            name: match names.next() {
+                Some(name) => name,
+                None => format!(
                     "{}/{}",
                     served.name,
                     program.thread_name(served.id, state.number)
@@ -90,7 +91,7 @@ impl Target for Program {
     fn auxv(&mut self, pid: u32) -> Option<Vec<u8>> {
         let i = self.index(pid)?;
         if self.alive.is_some() {
-            return std::fs::read(format!("/proc/{pid}/auxv")).ok();
+            return self.told_of(i, "auxv");
         }
         let image = self.image(i)?;
         auxv_of(&image, &self.regions(i))
@@ -264,7 +265,10 @@ impl Target for Program {
     }
 
     fn was_there(&mut self, pid: u32) -> bool {
-        self.alive.as_ref().is_none_or(|alive| alive.was_there(pid))
+        match (&self.alive, self.served.iter().find(|s| s.pid == pid)) {
+            (Some(alive), Some(served)) => alive.was_there(served.id),
+            _ => true,
+        }
     }
 
     fn write(&mut self, pid: u32, address: u64, bytes: &[u8]) -> usize {

@@ -167,6 +167,10 @@ impl Warden {
             Request::Candidates => Ok(Answer::Candidates(crate::proc::candidates())),
             Request::Mapped(pid) => Ok(self.mapped(pid)),
             Request::Masks(pid) => Ok(sight::masks(pid)),
+            Request::Told { process, name } => {
+                let told = crate::proc::told(process, &name);
+                told.map(Answer::Bytes).ok_or(Error::NoProcess(process))
+            }
             Request::Attach {
                 pids,
                 keep_ms,
