@@ -5,8 +5,10 @@
 //! is passed on to the others at once, before anything else is done with it: so the
 //! last host stops one way to the debugger and one way back after the first.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::MutexGuard;
+use std::sync::mpsc::Sender;
 
 use protocol::id::{ProcessId, ProcessNo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +44,8 @@ struct Host<'m> {
     movers: Vec<i32>,
     state: State,
     is_told: bool,
+    /// Who waits for an answer of the agent, in the order in which it was asked.
+    asides: VecDeque<Sender<Result<String, Error>>>,
 }
 
 enum State {
@@ -73,6 +77,27 @@ impl Host<'_> {
             && let Err(error) = self.line.say(&Request::Halt)
         {
             self.state = State::Failed(error);
+        }
+    }
+
+    /// Asks the agent what others want to know.
+    fn pass_on(&mut self) {
+        for aside in self.client.take_asides() {
+            match self.line.say(&Request::Aside(aside.question)) {
+                Ok(()) => self.asides.push_back(aside.answer),
+                Err(error) => {
+                    let _ = aside.answer.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Whether something is still to be heard from it.
+    fn is_awaited(&self) -> bool {
+        match self.state {
+            State::Runs => true,
+            State::Stopped(_) => !self.asides.is_empty(),
+            State::Stands | State::Failed(_) => false,
         }
     }
 
@@ -109,6 +134,7 @@ impl Wardens {
                     movers,
                     state: State::Stands,
                     is_told: false,
+                    asides: VecDeque::new(),
                 });
             }
         }
@@ -168,9 +194,12 @@ fn along(processes: Vec<i32>) -> Request {
 fn wait(hosts: &mut [Host<'_>], motion: &Motion<'_>, cancel: &Cancel) -> Option<u16> {
     let mut first = None;
     let mut is_over = false;
-    while hosts.iter().any(Host::runs) {
+    while hosts.iter().any(Host::is_awaited) {
+        for host in hosts.iter_mut().filter(|host| host.runs()) {
+            host.pass_on();
+        }
         let places: Vec<usize> = (0..hosts.len())
-            .filter(|i| hosts.get(*i).is_some_and(Host::runs))
+            .filter(|i| hosts.get(*i).is_some_and(Host::is_awaited))
             .collect();
         let mut fds: Vec<PollFd<'_>> = places
             .iter()
@@ -224,6 +253,12 @@ fn listen(host: &mut Host<'_>) -> Word {
             Word::Halt
         }
         Ok(Some(Answer::Going)) => Word::Go,
+        Ok(Some(Answer::Aside(answer))) => {
+            if let Some(asker) = host.asides.pop_front() {
+                let _ = asker.send(answer);
+            }
+            Word::Nothing
+        }
         Ok(Some(Answer::Stopped(report, sight))) => {
             host.line.stand(&report, sight);
             host.state = State::Stopped(report);

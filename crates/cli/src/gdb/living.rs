@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ::gdb_remote::signals::to_protocol;
 use ::gdb_remote::{Motion, Refused, Registers, Stop, StopKind, StopReason, ThreadId};
 use ::session::{Caught, Follow, Group, Reason, Stopped, What};
-use ::target::{Happening, ThreadState};
+use ::target::Happening;
 use protocol::id::{Addr, ProcessId, ThreadNo};
 
 use super::program::{Program, Served, Told, stop};
@@ -211,16 +211,6 @@ pub fn seen_by(pid: u32, path: &Path) -> Option<PathBuf> {
 pub fn thread_name(pid: u32, tid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
     name.unwrap_or_default().trim_end().to_string()
-}
-
-/// What a thread does, in a few words.
-pub fn does(state: &ThreadState) -> String {
-    let call = state.call.and_then(protocol::table::syscall);
-    match call {
-        Some(row) if state.waits => format!("waits in {}", row.name),
-        Some(row) => format!("about to call {}", row.name),
-        None => "runs".to_string(),
-    }
 }
 
 impl Program {
