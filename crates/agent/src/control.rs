@@ -437,15 +437,6 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
     }
     let mut mover = lock(shared);
     let is_others = mover.holder != 0 && mover.holder != number;
-    let looks = matches!(
-        request,
-        Request::Status
-            | Request::Channels
-            | Request::Time
-            | Request::Timeouts
-            | Request::Peer { .. }
-            | Request::Halts { .. }
-    );
     let overrides = matches!(
         request,
         Request::Halt {
@@ -456,7 +447,7 @@ fn answer(shared: &Shared, halter: &mut Halter<'_>, asker: &Asker, request: &Req
             ..
         }
     );
-    if is_others && !looks && !overrides {
+    if is_others && !request.only_looks() && !overrides {
         return refused("another debugger holds the program");
     }
     match *request {

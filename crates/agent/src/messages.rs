@@ -87,6 +87,20 @@ pub enum Request {
 }
 
 impl Request {
+    /// It changes nothing: another debugger may ask it, too, and it can be asked while the
+    /// program runs.
+    pub fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Request::Status
+                | Request::Channels
+                | Request::Time
+                | Request::Timeouts
+                | Request::Peer { .. }
+                | Request::Halts { .. }
+        )
+    }
+
     /// It only asks: root may, too.
     pub(crate) fn only_asks(&self) -> bool {
         matches!(

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,11 +21,23 @@ use crate::talk::{self, Answer, Glimpse, Report, Request, Sight};
 /// So long a warden on another host may take to let everybody go: its line may be cut.
 const PARTING: Duration = Duration::from_secs(10);
 
+/// So long it takes at most until who moves the program looks for what is to be passed on.
+const PASSED_ON: Duration = Duration::from_millis(20);
+const UNHEARD: &str = "nobody has passed a question on";
+
 /// Asks one warden.
 pub struct Client {
     /// The warden's host, if it is another one.
     far: Option<Far>,
     line: Mutex<Line>,
+    /// What is to be asked of the agent while somebody else has the line.
+    asides: Mutex<Vec<Aside>>,
+}
+
+/// A question to the agent, in its own words, and where the answer goes.
+pub(crate) struct Aside {
+    pub question: String,
+    pub answer: Sender<Result<String, Error>>,
 }
 
 struct Far {
@@ -82,6 +95,7 @@ impl Client {
         Ok(Client {
             far: None,
             line: Mutex::new(Line::new(socket, Some(warden))),
+            asides: Mutex::default(),
         })
     }
 
@@ -93,6 +107,7 @@ impl Client {
                 files: Files::new(site.host, site.debug_files),
             }),
             line: Mutex::new(Line::new(site.socket, None)),
+            asides: Mutex::default(),
         };
         client.post(&Request::Far)?;
         Ok(client)
@@ -109,7 +124,7 @@ impl Client {
     }
 
     pub(crate) fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.line)
     }
 
     /// The kernel's id of the warden, if it is here.
@@ -138,6 +153,41 @@ impl Client {
         }
         let mut line = self.line();
         line.ask(request).map_err(|error| self.explain(error))
+    }
+
+    /// Asks the agent, though others have the line: who moves the program passes it on.
+    pub fn ask_aside(&self, question: &str) -> Result<String, Error> {
+        let (to, answer) = channel();
+        lock(&self.asides).push(Aside {
+            question: question.to_string(),
+            answer: to,
+        });
+        loop {
+            match answer.recv_timeout(PASSED_ON) {
+                Ok(answer) => return answer.map_err(|error| self.explain(error)),
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::Gone(UNHEARD.into())),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            // Nobody moves it: it can be asked like anything else.
+            let Ok(mut line) = self.line.try_lock() else {
+                continue;
+            };
+            let Some(aside) = lock(&self.asides).pop() else {
+                // Somebody has taken it, and answers.
+                continue;
+            };
+            let answered = line.ask(&Request::Aside(aside.question));
+            let _ = aside.answer.send(match answered {
+                Ok(Answer::Aside(answer)) => answer,
+                Ok(other) => Err(unexpected(&other)),
+                Err(error) => Err(error),
+            });
+        }
+    }
+
+    /// What is to be asked of the agent by who has the line.
+    pub(crate) fn take_asides(&self) -> Vec<Aside> {
+        std::mem::take(&mut *lock(&self.asides))
     }
 
     /// Says something that has nothing to tell.
@@ -204,6 +254,10 @@ impl Client {
         self.line().mappings.insert(pid, Arc::clone(&all));
         all
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn unexpected(answer: &Answer) -> Error {

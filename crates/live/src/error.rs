@@ -40,6 +40,8 @@ pub enum Error {
     NotSixtyFour { pid: i32, name: String },
     #[error("process {pid} ({name}) does not stop: it is in an uninterruptible wait")]
     Uninterruptible { pid: i32, name: String },
+    #[error("the program runs: it can only be looked at meanwhile")]
+    Moves,
     #[error("process {0} has ended")]
     Ended(i32),
     #[error("there is no thread {0}")]
@@ -79,6 +81,7 @@ impl Error {
             Error::Unanswered { .. } => {
                 words("it is another user's, or was killed: then the program runs on by itself")
             }
+            Error::Moves => words("`interrupt` stops it"),
             Error::TwoPrograms => words("attach to one of them at a time"),
             Error::Held { .. } => words("end that one first, or take it over with --override"),
             Error::InCall(_) => words("choose a thread that is in the program (`threads`)"),

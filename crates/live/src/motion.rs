@@ -6,8 +6,10 @@
 //! last host stops one way to the debugger and one way back after the first. Hosts that can
 //! reach each other are told by who stops, at once; what they say of it here is the same.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::MutexGuard;
+use std::sync::mpsc::Sender;
 
 use protocol::id::{ProcessId, ProcessNo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,6 +52,8 @@ struct Host<'m> {
     movers: Vec<i32>,
     state: State,
     is_told: bool,
+    /// Who waits for an answer of the agent, in the order in which it was asked.
+    asides: VecDeque<Sender<Result<String, Error>>>,
 }
 
 enum State {
@@ -81,6 +85,27 @@ impl Host<'_> {
             && let Err(error) = self.line.say(&Request::Halt)
         {
             self.state = State::Failed(error);
+        }
+    }
+
+    /// Asks the agent what others want to know.
+    fn pass_on(&mut self) {
+        for aside in self.client.take_asides() {
+            match self.line.say(&Request::Aside(aside.question)) {
+                Ok(()) => self.asides.push_back(aside.answer),
+                Err(error) => {
+                    let _ = aside.answer.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Whether something is still to be heard from it.
+    fn is_awaited(&self) -> bool {
+        match self.state {
+            State::Runs => true,
+            State::Stopped(_) => !self.asides.is_empty(),
+            State::Stands | State::Failed(_) => false,
         }
     }
 
@@ -117,6 +142,7 @@ impl Wardens {
                     movers,
                     state: State::Stands,
                     is_told: false,
+                    asides: VecDeque::new(),
                 });
             }
         }
@@ -186,9 +212,12 @@ fn wait(hosts: &mut [Host<'_>], told: Told<'_>, cancel: &Cancel) -> Vec<u16> {
     let Told { motion, number } = told;
     let mut said = Vec::new();
     let mut is_over = false;
-    while hosts.iter().any(Host::runs) {
+    while hosts.iter().any(Host::is_awaited) {
+        for host in hosts.iter_mut().filter(|host| host.runs()) {
+            host.pass_on();
+        }
         let places: Vec<usize> = (0..hosts.len())
-            .filter(|i| hosts.get(*i).is_some_and(Host::runs))
+            .filter(|i| hosts.get(*i).is_some_and(Host::is_awaited))
             .collect();
         let mut fds: Vec<PollFd<'_>> = places
             .iter()
@@ -242,6 +271,12 @@ fn listen(host: &mut Host<'_>) -> Word {
             Word::Halt
         }
         Ok(Some(Answer::Going)) => Word::Go,
+        Ok(Some(Answer::Aside(answer))) => {
+            if let Some(asker) = host.asides.pop_front() {
+                let _ = asker.send(answer);
+            }
+            Word::Nothing
+        }
         Ok(Some(Answer::Stopped(report, sight))) => {
             host.line.stand(&report, sight);
             host.state = State::Stopped(report);

@@ -225,6 +225,18 @@ pub fn call_of(pid: i32, tid: i32) -> Option<u64> {
     text.split(' ').next()?.parse().ok()
 }
 
+/// How often a thread was switched to, whether it had waited or not.
+pub fn switches(pid: i32, tid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let counts = text.lines().filter_map(|line| {
+        let (key, count) = line.split_once(':')?;
+        key.ends_with("ctxt_switches")
+            .then(|| count.trim().parse())?
+            .ok()
+    });
+    Some(counts.fold(0, |all: u64, count: u64| all + count))
+}
+
 /// What a thread is called.
 pub fn thread_name(pid: i32, tid: i32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();

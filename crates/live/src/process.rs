@@ -10,7 +10,7 @@ use inspect::{Process as Looked, ThreadId};
 use protocol::id::{EventNo, ImageNo, ProcessId, ProcessNo, ThreadNo};
 use target::{
     Alive, Arrival, Calls, Cancel, Halted, Handler, Happening, ImageSpan, MapsVersion, Position,
-    Region, Registers, Result, Stops, Target, ThreadState, Watch,
+    Region, Registers, Result, Stops, Stuck, Target, ThreadState, Watch,
 };
 
 use protocol::id::Addr;
@@ -309,6 +309,11 @@ fn state(pid: i32, thread: &Thread) -> ThreadState {
         blocked: match &thread.seen {
             Some(seen) => seen.blocked,
             None => proc::Status::of(pid, thread.tid).map_or(0, |status| status.blocked),
+        },
+        stuck: match (is_stuck, thread.by_job_control) {
+            (true, _) => Some(Stuck::Uninterruptible),
+            (_, true) => Some(Stuck::Stopped),
+            _ => None,
         },
     }
 }

@@ -122,6 +122,22 @@ impl Agent {
             other => Err(unexpected(&other)),
         }
     }
+
+    /// Asks it while the program runs, too: what only looks.
+    pub fn ask_aside(
+        &self,
+        request: &agent::control::Request,
+    ) -> Result<agent::control::Answer, Error> {
+        use agent::control::Answer as Said;
+        let client = self.wardens.of(self.member)?;
+        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
+        let question = serde_json::to_string(request).map_err(wrong)?;
+        let answer = client.ask_aside(&question)?;
+        match serde_json::from_str(&answer).map_err(wrong)? {
+            Said::Refused { why } => Err(client.explain(Error::Agent(why))),
+            answer => Ok(answer),
+        }
+    }
 }
 
 impl Program {

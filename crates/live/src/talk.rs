@@ -1,7 +1,8 @@
 //! What the debugger and the warden say to each other: a length, then a message.
 //!
 //! Each request has one answer, but for [`Request::Halt`], which has none: it cuts
-//! short the motion that is under way, whose answer says so.
+//! short the motion that is under way, whose answer says so. What is asked of an agent aside
+//! ([`Request::Aside`]) may be asked and answered in the middle of one.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -65,6 +66,9 @@ pub enum Request {
     },
     /// A question to the agent of the program, in its own words.
     Agent(String),
+    /// A question to the agent that changes nothing, at any time: while processes run, too.
+    /// Its answer is [`Answer::Aside`], which may come before that of what is under way.
+    Aside(String),
     /// What the program of a process does with signals.
     Actions(i32),
     /// Whether the program goes on at once when the debugger has gone.
@@ -164,6 +168,8 @@ pub enum Answer {
     Masks(u64, u64),
     /// In its own words.
     Agent(String),
+    /// Not the answer to what is under way: an agent's, in its own words.
+    Aside(Result<String, Error>),
     /// Handlers of the signals from 1 on; empty: the kernel knows.
     Actions(Vec<u64>),
 }
@@ -191,6 +197,8 @@ pub struct Thread {
     pub signal: u32,
     /// It stands before a system call.
     pub at_call: bool,
+    /// A signal has stopped it, and it is not ours to have it run.
+    pub by_job_control: bool,
     /// For a debugger on another host, what that cannot see.
     pub seen: Option<Seen>,
 }

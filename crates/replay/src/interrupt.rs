@@ -14,7 +14,11 @@ pub struct Interrupts {
     came: Arc<AtomicBool>,
     /// Of what is being done.
     request: Arc<Mutex<Cancel>>,
+    /// Who is told of each.
+    listener: Arc<Mutex<Option<Listener>>>,
 }
+
+type Listener = Box<dyn Fn() + Send>;
 
 impl Interrupts {
     /// From here on. To be called while the process has one thread: those
@@ -44,6 +48,8 @@ impl Interrupts {
         let flag = Arc::clone(&came);
         let request: Arc<Mutex<Cancel>> = Arc::default();
         let asked = Arc::clone(&request);
+        let listener: Arc<Mutex<Option<Listener>>> = Arc::default();
+        let listens = Arc::clone(&listener);
         let waiter = move || {
             let mut signal = 0;
             // SAFETY: both are valid for the call.
@@ -53,6 +59,10 @@ impl Interrupts {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .cancel();
+                let listens = listens.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(tell) = &*listens {
+                    tell();
+                }
             }
         };
         // Without the thread the signals would be lost: then they end the
@@ -63,7 +73,11 @@ impl Interrupts {
                 libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
             }
         }
-        Interrupts { came, request }
+        Interrupts {
+            came,
+            request,
+            listener,
+        }
     }
 
     /// Whether one came.
@@ -74,6 +88,12 @@ impl Interrupts {
     /// The flag itself.
     pub fn flag(&self) -> &AtomicBool {
         &self.came
+    }
+
+    /// Has somebody told of each that comes.
+    pub fn tell(&self, listener: impl Fn() + Send + 'static) {
+        let mut listens = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        *listens = Some(Box::new(listener));
     }
 
     /// For what is done from now on: cancelled by the next signal, unless

@@ -499,6 +499,7 @@ fn thread_from(bytes: &[u8]) -> ThreadState {
         waits: waits != 0,
         registers: Registers::from_user_regs(regs, std::array::from_fn(|_| [next(), next()])),
         blocked,
+        stuck: None,
     }
 }
 

@@ -76,16 +76,21 @@ impl Group {
                 living.into_iter().zip(0..).map(Member::alive).collect()
             }
         };
-        if members.is_empty() {
-            return Err(Error::NoProcesses);
+        match members.is_empty() {
+            true => Err(Error::NoProcesses),
+            false => Ok(Group::of(program, members)),
         }
-        Ok(Group {
+    }
+
+    /// These processes.
+    pub(crate) fn of(program: &Arc<Program>, members: Vec<Member>) -> Group {
+        Group {
             program: Arc::clone(program),
             members,
             stops: StopTable::default(),
             execs: false,
             trail: Trail::default(),
-        })
+        }
     }
 
     /// Has each process stop when it begins another program, for who has to look

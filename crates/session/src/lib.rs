@@ -28,11 +28,13 @@
 //! | questions | `view` |
 //! | what was true over the run of a process | `truth` |
 //! | a group on a thread of its own | `handle` |
+//! | a group that looks while another one moves | `aside` |
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
 mod alive;
+mod aside;
 mod before;
 mod bytecode;
 mod caught;
@@ -61,6 +63,7 @@ pub mod truth;
 mod view;
 mod watched;
 
+pub use aside::Aside;
 pub use caught::Caught;
 pub use change::Called;
 pub use counterparts::{Counterparts, Side};

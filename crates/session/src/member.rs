@@ -112,6 +112,21 @@ impl Member {
         }
     }
 
+    /// What is known of it without looking into it, and whether it has ended.
+    pub fn as_living(&self) -> (Living, bool) {
+        let own = &self.called.0;
+        let host = self.name.strip_prefix(own.as_str());
+        let living = Living {
+            id: self.id,
+            name: own.clone(),
+            host: host
+                .and_then(|rest| rest.strip_prefix('@'))
+                .map(str::to_string),
+            program: self.program.clone(),
+        };
+        (living, self.is_empty)
+    }
+
     /// What it is called now.
     pub fn rename(&mut self, living: &Living) {
         self.name = full_name(living);

@@ -122,7 +122,7 @@ impl Point {
 pub(crate) type Key = Vec<u64>;
 
 /// All points.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StopTable {
     points: Vec<Point>,
     last: u32,

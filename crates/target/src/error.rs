@@ -14,6 +14,8 @@ pub enum Error {
     NothingRecorded(ProcessId),
     #[error("stopped")]
     Cancelled,
+    #[error("the process runs: nobody can look into it meanwhile")]
+    Runs,
     #[error("the process has no past that could be gone to")]
     NoPast,
     #[error("the process is not alive: what happened cannot be changed")]
@@ -40,6 +42,7 @@ impl Error {
             Error::Failed { hint, .. } => hint.clone(),
             Error::NoCheckpoint(_) => Some("`info checkpoints` lists them".to_string()),
             Error::TooMuchWatched(_) => Some("delete a watchpoint".to_string()),
+            Error::Runs => Some("`interrupt` stops it".to_string()),
             Error::NotAlive => {
                 Some("to try what would happen, change the program and record again".to_string())
             }

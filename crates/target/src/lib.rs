@@ -33,7 +33,7 @@ pub use motion::{Arrival, Back, Calls, Catches, Condition, Happening, Hit, Stops
 pub use position::{Halted, Inside, Position};
 pub use registers::Registers;
 pub use state::{
-    CheckpointId, CheckpointInfo, Handler, ImageSpan, MapsVersion, Region, ThreadState,
+    CheckpointId, CheckpointInfo, Handler, ImageSpan, MapsVersion, Region, Stuck, ThreadState,
 };
 pub use verdict::{Difference, Ending, Outcome, Verdict};
 

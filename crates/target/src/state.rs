@@ -21,6 +21,17 @@ pub struct ThreadState {
     pub registers: Registers,
     /// The signals that it blocks: bit 0 is signal 1.
     pub blocked: u64,
+    /// Why it goes on with nobody, if it does.
+    pub stuck: Option<Stuck>,
+}
+
+/// Why a thread of a process that is alive does not go on when others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// A signal has stopped it (SIGSTOP, Ctrl-Z), and another one has to continue it.
+    Stopped,
+    /// It waits for what nobody can cut short, and does not stop.
+    Uninterruptible,
 }
 
 /// What a program does with a signal.

@@ -2,10 +2,12 @@
 //! signals, to end it or to let it go.
 
 use ::session::{Called, Direction, Error, How};
+use ::target::{Stuck, ThreadState};
 use protocol::id::ProcessId;
 
 use super::commands::Prompt;
 use super::info::signal_of;
+use super::look::does;
 use super::moves::only;
 use super::screen::say;
 use crate::failure::Failure;
@@ -20,17 +22,15 @@ impl Prompt {
         if is_over {
             return Ok("ended".to_string());
         }
+        if self.is_beside {
+            return Ok("runs".to_string());
+        }
         let view = self.debugger.group.at(process)?;
         let threads = view.target().threads();
-        let stuck = threads.iter().filter(|t| t.registers.rip == 0).count();
+        let is_stuck = |t: &&ThreadState| t.stuck == Some(Stuck::Uninterruptible);
+        let stuck = threads.iter().filter(is_stuck).count();
         let first = view.target().running();
-        let call = first.as_ref().and_then(|thread| thread.call);
-        let call = call.and_then(protocol::table::syscall);
-        let does = match (call, first.is_some_and(|thread| thread.waits)) {
-            (Some(row), true) => format!("waits in {}", row.name),
-            (Some(row), false) => format!("about to call {}", row.name),
-            (None, _) => "runs".to_string(),
-        };
+        let does = first.map_or_else(|| "runs".to_string(), |thread| does(&thread));
         let mut state = match threads.len() {
             1 => does,
             count => format!("{does}; {count} threads"),
@@ -66,6 +66,9 @@ impl Prompt {
 
     /// `set [var] PLACE = EXPR`.
     pub(super) fn set(&mut self, text: &str) -> Result<(), Failure> {
+        if let Some(limit) = text.strip_prefix("time-limit") {
+            return self.limit.set(limit.trim());
+        }
         if !self.debugger.is_alive() {
             return Err(
                 Failure::new("a recording cannot be changed: it says what happened")
@@ -178,22 +181,22 @@ impl Prompt {
         }
         Ok(done?)
     }
+}
 
-    /// Runs a command of the shell.
-    pub(super) fn shell(&self, command: &str) -> Result<(), Failure> {
-        let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-        let mut child = std::process::Command::new(&shell);
-        if !command.is_empty() {
-            child.arg("-c").arg(command);
-        }
-        let status = child.status().map_err(|error| {
-            Failure::new(format!("cannot run {}: {error}", shell.to_string_lossy()))
-        })?;
-        match status.code() {
-            Some(0) => Ok(()),
-            Some(code) => say!("(status {code})"),
-            None => say!("(it was ended by a signal)"),
-        }
+/// Runs a command of the shell.
+pub(super) fn shell(command: &str) -> Result<(), Failure> {
+    let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let mut child = std::process::Command::new(&shell);
+    if !command.is_empty() {
+        child.arg("-c").arg(command);
+    }
+    let status = child.status().map_err(|error| {
+        Failure::new(format!("cannot run {}: {error}", shell.to_string_lossy()))
+    })?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => say!("(status {code})"),
+        None => say!("(it was ended by a signal)"),
     }
 }
 

@@ -1,14 +1,16 @@
 //! What the prompt remembers, and how it runs the lines that are typed.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use ::replay::Interrupts;
 use ::session::Direction;
 use inspect::examine::Format;
 use instants::Conditions;
 
 use super::Living;
+use super::console::TimeLimit;
 use super::debugger::{Debugger, Instant};
+use super::job::Job;
 use super::limits::OnTimeout;
 use super::observed::Watched;
 use super::past::Front;
@@ -23,9 +25,20 @@ pub enum Next {
     Quit,
 }
 
+/// What it waits for a command with.
+pub const PROMPT: &str = "(mw) ";
+
+/// Nobody is there who could do what is asked.
+pub const NOT_HERE: &str = "the debugger has come to its end";
+
 pub struct Prompt {
     pub(super) debugger: Debugger,
-    pub(super) interrupts: Interrupts,
+    /// The line that is being done.
+    pub(super) job: Option<Arc<Job>>,
+    /// How long a line may take.
+    pub(super) limit: Arc<TimeLimit>,
+    /// It looks beside another one, which may move the program meanwhile.
+    pub(super) is_beside: bool,
     pub(super) values: u32,
     pub(super) format: Format,
     /// The line that `list` goes on from.
@@ -56,10 +69,12 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    pub fn new(debugger: Debugger, interrupts: Interrupts) -> Prompt {
+    pub fn new(debugger: Debugger) -> Prompt {
         Prompt {
             debugger,
-            interrupts,
+            job: None,
+            limit: Arc::default(),
+            is_beside: false,
             values: 0,
             format: Format::default(),
             listed: None,
@@ -96,9 +111,10 @@ impl Prompt {
     }
 
     /// Runs a line, and what breakpoints have to be done for it.
-    pub fn execute(&mut self, line: &str) -> Result<Next, Failure> {
-        self.debugger.cancel = self.interrupts.request();
-        let mut done = self.one(line);
+    pub fn execute(&mut self, job: &Arc<Job>) -> Result<Next, Failure> {
+        self.debugger.cancel = job.cancel();
+        self.job = Some(Arc::clone(job));
+        let mut done = self.one(&job.line);
         // What a breakpoint has to do may lead to the next.
         while let Some(line) = self.queue.pop_front() {
             if done.is_err() || self.quits || self.debugger.cancel.is_cancelled() {
@@ -117,7 +133,7 @@ impl Prompt {
     pub fn prompt(&self) -> &'static str {
         match self.collecting {
             Some(_) => "> ",
-            None => "(mw) ",
+            None => PROMPT,
         }
     }
 
@@ -188,25 +204,33 @@ impl Prompt {
         }
         Ok(())
     }
+}
 
-    pub(super) fn help(&self, about: &str) -> Result<(), Failure> {
-        if about.is_empty() {
-            for command in commands() {
-                let names: Vec<&str> = command.names().collect();
-                say!("{:<28} {}", names.join(", "), command.summary)?;
-            }
-            return Ok(());
+/// What commands there are, or what one does.
+pub(super) fn help(about: &str) -> Result<(), Failure> {
+    if about.is_empty() {
+        for command in commands() {
+            let names: Vec<&str> = command.names().collect();
+            say!("{:<28} {}", names.join(", "), command.summary)?;
         }
-        let command = find(about)?;
-        say!("{}: {}", command.name, command.summary)?;
-        if !command.arguments.is_empty() {
-            say!("usage: {}", command.usage())?;
-        }
-        if !command.more.is_empty() {
-            say!("{}.", command.more)?;
-        }
-        say!("    (mw) {}", command.example)
+        return Ok(());
     }
+    let command = find(about)?;
+    say!("{}: {}", command.name, command.summary)?;
+    if !command.arguments.is_empty() {
+        say!("usage: {}", command.usage())?;
+    }
+    if !command.more.is_empty() {
+        say!("{}.", command.more)?;
+    }
+    say!("    (mw) {}", command.example)
+}
+
+/// A command about lines that are typed, where none is: at a breakpoint, in a file.
+pub(super) fn of_console(name: &str) -> Result<(), Failure> {
+    Err(Failure::new(format!(
+        "`{name}` is about what was typed: it means nothing among the commands of a breakpoint or a file"
+    )))
 }
 
 /// A script, a command each; rules go on up to the next command.

@@ -1,19 +1,26 @@
 //! What TAB offers: names of commands, processes, functions, variables and
 //! topics, whichever can stand there.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::commands::Prompt;
 use super::table::{TOPICS, Takes, commands, find};
+use super::worker::Worker;
 
 /// So many are enough.
 const OFFERED_MAX: usize = 200;
 
 /// Looks words up where the debugger stands.
-pub struct Words<'p>(pub &'p RefCell<&'p mut Prompt>);
+pub struct Words {
+    pub worker: Worker,
+    /// It is not busy.
+    pub is_free: Arc<AtomicBool>,
+}
 
-impl rustyline::completion::Completer for Words<'_> {
+impl rustyline::completion::Completer for Words {
     type Candidate = String;
 
     fn complete(
@@ -23,28 +30,34 @@ impl rustyline::completion::Completer for Words<'_> {
         _: &rustyline::Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = line.get(..at).unwrap_or(line);
-        let Ok(mut prompt) = self.0.try_borrow_mut() else {
-            return Ok((at, Vec::new()));
+        if let Some(found) = of_commands(typed) {
+            return Ok(found);
+        }
+        let found = match self.is_free.load(Relaxed) {
+            true => self.worker.words(typed),
+            false => None,
         };
-        Ok(prompt.complete(typed))
+        Ok(found.unwrap_or((at, Vec::new())))
     }
 }
 
-impl rustyline::hint::Hinter for Words<'_> {
+impl rustyline::hint::Hinter for Words {
     type Hint = String;
 }
-impl rustyline::highlight::Highlighter for Words<'_> {}
-impl rustyline::validate::Validator for Words<'_> {}
-impl rustyline::Helper for Words<'_> {}
+impl rustyline::highlight::Highlighter for Words {}
+impl rustyline::validate::Validator for Words {}
+impl rustyline::Helper for Words {}
 
 impl Prompt {
     /// What the last word of a line may become, and where it begins.
-    fn complete(&mut self, typed: &str) -> (usize, Vec<String>) {
-        let trimmed = typed.trim_start();
-        let Some((first, rest)) = trimmed.split_once(char::is_whitespace) else {
-            let start = typed.len() - trimmed.len();
-            return (start, begun(command_names(), trimmed));
-        };
+    pub(super) fn complete(&mut self, typed: &str) -> (usize, Vec<String>) {
+        if let Some(found) = of_commands(typed) {
+            return found;
+        }
+        let (first, rest) = typed
+            .trim_start()
+            .split_once(char::is_whitespace)
+            .unwrap_or_default();
         let first = first.split('/').next().unwrap_or(first);
         let takes = find(first).map_or(Takes::Nothing, |c| c.takes);
         // The word under the cursor: for expressions, the name in it.
@@ -110,6 +123,14 @@ impl Prompt {
         });
         names.unwrap_or_default()
     }
+}
+
+/// What the first word of a line may become, for which nobody needs to be asked. None: it is
+/// not the first.
+fn of_commands(typed: &str) -> Option<(usize, Vec<String>)> {
+    let trimmed = typed.trim_start();
+    let is_first = !trimmed.contains(char::is_whitespace);
+    is_first.then(|| (typed.len() - trimmed.len(), begun(command_names(), trimmed)))
 }
 
 fn command_names() -> impl Iterator<Item = String> {

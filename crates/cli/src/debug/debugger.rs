@@ -36,6 +36,7 @@ pub struct Instant {
 }
 
 /// A checkpoint that the user made.
+#[derive(Clone)]
 pub struct Named {
     pub number: u32,
     pub at: Position,
@@ -62,8 +63,13 @@ impl Debugger {
         // Nothing is replayed before it is looked at: the logs may be long.
         let group = Group::new(program)?;
         let first = group.members().first().map(|member| member.id);
-        Ok(Debugger {
-            process: first.ok_or(Error::NoProcesses)?,
+        Ok(Debugger::of(group, first.ok_or(Error::NoProcesses)?))
+    }
+
+    /// One that has a process of a group at hand.
+    pub fn of(group: Group, process: ProcessId) -> Debugger {
+        Debugger {
+            process,
             group,
             thread: None,
             frame: 0,
@@ -71,7 +77,7 @@ impl Debugger {
             named: Vec::new(),
             conditions: Conditions::default(),
             cancel: Cancel::new(),
-        })
+        }
     }
 
     /// Whether the program is alive.

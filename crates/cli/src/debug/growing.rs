@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use ::session::{Direction, How, Reason, Stopped};
+use ::target::Cancel;
 use instants::{Frontier, Patience, Watch};
 
 use super::commands::Prompt;
@@ -186,12 +187,19 @@ impl Prompt {
         let is_called = watch.found().load(Relaxed) && !asked.is_cancelled();
         // Who has interrupted the program has not interrupted what comes now.
         self.debugger.cancel = match asked.is_cancelled() {
-            true => self.interrupts.request(),
+            true => self.asked_anew(),
             false => asked,
         };
         let stopped = stopped?;
         self.settle_hosts()?;
         Ok((stopped, is_called))
+    }
+
+    /// How what comes now can be stopped, after something was stopped.
+    fn asked_anew(&self) -> Cancel {
+        self.job
+            .as_ref()
+            .map_or_else(Cancel::new, |job| job.go_on())
     }
 
     /// What comes in the past that is at hand, from a frontier on: where it stops

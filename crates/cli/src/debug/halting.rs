@@ -29,7 +29,7 @@ impl Prompt {
         let agents = self.agents()?;
         let answers = agents
             .iter()
-            .map(|agent| Ok((agent.member(), agent.ask(request)?)));
+            .map(|agent| Ok((agent.member(), self.put(agent, request)?)));
         answers.collect()
     }
 
@@ -38,7 +38,15 @@ impl Prompt {
         let agents = self.agents()?;
         let agent = agents.iter().find(|agent| agent.member() == member);
         let agent = agent.ok_or_else(|| Failure::new("the program has no agent there"))?;
-        Ok(agent.ask(request)?)
+        Ok(self.put(agent, request)?)
+    }
+
+    /// Asks one of the agents; beside who moves the program, by the way.
+    fn put(&self, agent: &live::Agent, request: &Request) -> Result<Answer, live::Error> {
+        match self.is_beside {
+            true => agent.ask_aside(request),
+            false => agent.ask(request),
+        }
     }
 
     /// Says whose what follows is, if there are several hosts.
@@ -66,6 +74,12 @@ impl Prompt {
     pub(super) fn halt(&mut self) -> Result<(), Failure> {
         let all = self.status()?;
         let threads = all.iter().map(|(_, status)| status.threads.len()).sum();
+        if self.is_beside {
+            return say!(
+                "it runs: {}; `interrupt` halts it.",
+                counted(threads, "thread")
+            );
+        }
         let hosts = match all.len() {
             0 | 1 => String::new(),
             count => format!(" on {}", counted(count, "host")),
@@ -92,18 +106,26 @@ impl Prompt {
         let times = || stops.iter().filter_map(|stop| stop.after_ns);
         let skew = times().max().unwrap_or(0) - times().min().unwrap_or(0);
         let waiting = stops.iter().filter(|stop| stop.after_ns.is_none()).count();
-        say!(
-            "halt {}: {}, {waiting} of them in calls before it; from the first to the last {} us",
-            status.halts,
-            counted(stops.len(), "thread"),
-            skew / 1000
-        )?;
+        if !status.is_halted {
+            say!("not halted: {} run", counted(stops.len(), "thread"))?;
+        } else {
+            say!(
+                "halt {}: {}, {waiting} of them in calls before it; from the first to the last {} us",
+                status.halts,
+                counted(stops.len(), "thread"),
+                skew / 1000
+            )?;
+        }
         for stop in &stops {
+            let name = self.thread_of(member, stop);
+            if !status.is_halted {
+                say!("  {name:<28} {}", does_meanwhile(stop))?;
+                continue;
+            }
             let when = match stop.after_ns {
                 Some(after) => format!("{:>8} us", after / 1000),
                 None => format!("{:>11}", "before"),
             };
-            let name = self.thread_of(member, stop);
             let place = self.line_of(member, stop);
             say!("{when}  {name:<28} {}{place}", does(stop))?;
         }
@@ -240,7 +262,7 @@ impl Prompt {
         let mut changed = None;
         let mut refused = None;
         for agent in self.agents()? {
-            match agent.ask(request) {
+            match self.put(&agent, request) {
                 Ok(Answer::Changed { count }) => *changed.get_or_insert(0) += count,
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) => refused = Some(error),
@@ -345,6 +367,14 @@ fn does(stop: &Stop) -> String {
         State::Turn => "waits for its turn".to_string(),
         State::Away => "waits for a child, or for its new image".to_string(),
         State::Suspended => "is held by the debugger".to_string(),
+    }
+}
+
+/// What a thread does while nobody is halted.
+fn does_meanwhile(stop: &Stop) -> String {
+    match stop.state {
+        State::Runs => "runs".to_string(),
+        _ => does(stop),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands that look: processes, threads, frames, variables, memory.
 
+use ::target::{Stuck, ThreadState};
 use inspect::examine::Format;
 use inspect::frames::Frame;
 use inspect::print::{PrintOptions, Printer, backtrace};
@@ -9,6 +10,19 @@ use protocol::id::{ProcessId, ThreadNo};
 use super::commands::{Prompt, number};
 use super::screen::{Part, paint, say};
 use crate::failure::Failure;
+
+/// What a thread does, in a few words.
+pub fn does(state: &ThreadState) -> String {
+    let call = state.call.and_then(protocol::table::syscall);
+    match (state.stuck, call) {
+        (Some(Stuck::Stopped), _) => "stopped by a signal, until SIGCONT".to_string(),
+        (Some(Stuck::Uninterruptible), Some(row)) => format!("does not answer, in {}", row.name),
+        (Some(Stuck::Uninterruptible), None) => "does not answer".to_string(),
+        (None, Some(row)) if state.waits => format!("waits in {}", row.name),
+        (None, Some(row)) => format!("about to call {}", row.name),
+        (None, None) => "runs".to_string(),
+    }
+}
 
 impl Prompt {
     /// The chosen frame's place and line.
@@ -96,12 +110,7 @@ impl Prompt {
             let rows = view.threads().into_iter().map(|state| {
                 let stack = view.frames(inspector, state.number, 1).ok();
                 let top = stack.and_then(|s| s.frames.first().map(|f| line_of(inspector, f)));
-                let call = state.call.and_then(protocol::table::syscall);
-                let doing = match call {
-                    Some(row) if state.waits => format!("waits in {}", row.name),
-                    Some(row) => format!("about to call {}", row.name),
-                    None => "runs".to_string(),
-                };
+                let doing = does(&state);
                 let is_chosen = chosen.unwrap_or(running) == state.number;
                 (state.number, is_chosen, doing, top.unwrap_or_default())
             });

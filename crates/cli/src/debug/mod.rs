@@ -5,24 +5,31 @@ mod commands;
 mod complete;
 mod conditions;
 mod copied;
+mod console;
 mod debugger;
 mod growing;
 mod halting;
 mod held;
 mod info;
+mod job;
 mod limits;
 mod look;
+mod meanwhile;
 mod moves;
 mod observed;
 mod past;
 mod screen;
 mod stops;
 mod table;
+mod voice;
+mod worker;
 
-use std::cell::RefCell;
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
 
 use ::replay::{Interrupts, Replayer};
 use ::session::Program;
@@ -31,12 +38,16 @@ use query::Names;
 use recording::Set;
 
 use crate::failure::Failure;
-use commands::{Next, Prompt};
+use commands::Prompt;
 use complete::Words;
 pub use conditions::failure as condition_failure;
 pub use copied::{Recorded, copied, forget_copies};
+use console::Console;
 use debugger::Debugger;
+pub use look::does;
 pub use table::{SECTIONS, page};
+use voice::Above;
+use worker::{Heard, Worker};
 
 /// What is to be done without asking.
 pub struct Script {
@@ -116,12 +127,12 @@ fn run_program(
     // From here on Ctrl-C stops what moves, not the debugger.
     let interrupts = Interrupts::catch_ctrl_c();
     let debugger = Debugger::open(program)?;
-    let mut prompt = Prompt::new(debugger, interrupts);
+    let mut prompt = Prompt::new(debugger);
     if program.is_alive() {
         prompt.mismatched()?;
     }
     prompt.living = living;
-    let done = converse(&mut prompt, script);
+    let done = serve(&mut prompt, &interrupts, script);
     prompt.leave_past();
     prompt.observe_no_more();
     if ends {
@@ -130,7 +141,36 @@ fn run_program(
     done
 }
 
-fn converse(prompt: &mut Prompt, script: &Script) -> Result<bool, Failure> {
+/// Has a prompt do what is typed, or what a script says. Who takes the lines is another
+/// thread: processes stay on the one that moves them.
+fn serve(prompt: &mut Prompt, interrupts: &Interrupts, script: &Script) -> Result<bool, Failure> {
+    let (mover, asked) = Worker::new();
+    let (hears, heard) = channel();
+    let told = hears.clone();
+    interrupts.tell(move || drop(told.send(Heard::Interrupted)));
+    let greeting = prompt.greeting();
+    let limit = Arc::clone(&prompt.limit);
+    std::thread::scope(|scope| {
+        let its = (hears.clone(), heard);
+        let console = scope.spawn(move || {
+            let mut console = Console::new(mover, its, limit);
+            let done = converse(&mut console, script, &greeting);
+            if !console.leave() {
+                // It is left as it is, and ends with this process.
+                Failure::new("what was under way does not stop: it is left behind").show();
+                std::process::exit(i32::from(crate::failure::TROUBLE));
+            }
+            done
+        });
+        worker::work(prompt, &asked, &hears);
+        match console.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn converse(console: &mut Console, script: &Script, greeting: &str) -> Result<bool, Failure> {
     let mut lines = Vec::new();
     for path in &script.files {
         let text = std::fs::read_to_string(path)
@@ -138,80 +178,81 @@ fn converse(prompt: &mut Prompt, script: &Script) -> Result<bool, Failure> {
         lines.extend(text.lines().map(str::to_string));
     }
     lines.extend(script.commands.iter().cloned());
-    let mut good = true;
     for line in &lines {
-        match obey(prompt, line, script.batch)? {
-            Done::More(well) => good &= well,
-            Done::Quit => return Ok(good),
-        }
-        if !good && script.batch {
-            return Ok(false);
+        obey(console, line, script.batch)?;
+        if console.quits() || !console.is_good() && script.batch {
+            return Ok(console.is_good());
         }
     }
     if script.batch {
-        return Ok(good);
+        return Ok(console.is_good());
     }
     if std::io::stdin().is_terminal() {
-        ask(prompt)?;
+        let good = console.is_good();
+        ask(console, greeting)?;
         return Ok(good);
     }
     for line in std::io::stdin().lock().lines() {
-        match obey(prompt, &line?, true)? {
-            Done::More(well) => good &= well,
-            Done::Quit => break,
+        obey(console, &line?, true)?;
+        if console.quits() {
+            break;
         }
     }
-    Ok(good)
-}
-
-/// What came of a line: whether it went well.
-enum Done {
-    More(bool),
-    Quit,
+    Ok(console.is_good())
 }
 
 /// Runs a line of a script. Ctrl-C ends it, if nobody is there to be asked
 /// what now.
-fn obey(prompt: &mut Prompt, line: &str, alone: bool) -> Result<Done, Failure> {
-    let done = match prompt.execute(line) {
-        Ok(Next::More) => Done::More(true),
-        Ok(Next::Quit) => Done::Quit,
-        Err(failure) => {
-            failure.show();
-            Done::More(false)
-        }
-    };
-    if alone && prompt.debugger.cancel.is_cancelled() {
+fn obey(console: &mut Console, line: &str, alone: bool) -> Result<(), Failure> {
+    let done = console.execute(line);
+    if alone && done.is_interrupted {
         return Err(Failure::new("interrupted").status(INTERRUPTED));
     }
-    Ok(done)
+    Ok(())
 }
 
-fn ask(prompt: &mut Prompt) -> Result<(), Failure> {
+fn ask(console: &mut Console, greeting: &str) -> Result<(), Failure> {
     let trouble =
         |error: rustyline::error::ReadlineError| Failure::new(format!("the terminal: {error}"));
-    let prompt = RefCell::new(prompt);
     let config = rustyline::Config::builder()
         .completion_type(rustyline::CompletionType::List)
         .history_ignore_dups(true)
         .map_err(trouble)?
         .build();
-    let mut editor: rustyline::Editor<Words<'_>, rustyline::history::DefaultHistory> =
+    let mut editor: rustyline::Editor<Words, rustyline::history::DefaultHistory> =
         rustyline::Editor::with_config(config).map_err(trouble)?;
-    editor.set_helper(Some(Words(&prompt)));
+    let is_free = Arc::new(AtomicBool::new(true));
+    editor.set_helper(Some(Words {
+        worker: console.mover().clone(),
+        is_free: Arc::clone(&is_free),
+    }));
+    console.is_typed();
     let past = crate::select::home().map(|home| home.join("history"));
     if let Some(past) = &past {
         let _ = editor.load_history(past);
     }
-    let greeting = prompt.borrow().greeting();
     screen::say!("{greeting}")?;
     let mut last = String::new();
-    loop {
-        let waits_for = prompt.borrow().prompt();
-        let line = match editor.readline(waits_for) {
+    while !console.quits() {
+        is_free.store(console.is_free(), Relaxed);
+        // The editor looks for more than keys only where something may come: then it does not see
+        // those that were read ahead, so what was typed already is edited without.
+        let is_ahead = rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|count| count > 0);
+        let printer = match console.has_jobs() && !is_ahead {
+            // (A terminal that can do nothing shows lines wherever they come.)
+            true => editor.create_external_printer().ok(),
+            false => None,
+        };
+        console
+            .voice()
+            .speak_above(printer.map(|printer| Box::new(printer) as Above));
+        let line = match editor.readline(console.prompt()) {
             Ok(line) => line,
-            // A line that was given up.
-            Err(rustyline::error::ReadlineError::Interrupted) => continue,
+            // A line that was given up; and whatever moves is to stop.
+            Err(rustyline::error::ReadlineError::Interrupted) => {
+                console.panic();
+                continue;
+            }
             Err(rustyline::error::ReadlineError::Eof) => break,
             Err(error) => return Err(trouble(error)),
         };
@@ -225,12 +266,7 @@ fn ask(prompt: &mut Prompt) -> Result<(), Failure> {
         }
         let _ = editor.add_history_entry(&line);
         last.clone_from(&line);
-        let next = prompt.borrow_mut().execute(&line);
-        match next {
-            Ok(Next::More) => {}
-            Ok(Next::Quit) => break,
-            Err(failure) => failure.show(),
-        }
+        console.execute(&line);
     }
     if let Some(past) = &past {
         if let Some(directory) = past.parent() {

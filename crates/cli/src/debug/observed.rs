@@ -400,7 +400,7 @@ impl Prompt {
                     _ => {
                         for line in &fires.commands {
                             if let Err(failure) = self.command_of(line, fires) {
-                                failure.show();
+                                super::screen::show(failure);
                             }
                             if self.debugger.group.positions() != there {
                                 return Ok(true);

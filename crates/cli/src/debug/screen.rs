@@ -1,6 +1,10 @@
 //! What the prompt prints: in colours on a terminal, plain elsewhere.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
+use super::job::Job;
+use crate::failure::Failure;
 
 /// Prints a line, which is seen at once: who reads it through a pipe may wait for it before it
 /// says what comes next. Whoever read it may have gone away: that is a failure that
@@ -12,12 +16,42 @@ macro_rules! say {
 }
 pub(super) use say;
 
-pub fn line(text: std::fmt::Arguments<'_>) -> Result<(), crate::failure::Failure> {
+thread_local! {
+    /// Whose lines this thread says.
+    static JOB: RefCell<Option<Arc<Job>>> = const { RefCell::new(None) };
+}
+
+/// From here on what this thread says belongs to this job.
+pub fn belongs_to(job: Option<&Arc<Job>>) {
+    JOB.set(job.map(Arc::clone));
+}
+
+fn job() -> Option<Arc<Job>> {
+    JOB.with_borrow(Option::clone)
+}
+
+pub fn line(text: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    match job() {
+        Some(job) => job.say(text)?,
+        None => print(text)?,
+    }
+    Ok(())
+}
+
+/// Prints a line at once, whoever says it.
+pub fn print(text: std::fmt::Arguments<'_>) -> std::io::Result<()> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
-    out.flush()?;
-    Ok(())
+    out.flush()
+}
+
+/// Says what has failed, for who goes on afterwards.
+pub fn show(failure: Failure) {
+    match job() {
+        Some(job) => job.show(failure),
+        None => failure.show(),
+    }
 }
 
 /// What a word is, for its colour: as gdb has them.

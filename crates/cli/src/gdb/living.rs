@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::gdb_remote::signals::to_protocol;
 use ::gdb_remote::{Motion, Refused, Registers, Stop, StopKind, StopReason, ThreadId};
 use ::session::{Caught, Follow, Group, Reason, Stopped, What};
-use ::target::{Happening, ThreadState};
+use ::target::Happening;
 use protocol::id::{Addr, ProcessId, ProcessNo, ThreadNo};
 
 use super::program::{Program, Served, Told, free_id, stop};
@@ -32,16 +32,6 @@ impl Alive {
     /// Whether a process was there before it was debugged.
     pub fn was_there(&self, process: ProcessId) -> bool {
         !self.ours.contains(&process)
-    }
-}
-
-/// What a thread does, in a few words.
-pub fn does(state: &ThreadState) -> String {
-    let call = state.call.and_then(protocol::table::syscall);
-    match call {
-        Some(row) if state.waits => format!("waits in {}", row.name),
-        Some(row) => format!("about to call {}", row.name),
-        None => "runs".to_string(),
     }
 }
 

@@ -56,7 +56,7 @@ impl Target for Program {
                 ),
             },
             about: match (Some(state.number) == running, state.waits) {
-                _ if self.alive.is_some() => super::living::does(state),
+                _ if self.alive.is_some() => crate::debug::does(state),
                 (true, _) => format!("before {}:{event}", served.name),
                 (false, true) => "in a call".to_string(),
                 (false, false) => "waits for its turn".to_string(),

@@ -52,6 +52,8 @@ pub struct Warden {
     alone: bool,
     /// The debugger has asked for a halt of what runs now.
     is_to_halt: bool,
+    /// What was asked of the agent meanwhile.
+    asides: Vec<String>,
     /// The agent of the program, if it has one.
     governor: Option<Governor>,
     /// That agent, if it was started here.
@@ -98,6 +100,7 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         early: BTreeSet::new(),
         alone: false,
         is_to_halt: false,
+        asides: Vec::new(),
         governor: None,
         agent: None,
         farewell: Farewell::Keep,
@@ -140,6 +143,8 @@ impl Warden {
             if talk::send(&mut self.socket, &answer).is_err() {
                 return;
             }
+            // What was asked while all were being stopped.
+            self.answer_asides();
         }
     }
 
@@ -190,6 +195,7 @@ impl Warden {
                 .start_governed(&words, group, keep_ms)
                 .map(Answer::Started),
             Request::Agent(question) => self.ask_agent(&question),
+            Request::Aside(question) => Ok(Answer::Aside(self.ask_aside(&question))),
             Request::Actions(pid) => self.actions(pid),
             Request::Farewell { goes_on } => {
                 self.farewell = match goes_on {
@@ -305,6 +311,7 @@ impl Warden {
             }),
             signal: task.stopped().map_or(0, |stopped| stopped.signal),
             at_call: task.at_call,
+            by_job_control: task.stopped().is_some_and(|stopped| stopped.by_job_control),
             seen: self.seen(pid, *tid, task),
         });
         Ok(threads.collect())
@@ -478,6 +485,29 @@ impl Warden {
             }
         }
         Ok(Answer::Agent(answer))
+    }
+
+    /// What can be asked of the agent at any time.
+    fn ask_aside(&mut self, question: &str) -> Result<String, Error> {
+        if let Some(error) = &self.lost {
+            return Err(error.clone());
+        }
+        let governor = self.governor.as_mut().ok_or(Error::NoAgent)?;
+        let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
+        let request: agent::control::Request = serde_json::from_str(question).map_err(wrong)?;
+        if !request.only_looks() {
+            return Err(Error::Moves);
+        }
+        serde_json::to_string(&governor.ask(&request)?).map_err(wrong)
+    }
+
+    /// Answers what was asked aside.
+    fn answer_asides(&mut self) {
+        for question in std::mem::take(&mut self.asides) {
+            let answer = Answer::Aside(self.ask_aside(&question));
+            // If nobody is there any more that is seen elsewhere.
+            let _ = talk::send(&mut self.socket, &answer);
+        }
     }
 
     /// Who runs on when the others are halted is not kept by ptrace either.

@@ -27,6 +27,8 @@ pub struct Task {
     pub deferred: Option<What>,
     /// The kernel has it wait for its child's exec or end.
     pub vforks: bool,
+    /// It did not stop when it was told to, and had been switched to so many times by then.
+    pub stuck: Option<u64>,
     /// It stands at the entry of a system call.
     pub at_call: bool,
     /// It is being led past an instruction, which takes one more stop.
@@ -68,6 +70,7 @@ impl Task {
             reported: None,
             deferred: None,
             vforks: false,
+            stuck: None,
             at_call: false,
             steps: false,
             owns_trap_flag: false,
@@ -100,6 +103,12 @@ impl Task {
 
     pub fn is_running(&self) -> bool {
         matches!(self.state, State::Running(_))
+    }
+
+    /// Whether it has not run since it did not stop: it need not be waited for again.
+    pub fn is_still_stuck(&self, tid: i32) -> bool {
+        self.stuck
+            .is_some_and(|switches| proc::switches(self.process, tid) == Some(switches))
     }
 
     /// The kernel has said that it stands.

@@ -8,10 +8,11 @@ use protocol::layout::PREEMPT_SIGNAL;
 
 use super::events::Outcome;
 use super::governed::Farewell;
-use super::process::{Process, State};
+use super::process::{Process, State, Task};
 use super::raw;
 use super::task::Resume;
 use super::{News, Warden};
+use crate::proc;
 use crate::talk::{Answer, Part, Report, Request, What};
 
 /// So long a thread may take to stop: after that it waits for something that
@@ -150,6 +151,7 @@ impl Warden {
                 News::Of(tid, status) => (tid, status),
                 News::Asked(request) => {
                     self.note_request(&request);
+                    self.answer_asides();
                     continue;
                 }
                 News::Nothing | News::Alone => continue,
@@ -348,9 +350,14 @@ impl Warden {
         }
     }
 
-    /// While somebody runs there is one thing to ask for: that all stop.
+    /// While somebody runs there is one thing to ask for: that all stop. And the agent can be
+    /// asked; what it says is told when nobody waits for more.
     pub fn note_request(&mut self, request: &Request) {
-        self.is_to_halt |= matches!(request, Request::Halt);
+        match request {
+            Request::Halt => self.is_to_halt = true,
+            Request::Aside(question) => self.asides.push(question.clone()),
+            _ => {}
+        }
     }
 
     /// Has threads stop, and waits for them. What happens to them meanwhile is told
@@ -365,7 +372,9 @@ impl Warden {
         loop {
             let is_awaited = |tid: &i32| {
                 let task = self.tasks.get(tid);
-                task.is_some_and(|task| task.is_running() && !task.vforks)
+                let is_awaited = |task: &&Task| task.is_running() && !task.vforks;
+                let task = task.filter(is_awaited);
+                task.is_some_and(|task| !task.is_still_stuck(*tid))
             };
             if !tids.iter().any(is_awaited) {
                 break;
@@ -374,7 +383,10 @@ impl Warden {
                 News::Of(tid, status) => self.note_aside(tid, status),
                 News::Asked(request) => self.note_request(&request),
                 News::Alone | News::Lost => {}
-                News::Nothing => break,
+                News::Nothing => {
+                    self.note_stuck(tids);
+                    break;
+                }
             }
         }
         // A trap that is on its way comes before the next instruction. It is of a
@@ -395,6 +407,19 @@ impl Warden {
             task.resume(Resume::On);
             if let Ok(Some((tid, status))) = raw::wait(*tid, false) {
                 self.note_aside(tid, status);
+            }
+        }
+    }
+
+    /// Takes note of those who did not stop in time: they are not waited for again as long as
+    /// they do not run.
+    fn note_stuck(&mut self, tids: &[i32]) {
+        for tid in tids {
+            if let Some(task) = self.tasks.get_mut(tid)
+                && task.is_running()
+                && !task.vforks
+            {
+                task.stuck = proc::switches(task.process, *tid);
             }
         }
     }

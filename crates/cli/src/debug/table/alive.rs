@@ -11,7 +11,7 @@ pub const ALIVE: Section = Section {
             |prompt, call| prompt.set(call.rest),
         )
         .takes(Takes::Variable, "[var] PLACE = EXPR")
-        .more("Refused for a recording: what happened cannot be changed")
+        .more("Refused for a recording: what happened cannot be changed. `set time real|logical` is about the program's time, `set time-limit TIME|none` about how long a command may take before it goes on in the background (`jobs`)")
         .example("set var balance = 100")
         .of_now(),
         Command::new("call", "call a function of the program", |prompt, call| {
@@ -20,7 +20,8 @@ pub const ALIVE: Section = Section {
         .takes(Takes::Function, "FUNCTION(EXPR, ...)")
         .more("Up to six numbers or pointers. The threads of the process run meanwhile")
         .example("call balance_of(3)")
-        .of_now(),
+        .of_now()
+        .moves(),
         Command::new(
             "signal",
             "run on with a signal; `signal 0` without the one that is about to come",
@@ -28,7 +29,8 @@ pub const ALIVE: Section = Section {
         )
         .takes(Takes::Nothing, "[-only] SIGNAL|0")
         .example("signal SIGUSR1")
-        .of_now(),
+        .of_now()
+        .moves(),
         Command::new(
             "refuse",
             "the call that is about to be made fails instead",
@@ -46,7 +48,8 @@ pub const ALIVE: Section = Section {
         .takes(Takes::Nothing, "TIME")
         .more("Where `stop before` stopped it: what it is about to do comes so much later")
         .example("delay 2s")
-        .of_now(),
+        .of_now()
+        .moves(),
         Command::new("kill", "end a process", |prompt, call| {
             prompt.kill(call.rest)
         })
@@ -72,13 +75,15 @@ pub const HALTING: Section = Section {
             |prompt, _| prompt.halt(),
         )
         .more("While it runs, Ctrl-C halts it. These commands are for programs under `mw run` or `mw record`")
-        .of_now(),
+        .of_now()
+        .looks(),
         Command::new(
             "halted",
             "show who stopped when, where, and what the channels hold",
             |prompt, _| prompt.halted(),
         )
-        .of_now(),
+        .of_now()
+        .looks(),
         Command::new(
             "resume",
             "let all of it run on, until something stops it; `resume 2s` for so long",
@@ -86,7 +91,8 @@ pub const HALTING: Section = Section {
         )
         .takes(Takes::Nothing, "[TIME]")
         .example("resume 500ms")
-        .of_now(),
+        .of_now()
+        .moves(),
         Command::new(
             "exempt",
             "let a process or thread run on when the others are halted",
@@ -101,7 +107,8 @@ pub const HALTING: Section = Section {
             "show the program's time, the real time, and what each halt took",
             |prompt, _| prompt.time(),
         )
-        .of_now(),
+        .of_now()
+        .looks(),
         Command::new(
             "timeouts",
             "list what is waited for with a time limit; change a limit, or all",
@@ -112,7 +119,8 @@ pub const HALTING: Section = Section {
             "[extend N|all TIME | freeze N|all | thaw N|all | fire N|all | drop N|all]",
         )
         .example("timeouts extend 1 5s")
-        .of_now(),
+        .of_now()
+        .looks(),
         Command::new(
             "on-timeout",
             "what becomes of a time limit that is over while you step: ask, accept or reject",

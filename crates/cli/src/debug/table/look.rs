@@ -10,18 +10,21 @@ pub const PROCESSES: Section = Section {
             "list the processes and where each stands in the cut",
             |prompt, _| prompt.show_cut(false),
         )
-        .aliases(&["ps"]),
+        .aliases(&["ps"])
+        .looks(),
         Command::new("process", "take a process at hand", |prompt, call| {
             prompt.process(call.rest)
         })
         .aliases(&["inferior"])
         .takes(Takes::Process, "NAME")
-        .example("process bank-coordinator-0"),
+        .example("process bank-coordinator-0")
+        .looks(),
         Command::new(
             "threads",
             "list the threads of the process at hand",
             |prompt, _| prompt.threads(),
-        ),
+        )
+        .looks(),
         Command::new(
             "thread",
             "look at a thread of the process at hand",
@@ -29,42 +32,50 @@ pub const PROCESSES: Section = Section {
         )
         .aliases(&["t"])
         .takes(Takes::Nothing, "NUMBER|NAME")
-        .example("thread 2"),
+        .example("thread 2")
+        .looks(),
         Command::new(
             "where",
             "show the cut: each process, its position and line",
             |prompt, _| prompt.show_cut(true),
-        ),
+        )
+        .looks(),
         Command::new(
             "when",
             "say where the process at hand stands in its run",
             |prompt, _| prompt.when(),
-        ),
+        )
+        .looks(),
         Command::new(
             "bt",
             "show the stack; `bt 3` its innermost frames, `bt -3` its outermost, `bt full` with variables, `bt all` of all threads",
             |prompt, call| prompt.backtrace(call.rest),
         )
         .aliases(&["backtrace"])
-        .takes(Takes::Nothing, "[all] [full] [N|-N]"),
+        .takes(Takes::Nothing, "[all] [full] [N|-N]")
+        .looks(),
         Command::new("up", "look at the caller's frame", |prompt, _| {
             prompt.move_frame(1)
-        }),
+        })
+        .looks(),
         Command::new("down", "look at the called frame", |prompt, _| {
             prompt.move_frame(-1)
-        }),
+        })
+        .looks(),
         Command::new("frame", "look at a frame by number", |prompt, call| {
             prompt.frame(call.rest)
         })
         .aliases(&["f"])
         .takes(Takes::Nothing, "[N]")
-        .example("frame 2"),
+        .example("frame 2")
+        .looks(),
         Command::new(
             "list",
             "show the source around the current line, then on",
             |prompt, call| prompt.list(call.listed),
         )
-        .aliases(&["l"]),
+        .aliases(&["l"])
+        .looks(),
     ],
 };
 
@@ -78,13 +89,16 @@ pub const VALUES: Section = Section {
         )
         .aliases(&["i"])
         .takes(Takes::Topic, "TOPIC [...]")
-        .example("info locals"),
+        .example("info locals")
+        .looks(),
         Command::new("locals", "show the variables of the frame", |prompt, _| {
             prompt.variables(false)
-        }),
+        })
+        .looks(),
         Command::new("args", "show the arguments of the frame", |prompt, _| {
             prompt.variables(true)
-        }),
+        })
+        .looks(),
         Command::new(
             "print",
             "show the value of an expression; `p/x` in another form",
@@ -92,7 +106,8 @@ pub const VALUES: Section = Section {
         )
         .aliases(&["p", "inspect"])
         .takes(Takes::Variable, "EXPR")
-        .example("print balance + 1"),
+        .example("print balance + 1")
+        .looks(),
         Command::new(
             "display",
             "show the value of an expression now and at each stop",
@@ -114,25 +129,29 @@ pub const VALUES: Section = Section {
             |prompt, call| prompt.ptype(call.rest),
         )
         .takes(Takes::Variable, "EXPR")
-        .example("ptype account"),
+        .example("ptype account")
+        .looks(),
         Command::new(
             "whatis",
             "show the name of the type of an expression",
             |prompt, call| prompt.whatis(call.rest),
         )
         .takes(Takes::Variable, "EXPR")
-        .example("whatis account"),
+        .example("whatis account")
+        .looks(),
         Command::new("x", "show memory", |prompt, call| {
             prompt.examine(call.rest, call.format)
         })
         .takes(Takes::Variable, "[ADDRESS]")
         .more("Behind the slash: how many, in which form, of which size, as in gdb. Without an address: from the frame's instruction on")
-        .example("x/4xg $rsp"),
+        .example("x/4xg $rsp")
+        .looks(),
         Command::new(
             "disassemble",
             "show the instructions from here on",
             |prompt, _| prompt.disassemble(),
         )
-        .aliases(&["disas"]),
+        .aliases(&["disas"])
+        .looks(),
     ],
 };

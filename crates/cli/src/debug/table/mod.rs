@@ -15,6 +15,7 @@ mod stops;
 
 pub use info::{TOPICS, topic};
 pub use page::page;
+pub use prompt::echo;
 
 use super::commands::Prompt;
 use crate::failure::Failure;
@@ -34,6 +35,9 @@ pub struct Command {
     /// What completion offers behind it.
     pub takes: Takes,
     pub when: When,
+    pub meanwhile: Meanwhile,
+    /// What it is waited for if it takes long.
+    pub waits_for: &'static str,
     pub handler: Handler,
 }
 
@@ -71,6 +75,17 @@ pub enum When {
     Now,
 }
 
+/// Whether a command can be given while another one is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// It has to wait.
+    Waits,
+    /// It moves nobody and changes nothing: it is asked of a prompt beside the busy one.
+    Looks,
+    /// The console does it by itself.
+    Console,
+}
+
 /// Commands that belong together.
 pub struct Section {
     pub title: &'static str,
@@ -102,8 +117,28 @@ impl Command {
             example: name,
             takes: Takes::Nothing,
             when: When::Any,
+            meanwhile: Meanwhile::Waits,
+            waits_for: "its answer",
             handler,
         }
+    }
+
+    /// It can be asked while another one is under way.
+    const fn looks(mut self) -> Command {
+        self.meanwhile = Meanwhile::Looks;
+        self
+    }
+
+    /// It is about the lines that are typed, and done by who takes them.
+    const fn of_console(mut self) -> Command {
+        self.meanwhile = Meanwhile::Console;
+        self
+    }
+
+    /// It moves the program.
+    const fn moves(mut self) -> Command {
+        self.waits_for = "something that stops the program";
+        self
     }
 
     /// It is about what has been: of a program that is alive, what was recorded so far.

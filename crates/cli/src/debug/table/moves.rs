@@ -17,40 +17,47 @@ pub const FORWARDS: Section = Section {
             |prompt, call| prompt.run_on(call.rest, Forwards),
         )
         .aliases(&["c", "fg"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .moves(),
         Command::new(
             "step",
             "to the next line, into functions; `--message` to the next send or receive",
             |prompt, call| prompt.step(call.rest, Forwards),
         )
         .aliases(&["s"])
-        .takes(Takes::Nothing, "[-only] [N] | --message"),
+        .takes(Takes::Nothing, "[-only] [N] | --message")
+        .moves(),
         Command::new("next", "to the next line, over functions", |prompt, call| {
             prompt.repeat(call.rest, How::Line { into: false }, Forwards)
         })
         .aliases(&["n"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .moves(),
         Command::new("stepi", "one instruction", |prompt, call| {
             prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Forwards)
         })
         .aliases(&["si"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .moves(),
         Command::new("nexti", "one instruction, over calls", |prompt, call| {
             prompt.repeat(call.rest, How::NextInstruction, Forwards)
         })
         .aliases(&["ni"])
-        .takes(Takes::Nothing, "[-only] [N]"),
+        .takes(Takes::Nothing, "[-only] [N]")
+        .moves(),
         Command::new("finish", "until the frame returns", |prompt, call| {
             prompt.finish(call.rest, Forwards)
         })
         .aliases(&["fin", "stepout"])
-        .takes(Takes::Nothing, "[-only]"),
+        .takes(Takes::Nothing, "[-only]")
+        .moves(),
         Command::new("until", "run to a place", |prompt, call| {
             prompt.until(call.name, call.rest, Forwards)
         })
         .aliases(&["u", "advance"])
         .takes(Takes::Function, "[-only] PLACE")
-        .example("until main.rs:50"),
+        .example("until main.rs:50")
+        .moves(),
         Command::new(
             "run-to",
             "on to an event of the process at hand: a number, or the next that fits a pattern",
@@ -58,7 +65,8 @@ pub const FORWARDS: Section = Section {
         )
         .takes(Takes::Event, "[-only] NUMBER|PATTERN")
         .example("run-to send and length > 100")
-        .of_past(),
+        .of_past()
+        .moves(),
     ],
 };
 
@@ -72,7 +80,8 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rc", "rewind", "rw"])
         .takes(Takes::Nothing, "[-only] [N]")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse-step",
             "back to the line before, into functions; `--message` as for step",
@@ -80,7 +89,8 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rs"])
         .takes(Takes::Nothing, "[-only] [N] | --message")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse-next",
             "back to the line before, over functions",
@@ -88,7 +98,8 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rn"])
         .takes(Takes::Nothing, "[-only] [N]")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse-stepi",
             "back by one instruction",
@@ -96,7 +107,8 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rsi"])
         .takes(Takes::Nothing, "[-only] [N]")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse-nexti",
             "back by one instruction, over calls",
@@ -104,20 +116,23 @@ pub const BACKWARDS: Section = Section {
         )
         .aliases(&["rni"])
         .takes(Takes::Nothing, "[-only] [N]")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse-finish",
             "back to where the frame was called",
             |prompt, call| prompt.finish(call.rest, Backwards),
         )
         .takes(Takes::Nothing, "[-only]")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new("reverse-until", "run back to a place", |prompt, call| {
             prompt.until(call.name, call.rest, Backwards)
         })
         .takes(Takes::Function, "[-only] PLACE")
         .example("reverse-until transfer")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "reverse",
             "the command that follows, backwards",
@@ -127,7 +142,8 @@ pub const BACKWARDS: Section = Section {
         .takes(Takes::Command, "COMMAND [...]")
         .more("One of step, next, stepi, nexti, finish, until, run-to, stop and continue")
         .example("rev step")
-        .of_past(),
+        .of_past()
+        .moves(),
     ],
 };
 
@@ -142,7 +158,8 @@ pub const ANYWHERE: Section = Section {
         .takes(Takes::Event, "[-only] EVENT|PATTERN|start|end | cut NAME:NUMBER ...")
         .more("`goto cut` takes everybody right behind the events that are named, and the others only as far as that needs them")
         .example("goto bank-client-1:196")
-        .of_past(),
+        .of_past()
+        .moves(),
         Command::new(
             "live",
             "back to the program as it is now, from its past",
@@ -162,7 +179,8 @@ pub const ANYWHERE: Section = Section {
             "say what came before this in other processes and threads",
             |prompt, _| prompt.why(),
         )
-        .of_past(),
+        .of_past()
+        .looks(),
         Command::new(
             "mode",
             "how other processes follow: causal, consistent, or not at all (alone)",

@@ -38,7 +38,8 @@ pub const STOPS: Section = Section {
         )
         .takes(Takes::Nothing, "[later] if COND|before PATTERN")
         .more("`continue` and `reverse-continue` then stop there, too; `stop later if` moves nobody now. docs/conditions.md has the language. `before PATTERN`: where somebody is about to do what the pattern fits, and has not done it; `continue` lets it be done")
-        .example("stop if value(bank-account-0: total) < 0"),
+        .example("stop if value(bank-account-0: total) < 0")
+        .moves(),
         Command::new(
             "rule",
             "add a rule, or a name for rules; the word `rule` may be left out",
