@@ -239,10 +239,12 @@ impl Captures {
         Ok(Some(Captured { id, place }))
     }
 
-    /// A file that was touched since it was copied: the last copy, if it has the same
-    /// bytes all the same (a shared file's times change when its name goes, its rights
-    /// change, or what was there is written again), or one of what is not as it was.
-    /// None: all of it is to be copied.
+    /// A file that was touched since it was copied: a copy of what is not as it was. None: all of
+    /// it is to be copied. That may be nothing (a shared file's times change when its name goes, its
+    /// rights change, or what was there is written again), and it has a name of its own all the
+    /// same: replay follows what is written to a file by way of memory, and goes on from there where the
+    /// name is one that it knows. A file that was removed and made again looks like the one that was there.
+    /// Of a program or library nobody wants to know.
     fn again(
         &self,
         control: &Control,
@@ -263,26 +265,33 @@ impl Captures {
         let Ok(Changes::Parts(parts)) = parts::changes(file, &whole, last.size) else {
             return Ok(None);
         };
-        if parts.is_empty() {
-            (last.name, last.parts) = (last.whole, parts);
-        } else if last.is_code {
+        if last.is_code && !parts.is_empty() {
             return Ok(None);
-        } else {
-            let copy = copy_of(protocol::captured::id(last.name))?;
-            let is_same = last.parts == parts
-                && parts::are_same(file, &copy, &parts, last.size).unwrap_or(false);
-            if !is_same {
-                // And one for the list.
-                let id = self.next.fetch_add(2, AcqRel);
-                let name = protocol::captured::parts_of(id, last.whole);
+        }
+        if !last.is_code {
+            // And one for the list.
+            let id = self.next.fetch_add(2, AcqRel);
+            let name = protocol::captured::parts_of(id, last.whole);
+            let path_of = |id: u64| recording::captured_path(&self.dir, id);
+            let list_of = |name: u64| path_of(protocol::captured::list(name));
+            let is_linked = last.parts == parts && !parts.is_empty() && {
+                let copy = path_of(protocol::captured::id(last.name));
+                let links = || {
+                    std::fs::hard_link(&copy, path_of(id))?;
+                    std::fs::hard_link(list_of(last.name), list_of(name))
+                };
+                parts::are_same(file, &File::open(&copy)?, &parts, last.size).unwrap_or(false)
+                    && links().is_ok()
+            };
+            if !is_linked {
                 self.whole(id, |to| {
                     self.whole(protocol::captured::list(name), |list| {
                         parts::copy(file, &parts, last.size, to, list)
                     })
                 })?;
-                note_copy(writer, id, meta, path)?;
-                (last.name, last.parts) = (name, parts);
             }
+            note_copy(writer, id, meta, path)?;
+            (last.name, last.parts) = (name, parts);
         }
         let kept = keep_sites(control, place, &last.sites, &mut known.sites);
         Ok(kept.then_some(last.name))

@@ -469,6 +469,11 @@ programs! {
         assert!(size < 128 << 20, "{size} bytes on disk");
     },
     relay: |r| assert_eq!(r.processes().len(), 102, "{}", r.ask(&["ps"])),
+    reused_files: |r| {
+        r.has_many(24, "views of files that are new", |e| {
+            e.call() == "mmap" && e.succeeded() && e.word("flags") == "MAP_SHARED"
+        });
+    },
     written_by_others: |r| {
         r.has_many(100, "writes", |e| e.call() == "pwrite64" && e.succeeded());
     },

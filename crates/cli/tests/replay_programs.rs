@@ -101,6 +101,7 @@ programs! {
     sparse_files,
     changed_files,
     relay,
+    reused_files,
     written_by_others,
     moved_bytes,
     behind_end,

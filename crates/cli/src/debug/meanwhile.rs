@@ -9,9 +9,9 @@ use inspect::examine::Format;
 use instants::Said;
 use protocol::id::{ProcessId, ThreadNo};
 
-use super::Living;
 use super::commands::Prompt;
 use super::debugger::{Debugger, Mode, Named};
+use super::{Living, Recorded};
 use crate::failure::Failure;
 
 /// What a prompt had at hand, to be handed to another thread.
@@ -60,6 +60,7 @@ impl Prompt {
         prompt.is_beside = true;
         prompt.living = snapshot.agents.map(|agents| Living {
             agents,
+            recorded: Recorded::Nowhere,
             recording: None,
             observed: None,
             followed: Vec::new(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ::gdb_remote::signals::to_protocol;
 use ::gdb_remote::{Motion, Refused, Registers, Stop, StopKind, StopReason, ThreadId};
 use ::session::{Caught, Follow, Group, Reason, Stopped, What};
-use ::target::Happening;
+use ::target::{Happening, ThreadState};
 use protocol::id::{Addr, ProcessId, ProcessNo, ThreadNo};
 
 use super::program::{Program, Served, Told, free_id, stop};
