@@ -231,10 +231,10 @@ pub fn switches(pid: i32, tid: i32) -> Option<u64> {
     let counts = text.lines().filter_map(|line| {
         let (key, count) = line.split_once(':')?;
         key.ends_with("ctxt_switches")
-            .then(|| count.trim().parse())?
+            .then(|| count.trim().parse::<u64>())?
             .ok()
     });
-    Some(counts.fold(0, |all: u64, count: u64| all + count))
+    Some(counts.sum())
 }
 
 /// What a thread is called.
