@@ -80,7 +80,7 @@ fn the_lost_update_is_found_in_wrong_runs_and_in_no_other() {
 fn rules_are_judged_in_every_format() {
     let scratch = Scratch::new("check-formats");
     let recorded = scratch.record(&["/bin/sh", "-c", "echo one | cat"]);
-    let rules = scratch.path().join("rules.mw");
+    let rules = scratch.path().join("some rules.mw");
     let write = |text: &str| std::fs::write(&rules, text).unwrap();
     let status = |args: &[&str]| check(args, &rules, &recorded.dir).status.code();
     let text =
@@ -93,8 +93,7 @@ fn rules_are_judged_in_every_format() {
         "{}",
         text(&["--junit"])
     );
-    let sarif: Value = serde_json::from_str(&text(&["--sarif"])).unwrap();
-    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "heard");
+    sarif_has_what_viewers_ask_for(&serde_json::from_str(&text(&["--sarif"])).unwrap());
     write("find heard: send and bytes ~ \"one\" -> recv and bytes ~ \"one\"");
     assert_eq!(status(&[]), Some(0));
     write("never x: send and bytes ~ \"two\"");
@@ -135,6 +134,91 @@ fn rules_are_judged_in_every_format() {
         .output()
         .unwrap();
     assert_eq!(learnt.status.code(), Some(0), "{learnt:?}");
+}
+
+/// What the standard demands, and what those that show it demand besides.
+fn sarif_has_what_viewers_ask_for(sarif: &Value) {
+    assert_eq!(sarif["version"], "2.1.0");
+    assert!(sarif["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &sarif["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert!(driver["name"].is_string() && driver["version"].is_string());
+    let result = &run["results"][0];
+    assert_eq!(result["ruleId"], "heard");
+    assert_eq!(result["level"], "error");
+    assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+    let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+    let rule = &driver["rules"][index];
+    assert_eq!(rule["id"], result["ruleId"]);
+    for text in ["shortDescription", "fullDescription", "help"] {
+        assert!(!rule[text]["text"].as_str().unwrap().is_empty(), "{rule}");
+    }
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["region"]["startLine"], 1);
+    // The file has a space in its name.
+    let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+    assert!(
+        uri.starts_with("file:///") && uri.ends_with("/some%20rules.mw"),
+        "{uri}"
+    );
+    let prints = result["partialFingerprints"].as_object().unwrap();
+    assert!(prints.values().all(Value::is_string) && !prints.is_empty());
+    let goto = result["properties"]["goto"].as_str().unwrap();
+    assert!(goto.contains("goto cat-0:"), "{goto}");
+}
+
+/// What is proposed after good runs holds in them, says orders, answers and ranges, and
+/// does not hold in a run in which they are otherwise.
+#[test]
+fn what_is_learnt_holds_where_it_was_learnt() {
+    let scratch = Scratch::new("learn");
+    let mut runs = Vec::new();
+    for numbers in ["1 2 3", "2 3 4"] {
+        runs.push(scratch.record(&[
+            "/bin/sh",
+            "-c",
+            &format!("for n in {numbers}; do echo ask $n; sleep 0.01; done | (while read a; do echo told ${{a#ask }}; done) | cat >/dev/null"),
+        ]));
+    }
+    let mut command = Command::new(MW);
+    command.args(["check", "--learn"]);
+    let output = command
+        .args(runs.iter().map(|run| &run.dir))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let learnt = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        " before ",
+        " leads to ",
+        " within ",
+        "never range_",
+        "< 1 or ",
+    ] {
+        assert!(learnt.contains(part), "{part}: {learnt}");
+    }
+    let rules = scratch.path().join("learnt.mw");
+    std::fs::write(&rules, &learnt).unwrap();
+    for run in &runs {
+        let output = check(&[], &rules, &run.dir);
+        assert_eq!(output.status.code(), Some(0), "{output:?}\n{learnt}");
+    }
+    // Another number, and a question that is not answered.
+    let other = scratch.record(&[
+        "/bin/sh",
+        "-c",
+        "for n in 3 4 9; do echo ask $n; sleep 0.01; done | (while read a; do [ \"$a\" = 'ask 4' ] || echo told ${a#ask }; done) | cat >/dev/null",
+    ]);
+    let verdicts = objects(&check(&["--json"], &rules, &other.dir));
+    let came_to = |part: &str, outcome: &str| {
+        let mut named = verdicts
+            .iter()
+            .filter(|own| own["rule"].as_str().unwrap().contains(part));
+        named.any(|own| own["verdict"] == outcome)
+    };
+    assert!(came_to("range_", "violated"), "{verdicts:?}");
+    // The run ends before the time for an answer does.
+    assert!(came_to("sent_ask_leads_", "unknown"), "{verdicts:?}");
 }
 
 /// What recognizers emit is an event like any other: in lists, patterns, exports.

@@ -225,6 +225,33 @@ find   odd: odd
     assert_eq!(output.status.code(), Some(2), "{said}");
 }
 
+/// What the compiler did not keep is unknown, and where that was asked is said.
+#[test]
+fn what_the_compiler_did_not_keep_is_unknown() {
+    let compiler = tool!("cc");
+    let scratch = Scratch::new("truth-dropped");
+    let (source, program) = (scratch.path().join("gone.c"), scratch.path().join("gone"));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n{\n    int gone = atoi(\"7\");\n    \
+                printf(\"%d\\n\", gone);\n    fflush(stdout);\n    puts(\"later\");\n    return 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let mut command = Command::new(compiler);
+    command.args(["-g", "-O2", "-o"]).args([&program, &source]);
+    assert!(command.status().unwrap().success());
+    let recorded = scratch.record(&[&program]);
+    let rules = "let later = at gone.c:8 in gone-* if gone == 7\n\
+                 state high = gone-* at gone.c:8: gone > 3\n\
+                 find  place: later   # => unknown\n\
+                 never value: high    # => unknown\n";
+    are_judged_so(&scratch, &recorded, rules);
+    let (_, said) = judged(&scratch, &recorded, rules);
+    for part in [
+        "rules.mw:1:16: `at gone.c:8` in gone-0: the compiler did not keep it",
+        "rules.mw:2:34: `gone > 3` in gone-0: the compiler did not keep it",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 /// The verdicts of rules, by name, and what was said.
 fn judged(scratch: &Scratch, recorded: &Recorded, rules: &str) -> (Vec<(String, String)>, String) {
     let (output, verdicts) = check(scratch, recorded, rules);

@@ -62,9 +62,13 @@ impl Kind {
     fn name(&self) -> String {
         let way = if self.sent { "sent" } else { "got" };
         let text = format!("{}_{way}_{}", self.program, self.word);
-        text.chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect()
+        let name = text
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+        // A program's name may begin with a digit.
+        let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        let first = if is_word { None } else { Some('p') };
+        first.into_iter().chain(name).collect()
     }
 
     fn definition(&self, numbered: bool) -> String {
@@ -91,6 +95,13 @@ fn kinds(recorded: &Recorded<'_>) -> Result<BTreeMap<Kind, Numbers>, events::Pat
         let name = recorded.name(process);
         let name = name.split_once('@').map_or(name, |(name, _)| name);
         let program = name.rsplit_once('-').map_or("", |(name, _)| name);
+        // Others cannot be said as a family.
+        if !program
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_-.".contains(c))
+        {
+            continue;
+        }
         recorded.scan(process, &[(0, &send), (1, &recv)], &symbols, &mut |seen| {
             for happening in seen.set {
                 let [word, number] = &happening.values[..] else {

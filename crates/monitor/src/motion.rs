@@ -8,8 +8,8 @@
 //! thread comes back here instead of passing them. No byte of the program
 //! changes.
 //!
-//! Memory that is watched is looked at after each instruction that may write,
-//! by translated code, and here whenever a thread goes on after an event. So
+//! Memory that is watched is looked at after each instruction that may have
+//! written there, by translated code, and here whenever a thread goes on after an event. So
 //! the instruction that changed it is known exactly, without debug registers
 //! (which a virtual machine or a container may refuse, and of which there are
 //! four); a change that a call's result, a signal's frame or another process
@@ -30,7 +30,7 @@ use crate::place::{InterruptionSite, RIP};
 use crate::rounds::Rounds;
 use crate::state::{Thread, space};
 use crate::sys::{self, nr};
-use crate::{mem, patcher, place, player, replay};
+use crate::{mem, patcher, place, player, replay, sharing};
 
 pub use conditions::Asked;
 use conditions::{is_hit, is_passed};
@@ -289,7 +289,9 @@ impl Motion {
         if player.watch_count.load(Relaxed) == 0 {
             return;
         }
-        cache.set_watches(player.all_watches().map(piece_of));
+        for (number, piece) in player.all_watches().enumerate() {
+            cache.set_held(number, held(piece).map(|_| piece.value.load(Relaxed)));
+        }
     }
 
     /// Finds out what is next for a thread at `regs.rip`, an address of the
@@ -517,11 +519,12 @@ impl Motion {
 }
 
 fn piece_of(piece: &WatchedPiece) -> Piece {
-    let readable = held(piece).is_some();
     let address = piece.address.load(Relaxed);
+    let length = piece.length.load(Relaxed);
     Piece {
-        address: if readable { address } else { Piece::UNKNOWN },
-        length: piece.length.load(Relaxed) as u8,
-        value: piece.value.load(Relaxed),
+        address,
+        length: length as u8,
+        value: held(piece).map(|_| piece.value.load(Relaxed)),
+        is_alone: !sharing::is_object(address, length.into()),
     }
 }

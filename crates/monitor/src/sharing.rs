@@ -44,7 +44,7 @@ pub use journal::{forked, give_up, publish, turn};
 pub use mapping::{Object, forget, map, resized};
 pub use moves::remap;
 pub use pages::{on_fault, protected, show};
-pub use table::length_at;
+pub use table::{is_object, length_at};
 pub use writes::{cleared, discard, written};
 
 /// There is no captured file behind a mapping.

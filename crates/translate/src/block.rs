@@ -4,9 +4,10 @@
 mod copy;
 mod goal;
 mod guard;
+mod look;
 
 use crate::cache::{
-    BLOCK_ROOM, CHECKED, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RCX, TARGET, kind,
+    BLOCK_ROOM, COUNT, COUNTED_THROUGH, Cache, EXIT_DATA, Exit, SAVED_RCX, TARGET, kind,
     write_exit, write_exit_through,
 };
 use crate::inst::{Flow, Inst, inst};
@@ -15,6 +16,7 @@ use crate::writer::{RCX, Writer};
 use copy::copy;
 use goal::write_goal;
 use guard::{GUARD_ROOM, GUARDED_INSTS, may_change, write_guard};
+use look::Look;
 
 /// Where the program's code is read.
 pub trait Source {
@@ -79,7 +81,7 @@ const EDGES_MAX: usize = INSTS_MAX;
 
 // What one instruction, one edge and the goal take at most.
 const INST_ROOM: usize = 96;
-const EDGE_ROOM: usize = 160;
+const EDGE_ROOM: usize = 176;
 const CONDITION_ROOM: usize = 64;
 const _: () = assert!(
     INSTS_MAX * INST_ROOM
@@ -105,8 +107,8 @@ struct Edge {
 #[derive(Clone, Copy)]
 struct How {
     count: bool,
-    /// Where watched memory is looked at, if any is.
-    check: Option<usize>,
+    /// How watched memory is looked at, if any is.
+    look: Option<Look>,
 }
 
 impl Cache<'_> {
@@ -200,7 +202,7 @@ impl Cache<'_> {
         let start = self.begin_block(address);
         let how = How {
             count: options.count,
-            check: options.watch.then(|| self.check()),
+            look: options.watch.then(|| Look::of(self)),
         };
         let mut edges = Edges {
             list: [Edge {
@@ -298,9 +300,8 @@ fn write(
     match inst.flow {
         Flow::Next => {
             copy(w, code, inst);
-            if let Some(check) = how.check.filter(|_| inst.may_write(code)) {
-                w.store(SAVED_RCX, RCX);
-                write_look(w, next, check);
+            if let Some(look) = how.look {
+                look.write(w, code, inst, next);
             }
         }
         Flow::Branch(condition, target) => {
@@ -382,14 +383,14 @@ fn load_target(w: &mut Writer<'_>, code: &[u8], inst: &Inst) {
 
 /// Goes to the program's address in rcx. `writes`: memory was written for it.
 fn go_through(w: &mut Writer<'_>, how: How, writes: bool) {
-    if !how.count && how.check.is_none() {
+    if !how.count && how.look.is_none() {
         w.jump(Cache::LOOKUP);
         return;
     }
     w.store(TARGET, RCX);
     let last = how.count.then(|| count(w));
-    if let Some(check) = how.check.filter(|_| writes) {
-        write_look(w, 0, check);
+    if let Some(look) = how.look.filter(|_| writes) {
+        look.at_stack(w, 0);
     }
     w.load(RCX, TARGET);
     w.jump(Cache::LOOKUP);
@@ -398,17 +399,6 @@ fn go_through(w: &mut Writer<'_>, how: How, writes: bool) {
         w.load(RCX, SAVED_RCX);
         write_exit_through(w, COUNTED_THROUGH);
     }
-}
-
-/// Has watched memory looked at before it goes on at `next`; the program's rcx
-/// is in its slot and comes back from there.
-fn write_look(w: &mut Writer<'_>, next: u64, check: usize) {
-    // Past the store and the jump.
-    let data = w.at.wrapping_add(7 + 7 + 5);
-    w.address_of(RCX, data);
-    w.store(CHECKED, RCX);
-    w.jump(check);
-    w.u64(next);
 }
 
 /// Counts a control transfer: a jump to settle for the last one. Changes rcx.
@@ -422,13 +412,13 @@ fn count(w: &mut Writer<'_>) -> usize {
 fn write_edge(w: &mut Writer<'_>, edge: &Edge, known: Option<usize>, how: How) {
     let mut site = edge.site;
     let counts = how.count && edge.taken;
-    let check = how.check.filter(|_| edge.writes);
-    if counts || check.is_some() {
+    let look = how.look.filter(|_| edge.writes);
+    if counts || look.is_some() {
         w.settle(site, w.at);
         w.store(SAVED_RCX, RCX);
         let last = counts.then(|| count(w));
-        match check {
-            Some(check) => write_look(w, edge.target, check),
+        match look {
+            Some(look) => look.at_stack(w, edge.target),
             None => w.load(RCX, SAVED_RCX),
         }
         site = w.jump_later(&[0xe9]);

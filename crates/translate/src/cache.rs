@@ -5,6 +5,8 @@
 //! up where they go, a list of the blocks, the code. All state is in that
 //! memory; [`Cache`] is only a view of it.
 
+use core::ops::Range;
+
 use crate::writer::{RAX, RCX, RDX, Writer};
 
 // Slots, at the beginning.
@@ -41,10 +43,12 @@ const NOTHING: usize = 0x78;
 /// A vector register that is looked at.
 pub const VECTOR: usize = 0x80;
 
-/// Watched memory, piece by piece: its address, the negative of what it held,
-/// and its length.
+/// Watched memory, piece by piece: the address that is looked at, the negative of
+/// what it held, its length (and whether it is alone), and where it is, whether it
+/// can be read or not.
 const PIECES: usize = 0x100;
-const PIECE: usize = 24;
+const PIECE: usize = 32;
+const ALONE: u64 = 1 << 8;
 const _: () = assert!(PIECES + WATCHES_MAX * PIECE <= KEYS);
 
 /// How many pieces of memory can be watched.
@@ -133,17 +137,15 @@ pub enum Exit {
 /// A piece of memory that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it is. It must be readable, or [`Piece::UNKNOWN`].
+    /// Where it is.
     pub address: u64,
     /// 1, 2, 4 or 8.
     pub length: u8,
-    /// What it holds.
-    pub value: u64,
-}
-
-impl Piece {
-    /// An address for memory that cannot be read now: nothing is looked at.
-    pub const UNKNOWN: u64 = 0;
+    /// What it holds; nothing, if it cannot be read now: it is not looked at.
+    pub value: Option<u64>,
+    /// Nothing that is written to another address is written to it. (Memory may be
+    /// mapped twice.)
+    pub is_alone: bool,
 }
 
 /// A jump in the cache whose target can be filled in.
@@ -191,24 +193,44 @@ impl<'a> Cache<'a> {
     }
 
     /// Says what is watched by code that is translated for it
-    /// ([`Options::watch`](crate::Options::watch)). As long as the number of
-    /// pieces and their lengths stay the same, translations stay, too;
-    /// otherwise it comes before [`Cache::clear`].
+    /// ([`Options::watch`](crate::Options::watch)). It comes before
+    /// [`Cache::clear`].
     pub fn set_watches(&mut self, pieces: impl Iterator<Item = Piece>) {
         let mut count = 0;
         for (piece, number) in pieces.zip(0..WATCHES_MAX) {
             let at = PIECES.wrapping_add(number.wrapping_mul(PIECE));
-            let nothing = self.base.wrapping_add(NOTHING as u64);
-            let (address, value) = match piece.address {
-                Piece::UNKNOWN => (nothing, 0),
-                address => (address, piece.value),
-            };
-            self.put(at, address);
-            self.put(at.wrapping_add(8), value.wrapping_neg());
-            self.put(at.wrapping_add(16), u64::from(piece.length));
+            let alone = if piece.is_alone { ALONE } else { 0 };
+            self.put(at.wrapping_add(16), u64::from(piece.length) | alone);
+            self.put(at.wrapping_add(24), piece.address);
+            self.set_held(number, piece.value);
             count = number.wrapping_add(1);
         }
         self.put(WATCHES, count as u64);
+    }
+
+    /// Says what a piece that is watched holds now, if it can be read.
+    pub fn set_held(&mut self, number: usize, value: Option<u64>) {
+        if number >= WATCHES_MAX {
+            return;
+        }
+        let at = PIECES.wrapping_add(number.wrapping_mul(PIECE));
+        let address = match value {
+            Some(_) => self.get(at.wrapping_add(24)),
+            None => self.base.wrapping_add(NOTHING as u64),
+        };
+        self.put(at, address);
+        self.put(at.wrapping_add(8), value.unwrap_or(0).wrapping_neg());
+    }
+
+    /// Where watched memory is: the stretch of each piece, and whether it is alone.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = (Range<u64>, bool)> {
+        let count = (self.get(WATCHES) as usize).min(WATCHES_MAX);
+        (0..count).map(|number| {
+            let at = PIECES.wrapping_add(number.wrapping_mul(PIECE));
+            let (word, from) = (self.get(at.wrapping_add(16)), self.get(at.wrapping_add(24)));
+            let to = from.saturating_add(word & 0xff);
+            (from..to, word & ALONE != 0)
+        })
     }
 
     /// How many bytes of code there are.
@@ -424,7 +446,7 @@ impl<'a> Cache<'a> {
         let mut changed = [0; WATCHES_MAX];
         for (number, changed) in (0..count).zip(&mut changed) {
             let place = PIECES.wrapping_add(number.wrapping_mul(PIECE));
-            let length = self.get(place.wrapping_add(16));
+            let length = self.get(place.wrapping_add(16)) & 0xff;
             let mut w = self.writer(end);
             w.load(RCX, place);
             match length {

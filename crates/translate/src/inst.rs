@@ -2,6 +2,8 @@
 
 use patch::decode::decode;
 
+use crate::writer::Writer;
+
 /// Where an instruction leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -279,6 +281,140 @@ impl Inst {
             _ => None,
         }
     }
+}
+
+/// Where an instruction writes, as it can be told behind it.
+#[derive(Clone, Copy)]
+pub(crate) enum Written {
+    /// At this address.
+    At(u64),
+    /// At its operand, which is still addressed by this.
+    Operand(Lea),
+    /// It was pushed.
+    Stack,
+    /// That cannot be told.
+    Anywhere,
+}
+
+/// The address of an operand, as instructions say it.
+#[derive(Clone, Copy)]
+pub(crate) struct Lea {
+    /// The high bits of index and base, as in a REX prefix.
+    rex: u8,
+    /// ModRM and what follows it.
+    bytes: [u8; 6],
+    len: usize,
+}
+
+impl Lea {
+    /// Writes `lea register, operand`, for one of the lower eight.
+    pub(crate) fn write(&self, w: &mut Writer<'_>, register: u8) {
+        let [modrm, rest @ ..] = self.bytes;
+        w.bytes(&[0x48 | self.rex, 0x8d, modrm & 0xc7 | register << 3]);
+        w.bytes(rest.get(..self.len.wrapping_sub(1)).unwrap_or(&[]));
+    }
+}
+
+impl Inst {
+    /// Where it writes, if it [may](Inst::may_write): 64 bytes at most, if that is told.
+    pub(crate) fn written(&self, code: &[u8]) -> Written {
+        let byte = |i: usize| code.get(self.opcode.wrapping_add(i)).copied().unwrap_or(0);
+        let Some(at) = self.modrm else {
+            // push, pushf
+            return match byte(0) {
+                0x50..=0x57 | 0x68 | 0x6a | 0x9c => Written::Stack,
+                _ => Written::Anywhere,
+            };
+        };
+        let modrm = code.get(at).copied().unwrap_or(0);
+        let reg = modrm >> 3 & 7;
+        if byte(0) == 0xff && reg == 6 {
+            return Written::Stack;
+        }
+        // Those that leave the registers that address their operand.
+        let unit = match byte(0) {
+            op @ 0x00..=0x37 if op & 7 < 2 && op != 0x0f => Some(1),
+            0x80 | 0x81 | 0x83 | 0x88 | 0x89 | 0xc0 | 0xc1 | 0xd0..=0xd3 => Some(1),
+            0xc6 | 0xc7 if reg == 0 => Some(1),
+            0xf6 | 0xf7 if matches!(reg, 2 | 3) => Some(1),
+            0xfe | 0xff if reg < 2 => Some(1),
+            0x0f => stores_vector_or_byte(byte(1)).then_some(1),
+            0xc5 => stores_vector(byte(2)).then_some(1),
+            0xc4 => (byte(1) & 31 == 1 && stores_vector(byte(3))).then_some(1),
+            0x62 => self.stores_evex(code),
+            _ => None,
+        };
+        let Some(unit) = unit.filter(|_| modrm < 0xc0 && self.segment == 0 && !self.address_size)
+        else {
+            return Written::Anywhere;
+        };
+        if let Some(address) = self.operand {
+            return Written::At(address);
+        }
+        self.lea(code, at, unit)
+            .map_or(Written::Anywhere, Written::Operand)
+    }
+
+    /// The unit of short displacements of an EVEX instruction that stores whole vectors.
+    fn stores_evex(&self, code: &[u8]) -> Option<i32> {
+        let byte = |i: usize| code.get(self.opcode.wrapping_add(i)).copied().unwrap_or(0);
+        let (map, prefix, long) = (byte(1) & 15, byte(2) & 3, byte(3) >> 5 & 3);
+        let is_whole = match byte(4) {
+            0x11 | 0x29 | 0x2b => prefix < 2,
+            0x7f => prefix > 0,
+            0xe7 => prefix == 1,
+            _ => false,
+        };
+        let is_known = map == 1 && byte(2) & 4 != 0 && long < 3;
+        (is_whole && is_known).then_some(16 << long)
+    }
+
+    /// The operand's address; `unit` is that of short displacements.
+    fn lea(&self, code: &[u8], at: usize, unit: i32) -> Option<Lea> {
+        let byte = |i: usize| code.get(at.wrapping_add(i)).copied();
+        let modrm = byte(0)?;
+        let rex = match *code.get(self.opcode)? {
+            0xc4 | 0x62 => !code.get(self.opcode.wrapping_add(1))? >> 5 & 3,
+            0xc5 => 0,
+            _ => self.rex & 3,
+        };
+        let (mode, has_sib) = (modrm >> 6, modrm & 7 == 4);
+        let head: usize = if has_sib { 2 } else { 1 };
+        let base = byte(head.wrapping_sub(1))? & 7;
+        let displacement = match mode {
+            0 if base == 5 => 4,
+            0 => 0,
+            1 => 1,
+            _ => 4,
+        };
+        let mut bytes = [0; 6];
+        let len = head.wrapping_add(displacement);
+        let own = code.get(at..at.wrapping_add(len))?;
+        bytes.get_mut(..len)?.copy_from_slice(own);
+        if mode == 1 && unit != 1 {
+            let distance = i32::from(byte(head)? as i8).wrapping_mul(unit);
+            let wide = bytes.get_mut(head..head.wrapping_add(4))?;
+            wide.copy_from_slice(&distance.to_le_bytes());
+            *bytes.first_mut()? = modrm & 0x3f | 0x80;
+            let len = head.wrapping_add(4);
+            return Some(Lea { rex, bytes, len });
+        }
+        Some(Lea { rex, bytes, len })
+    }
+}
+
+/// Whether an opcode of the second map stores a vector.
+fn stores_vector(op: u8) -> bool {
+    matches!(
+        op,
+        0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7e | 0x7f | 0xd6 | 0xe7
+    )
+}
+
+/// Whether an opcode of the second map without VEX stores a vector, a general register or a
+/// flag.
+fn stores_vector_or_byte(op: u8) -> bool {
+    stores_vector(op) || matches!(op, 0x90..=0x9f | 0xc3)
 }
 
 fn relative(bytes: &[u8], place: usize, next: u64) -> Option<u64> {

@@ -19,15 +19,16 @@
 //!   memory look up where they go in a table.
 //! - Before the instruction at the [`Goal`]'s address come its conditions.
 //! - If memory is watched, each instruction that may write is followed by a
-//!   look at it. So a change is seen at once, whatever made it: no debug
-//!   register is needed, and no trap.
+//!   look at it, unless what it wrote is seen by its address to be elsewhere.
+//!   So a change is seen at once, whatever made it: no debug register is
+//!   needed, and no trap.
 //!
 //! What is not translated yet leads out of the cache ([`Exit`]), and the one
 //! who runs it translates on and goes back. Exits are overwritten with direct
 //! jumps once their target is there.
 //!
 //! Everything the program can see stays as it is: flags (all added code is
-//! made of `mov`, `lea`, `movzx`, `jrcxz` and jumps), registers, vector
+//! made of `mov`, `lea`, `movzx`, `bswap`, `jrcxz` and jumps), registers, vector
 //! registers (never touched), the stack (nothing is pushed that the program
 //! does not push) and what lies below it.
 //!

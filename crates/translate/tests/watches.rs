@@ -12,7 +12,10 @@ mod machine;
 #[path = "../../../tests/seed.rs"]
 mod seed;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, OpAccess};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    Register,
+};
 use machine::{Machine, Memory, Numbers, RAX, RCX, RDI, RSI, RSP, State, end};
 use translate::{Exit, Options, Piece};
 
@@ -72,18 +75,20 @@ fn every_change_of_a_piece() {
         state.gpr[RDI] = ROUNDS;
         state.gpr[RSI] = memory.address() + AT as u64;
         let mut known = 0;
-        // Another piece that does not change, and one that cannot be read.
+        // Another piece that cannot be read.
         let pieces = |value| {
             [
                 Piece {
-                    address: 0,
+                    address: 4096,
                     length: 4,
-                    value: 77,
+                    value: None,
+                    is_alone: false,
                 },
                 Piece {
                     address,
                     length,
-                    value,
+                    value: Some(value),
+                    is_alone: false,
                 },
             ]
         };
@@ -101,7 +106,7 @@ fn every_change_of_a_piece() {
             if changes < 1000 {
                 seen.push(state.gpr[RAX]);
             }
-            machine.cache().set_watches(pieces(known).into_iter());
+            machine.cache().set_held(1, Some(known));
             exit = machine.after(&mut state, exit, &WATCHING);
         }
         assert_eq!(
@@ -136,7 +141,8 @@ fn calls_write() {
     let piece = |state: &State, value| Piece {
         address: slot(state),
         length: 8,
-        value,
+        value: Some(value),
+        is_alone: true,
     };
     machine
         .cache()
@@ -148,9 +154,7 @@ fn calls_write() {
     assert_eq!(exit, Exit::Changed { target: next });
     assert_eq!(state.gpr[RSP], before.gpr[RSP] - 8);
     assert_eq!(machine.cache().count(), 99);
-    machine
-        .cache()
-        .set_watches([piece(&before, next)].into_iter());
+    machine.cache().set_held(0, Some(next));
     let exit = machine.after(&mut state, exit, &WATCHING);
     assert_eq!(
         exit,
@@ -175,9 +179,7 @@ fn calls_write() {
     assert_eq!(exit, Exit::Changed { target: next });
     assert_eq!(state.gpr[RCX], before.gpr[RCX]);
     assert_eq!(machine.cache().count(), 99);
-    machine
-        .cache()
-        .set_watches([piece(&before, next)].into_iter());
+    machine.cache().set_held(0, Some(next));
     let exit = machine.after(&mut state, exit, &WATCHING);
     assert_eq!(
         exit,
@@ -232,4 +234,208 @@ fn what_writes_is_known() {
         }
     }
     assert!(writes > 100_000 && spared > 500_000, "{writes} {spared}");
+}
+
+/// Where the data is in a memory, around which registers point.
+const DATA: usize = 0x8000;
+const CODE: usize = 0x1000;
+
+/// Bytes that are likely to be an instruction that writes to memory, through whatever
+/// registers.
+fn store(numbers: &mut Numbers) -> Vec<u8> {
+    const VECTORS: [u8; 9] = [0x11, 0x13, 0x17, 0x29, 0x2b, 0x7e, 0x7f, 0xd6, 0xe7];
+    const PLAIN: [u8; 12] = [
+        0x01, 0x28, 0x31, 0x81, 0x83, 0x88, 0x89, 0xc6, 0xc7, 0xd3, 0xf7, 0xff,
+    ];
+    let byte = |numbers: &mut Numbers| numbers.next() as u8;
+    let pick = |numbers: &mut Numbers, all: &[u8]| match numbers.below(4) {
+        0 => numbers.next() as u8,
+        _ => all[numbers.below(all.len() as u64) as usize],
+    };
+    let mut code = Vec::new();
+    match numbers.below(8) {
+        0 => code.extend([0xc5, byte(numbers) | 0x78, pick(numbers, &VECTORS)]),
+        1 => {
+            let first = byte(numbers) & 0xe0 | 1;
+            let second = byte(numbers) | 0x78;
+            code.extend([0xc4, first, second, pick(numbers, &VECTORS)]);
+        }
+        2 => {
+            let first = byte(numbers) & 0xf0 | 1;
+            let second = byte(numbers) & 0x83 | 0x7c;
+            let third = (byte(numbers) & 3) << 5 | 8 | byte(numbers) & byte(numbers) & 7;
+            code.extend([0x62, first, second, third, pick(numbers, &VECTORS)]);
+        }
+        kind => {
+            if numbers.below(4) == 0 {
+                code.push([0x66, 0xf2, 0xf3, 0x2e, 0xf0, 0x67][numbers.below(6) as usize]);
+            }
+            if numbers.below(2) == 0 {
+                code.push(0x40 | byte(numbers) & 15);
+            }
+            match kind {
+                3 => code.push([0x50, 0x51, 0x56, 0x68, 0x6a, 0x9c][numbers.below(6) as usize]),
+                4 => code.extend([0x0f, pick(numbers, &VECTORS)]),
+                5 => code.extend([0x0f, 0x90 | byte(numbers) & 15]),
+                _ => code.push(pick(numbers, &PLAIN)),
+            }
+        }
+    }
+    // Operands of all forms, with displacements that do not lead far.
+    let modrm = byte(numbers) & 0xbf;
+    code.push(modrm);
+    if modrm & 7 == 4 {
+        code.push(byte(numbers));
+    }
+    let distance = match modrm & 0xc7 {
+        // Relative to where it is: into the data.
+        5 => (DATA - CODE) as i32 + numbers.below(512) as i32,
+        _ => numbers.below(512) as i32 - 256,
+    };
+    match modrm >> 6 {
+        1 => code.push(byte(numbers)),
+        _ => code.extend(distance.to_le_bytes()),
+    }
+    code.extend(numbers.next().to_le_bytes());
+    code.resize(16, 0x90);
+    code
+}
+
+/// Whether it does the same each time and stays where registers lead.
+fn stays_near(inst: &Instruction) -> bool {
+    let wild = inst.is_invalid()
+        || inst.flow_control() != FlowControl::Next
+        || inst.is_privileged()
+        || inst.is_save_restore_instruction()
+        || inst.is_vsib()
+        || (inst.has_rep_prefix() || inst.has_repne_prefix()) && inst.is_string_instruction()
+        || matches!(inst.segment_prefix(), Register::FS | Register::GS);
+    let moves_stack = inst.is_stack_instruction()
+        && !matches!(inst.mnemonic(), Mnemonic::Push | Mnemonic::Pushfq);
+    // These reach far beyond their operand, or say something else each time.
+    let other = matches!(
+        inst.mnemonic(),
+        Mnemonic::Bts
+            | Mnemonic::Btr
+            | Mnemonic::Btc
+            | Mnemonic::Rdtsc
+            | Mnemonic::Rdtscp
+            | Mnemonic::Rdrand
+            | Mnemonic::Rdseed
+            | Mnemonic::Rdpid
+            | Mnemonic::Cpuid
+            | Mnemonic::Std
+            | Mnemonic::Fnstenv
+            | Mnemonic::Fnsave
+            | Mnemonic::Clzero
+            | Mnemonic::Ldmxcsr
+            | Mnemonic::Vldmxcsr
+    );
+    let writes_stack = (0..inst.op_count()).any(|op| {
+        inst.op_kind(op) == iced_x86::OpKind::Register
+            && inst.op_register(op).full_register() == Register::RSP
+            && op == 0
+    });
+    let near = inst.is_ip_rel_memory_operand()
+        || (inst.memory_displacement64() as i64).unsigned_abs() < 16384;
+    !(wild || moves_stack || other || writes_stack) && near
+}
+
+/// Looking only at what is written near the watched memory finds what looking always
+/// finds, and changes nothing else.
+#[test]
+fn near_is_enough() {
+    let mut numbers = Numbers(seed::seed("near", 0x51ed_270b_7f4a_7c15));
+    let mut machine = Machine::new();
+    let mut memory = Memory::new(1 << 19);
+    let (mut changes, mut stays) = (0, 0);
+    for _ in 0..100_000 {
+        let bytes = store(&mut numbers);
+        let at = memory.address() + CODE as u64;
+        let theirs = Decoder::with_ip(64, &bytes, at, DecoderOptions::NONE).decode();
+        let ours = translate::inst(&bytes, at);
+        let Some(ours) = ours.filter(|own| own.may_write(&bytes[..own.len])) else {
+            continue;
+        };
+        if !stays_near(&theirs) {
+            continue;
+        }
+        memory.bytes()[CODE..CODE + 16].copy_from_slice(&bytes);
+        memory.bytes()[CODE + ours.len] = 0xcc;
+        let data: Vec<u8> = (0..2048).map(|_| numbers.next() as u8).collect();
+        let mut before = State::new();
+        let pointer = memory.address() + DATA as u64;
+        for register in &mut before.gpr {
+            *register = match numbers.below(3) {
+                0 => numbers.below(64),
+                _ => pointer + numbers.below(256),
+            };
+        }
+        for number in 0..16 {
+            let mut half = || [numbers.next(), numbers.next()];
+            before.set_vector(number, half(), half());
+        }
+        before.gpr[RSP] = machine.fresh_stack();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for _ in 0..1 + numbers.below(2) {
+            let length = 1 << numbers.below(4);
+            let place = match numbers.below(8) {
+                0 => before.gpr[RSP] - numbers.below(24),
+                // Far from the other one, so that more is near.
+                1 => pointer + 0x3_0000 * numbers.below(2) + 0x4000,
+                _ => (pointer + numbers.below(640)).wrapping_sub(192),
+            };
+            pieces.push(Piece {
+                address: place,
+                length,
+                value: None,
+                is_alone: true,
+            });
+        }
+        let mut outcomes = Vec::new();
+        for is_alone in [true, false] {
+            let mut state = before;
+            state.gpr[RSP] = machine.fresh_stack();
+            memory.bytes()[DATA - 1024..DATA + 1024].copy_from_slice(&data);
+            let held = |piece: &Piece| {
+                let mut bytes = [0; 8];
+                let length = usize::from(piece.length);
+                // SAFETY: in this memory or on the machine's stack, both of which are
+                // there and which no code runs in now.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        piece.address as *const u8,
+                        bytes.as_mut_ptr(),
+                        length,
+                    );
+                }
+                u64::from_le_bytes(bytes)
+            };
+            let known: Vec<u64> = pieces.iter().map(held).collect();
+            let told = pieces.iter().zip(&known).map(|(piece, value)| Piece {
+                value: Some(*value),
+                is_alone,
+                ..*piece
+            });
+            machine.cache().set_watches(told);
+            machine.cache().set_count(1000);
+            let exit = machine.translated(&mut state, at, &WATCHING);
+            let changed = pieces.iter().map(held).ne(known.iter().copied());
+            let data = memory.bytes()[DATA - 1024..DATA + 1024].to_vec();
+            if state.fault == 0 {
+                let target = at + ours.len as u64;
+                let is_told = exit == Exit::Changed { target };
+                assert_eq!(is_told, changed, "{theirs:?} {bytes:02x?} {exit:x?}");
+            }
+            state.fault_rip = 0;
+            outcomes.push((state, data, changed));
+        }
+        assert!(outcomes[0] == outcomes[1], "{theirs:?} {bytes:02x?}");
+        match outcomes[0] {
+            (state, ..) if state.fault != 0 => {}
+            (.., true) => changes += 1,
+            (.., false) => stays += 1,
+        }
+    }
+    assert!(changes > 1000 && stays > 5000, "{changes} {stays}");
 }

@@ -95,13 +95,48 @@ pub fn junit(all: &[Judged]) -> String {
     out
 }
 
+/// A path as a URI: relative to where the rules were read, unless it is absolute.
+fn uri(path: &str) -> String {
+    let mut out = String::new();
+    if path.starts_with('/') {
+        out.push_str("file://");
+    }
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(byte.into());
+            }
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
 /// SARIF 2.1.0: a result for each rule that does not hold, or could not be
-/// judged.
+/// judged. Rules have the descriptions, and results the fingerprints, that viewers ask for.
 pub fn sarif(all: &[Judged]) -> Value {
-    let mut names: Vec<&str> = all.iter().map(|one| one.verdict.rule.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let rules: Vec<Value> = names.iter().map(|name| json!({ "id": name })).collect();
+    let mut rules: Vec<&Judged> = Vec::new();
+    for one in all {
+        if !rules.iter().any(|own| own.verdict.rule == one.verdict.rule) {
+            rules.push(one);
+        }
+    }
+    let described: Vec<Value> = rules
+        .iter()
+        .map(|one| {
+            let (kind, name) = (one.verdict.kind.name(), &one.verdict.rule);
+            let place = format!("{}:{}", one.verdict.file, one.verdict.line);
+            json!({
+                "id": name,
+                "name": name,
+                "shortDescription": { "text": format!("{kind} {name}") },
+                "fullDescription": { "text": format!("The rule `{kind} {name}` at {place}.") },
+                "help": { "text": format!(
+                    "The rule is at {place}. The command of a result goes to where it does not hold."
+                ) },
+            })
+        })
+        .collect();
     let results: Vec<Value> = all
         .iter()
         .filter_map(|one| {
@@ -112,16 +147,23 @@ pub fn sarif(all: &[Judged]) -> Value {
                 Outcome::Holds => return None,
             };
             let goto = one.witnesses.first().map(|witness| witness.goto.clone());
+            let index = rules
+                .iter()
+                .position(|own| own.verdict.rule == one.verdict.rule);
             Some(json!({
                 "ruleId": one.verdict.rule,
+                "ruleIndex": index,
                 "level": level,
                 "message": { "text": message(one) },
                 "locations": [{
                     "physicalLocation": {
-                        "artifactLocation": { "uri": one.verdict.file },
+                        "artifactLocation": { "uri": uri(&one.verdict.file) },
                         "region": { "startLine": one.verdict.line.max(1) },
                     },
                 }],
+                "partialFingerprints": {
+                    "ruleAndRecording/v1": format!("{}:{}", one.verdict.rule, one.recording),
+                },
                 "properties": { "recording": one.recording, "goto": goto },
             }))
         })
@@ -133,7 +175,7 @@ pub fn sarif(all: &[Judged]) -> Value {
             "tool": { "driver": {
                 "name": "mw check",
                 "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules,
+                "rules": described,
             } },
             "results": results,
         }],

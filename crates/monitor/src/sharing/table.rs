@@ -259,6 +259,12 @@ pub(super) fn cut(cell: &Cell<Region>, from: u64, to: u64) {
     }
 }
 
+/// Whether any of this memory is an object's: that may be at other addresses, too.
+pub fn is_object(start: u64, len: u64) -> bool {
+    let end = start.saturating_add(len);
+    regions().any(|region| region.start < end && start < region.end)
+}
+
 /// How long the region is that begins at an address (`shmdt` does not say).
 pub fn length_at(start: u64) -> Option<u64> {
     regions()

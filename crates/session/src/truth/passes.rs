@@ -11,7 +11,7 @@ use target::{Cancel, MapsVersion, Position};
 
 use super::{Moment, Passed, Trouble, Was, was};
 use crate::conditions::INLINED_MAX;
-use crate::found::{Came, Search};
+use crate::found::{Came, Found, Search};
 use crate::member::{Context, Member};
 use crate::program::Program;
 use crate::stops::{StopTable, What, locations};
@@ -196,12 +196,36 @@ pub fn passes(
             cancel,
             company: None,
         };
-        let found = match member.next_stop(context, end)? {
+        let mut found = match member.next_stop(context, end)? {
             Search::Found(found) => found,
             Search::Nothing => break,
             Search::Interrupted(_) => return Err(Trouble::Cancelled),
         };
         member.at = found.at;
+        while let Came::Trouble(trouble) = &found.came {
+            let (number, _, error) = (**trouble).clone();
+            for own in asked.iter_mut().filter(|own| own.entry == number) {
+                own.failed = Some(error.clone().into());
+            }
+            stops.remove(number);
+            // Others may be at the same place, and are there all the same.
+            let context = Context {
+                program,
+                stops: &stops,
+                execs: true,
+                cancel,
+                company: None,
+            };
+            let plan = member.plan(context)?;
+            found = match member.points_here(context, &plan)? {
+                Ok(points) => Found {
+                    came: Came::Points,
+                    points,
+                    ..found
+                },
+                Err(trouble) => member.trouble(trouble)?,
+            };
+        }
         match found.came {
             Came::Exec => {
                 // Nobody returns from what was replaced.
@@ -211,14 +235,6 @@ pub fn passes(
                 continue;
             }
             Came::Diverged(difference) => return Err(Trouble::Diverged(difference)),
-            Came::Trouble(trouble) => {
-                let (number, _, error) = (*trouble).clone();
-                for own in asked.iter_mut().filter(|own| own.entry == number) {
-                    own.failed = Some(error.clone().into());
-                }
-                stops.remove(number);
-                continue;
-            }
             _ => {}
         }
         let moment = Moment {
