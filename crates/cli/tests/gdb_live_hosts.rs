@@ -136,7 +136,7 @@ fn processes_of_all_hosts_are_inferiors_and_stand_together() {
             "#0  took (message=",
             "parted.c",
             "main (argc=",
-            "$2 = 3",
+            "$2 = 2",
             "hit Breakpoint 1",
             "Hardware watchpoint 2: received",
             "Old value",
@@ -188,9 +188,6 @@ fn programs_are_started_on_hosts_with_symbols_from_there() {
             "shell sleep 2",
             "delete",
             "continue",
-            "continue",
-            "continue",
-            "continue",
         ],
     );
     has_in_order(
@@ -204,15 +201,12 @@ fn programs_are_started_on_hosts_with_symbols_from_there() {
             "$2 = 50",
         ],
     );
-    // Both have come to their ends, and have seen nothing of all that.
-    for host in ["a", "b"] {
-        let begins = format!("{host} | 200 received, longest gap ");
-        let line = text.lines().find_map(|line| line.strip_prefix(&begins));
-        let gap: u64 = line
-            .and_then(|rest| rest.split(' ').next()?.parse().ok())
-            .unwrap_or_else(|| panic!("{text}"));
-        assert!(gap < 900, "{text}");
-    }
+    // It has come to its end, and has seen nothing of all that. (The other one may stand
+    // just before its own.)
+    let begins = "b | 200 received, longest gap ";
+    let line = text.lines().find_map(|line| line.strip_prefix(begins));
+    let gap = line.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(gap.is_some_and(|gap| gap < 900), "{text}");
 }
 
 #[test]

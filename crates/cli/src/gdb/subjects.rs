@@ -178,11 +178,9 @@ fn serve_living(
     for pair in subjects.on.chunks(2) {
         server.arg("--on").args(pair);
     }
+    server.arg("--live").args(subjects.live.iter().flatten());
     if subjects.on.is_empty() {
-        let processes = subjects.live.iter().flatten();
-        server.arg("--live").args(processes).arg("--").args(command);
-    } else {
-        server.arg("--live");
+        server.arg("--").args(command);
     }
     let mut server = server
         .stdin(Stdio::null())
