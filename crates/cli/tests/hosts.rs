@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causality::{History, Kind};
-use harness::joined::{Recorder, objects, record_plan, said, text};
+use harness::joined::{objects, record_plan, said, text};
 use harness::namespaces::Hosts;
 use harness::{Scratch, wait_for};
 use recording::Set;
@@ -165,67 +165,6 @@ fn what_is_told_of_hosts(hosts: &Hosts, shown: &std::process::Output) {
     let ahead = told["clock_ahead_ns"].as_i64().unwrap();
     let within = told["clock_within_ns"].as_u64().unwrap();
     assert!(ahead.unsigned_abs() <= within, "{told}");
-}
-
-/// Waits for a word of the other, who waits for one of its own.
-const WAITS: &str = r#"
-import socket, sys
-if sys.argv[1] == "serve":
-    connection, _ = socket.create_server((sys.argv[2], 7000)).accept()
-else:
-    while True:
-        try:
-            connection = socket.create_connection((sys.argv[2], 7000))
-            break
-        except OSError:
-            pass
-connection.sendall(b"hello")
-connection.recv(5, socket.MSG_WAITALL)
-print("ready", flush=True)
-connection.recv(1)
-"#;
-
-/// Who waits for whom is told over hosts: two that each wait for the other's next word.
-#[test]
-fn who_waits_for_whom_is_told_of_all_hosts() {
-    let scratch = Scratch::new("hosts-blocked");
-    let _ = (tool!("sshd"), tool!("ip"), tool!("python3"));
-    let Some(hosts) = hosts(&scratch, &["a", "b"]) else {
-        skip!("network namespaces take root");
-    };
-    let script = hosts.dir().join("waits.py");
-    std::fs::write(&script, WAITS).unwrap();
-    let line = |part: &str| format!("python3 {} {part} {}", script.display(), hosts.address("a"));
-    let runs = [("a", line("serve")), ("b", line("ask"))];
-    let recorder = Recorder::start(&hosts, &scratch, &runs);
-    for host in ["a", "b"] {
-        let said = hosts
-            .home(host)
-            .join("data/meanwhile/.output/python3-0/stdout");
-        wait_for("the last word", || {
-            let text = std::fs::read_to_string(&said).ok()?;
-            (text == "ready\n").then_some(())
-        });
-    }
-    // They stand when none of them runs any more.
-    let waits = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        !stat.contains("(python3)") || stat.contains(") S ")
-    };
-    wait_for("both to wait", || {
-        let mut pids = ["a", "b"].into_iter().flat_map(|host| hosts.pids(host));
-        pids.all(|pid| waits(&pid)).then_some(())
-    });
-    let dir = recorder.stop();
-    let lines = objects(&dir, &["blocked", "--json"]);
-    let (a, b) = ("python3-0@a/main-0", "python3-0@b/main-0");
-    for (waits, by) in [(a, b), (b, a)] {
-        let row = lines.iter().find(|line| line["thread"] == waits);
-        let row = row.unwrap_or_else(|| panic!("nothing of {waits} in {lines:#?}"));
-        assert_eq!(row["by"], serde_json::json!([by]), "{lines:#?}");
-    }
-    let all = lines.iter().find_map(|line| line["deadlock"].as_array());
-    assert_eq!(all.map(Vec::len), Some(2), "{lines:#?}");
 }
 
 /// What commands say of causes is of all hosts: for messages between them, `why` and

@@ -57,6 +57,6 @@ fn members_have_names_of_their_own() {
     // They are directories, and end the names of processes.
     assert_eq!(
         named(&["../x", "a@b:c", "", ".", "10.0.0.1"]),
-        ["-x", "a-b-c", "host", "host-2", "10.0.0.1"]
+        ["x", "a-b-c", "host", "host-2", "10.0.0.1"]
     );
 }
