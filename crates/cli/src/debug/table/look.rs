@@ -15,7 +15,7 @@ pub const PROCESSES: Section = Section {
             prompt.process(call.rest)
         })
         .aliases(&["inferior"])
-        .takes(Takes::Process, "NAME")
+        .takes(Takes::Process, "[NAME]")
         .example("process bank-coordinator-0"),
         Command::new(
             "threads",
@@ -28,7 +28,7 @@ pub const PROCESSES: Section = Section {
             |prompt, call| prompt.thread(call.rest),
         )
         .aliases(&["t"])
-        .takes(Takes::Nothing, "NUMBER|NAME")
+        .takes(Takes::Nothing, "[NUMBER|NAME]")
         .example("thread 2"),
         Command::new(
             "where",
@@ -47,12 +47,14 @@ pub const PROCESSES: Section = Section {
         )
         .aliases(&["backtrace"])
         .takes(Takes::Nothing, "[all] [full] [N|-N]"),
-        Command::new("up", "look at the caller's frame", |prompt, _| {
-            prompt.move_frame(1)
-        }),
-        Command::new("down", "look at the called frame", |prompt, _| {
-            prompt.move_frame(-1)
-        }),
+        Command::new("up", "look at the caller's frame, N up", |prompt, call| {
+            prompt.move_frame(call.rest, true)
+        })
+        .takes(Takes::Nothing, "[N]"),
+        Command::new("down", "look at the called frame, N down", |prompt, call| {
+            prompt.move_frame(call.rest, false)
+        })
+        .takes(Takes::Nothing, "[N]"),
         Command::new("frame", "look at a frame by number", |prompt, call| {
             prompt.frame(call.rest)
         })
