@@ -1,5 +1,6 @@
 //! `mw agent`: what `mw` runs on another host to record there.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -74,10 +75,11 @@ fn listen(address: &str, identity: &Path, home: &Path) -> Result<ExitCode, Failu
     };
     let log: Log = Arc::new(|what: &str| {
         let (day, time) = date(now_ns());
-        eprintln!("{day} {time} {what}");
+        // Nobody may listen; the agent goes on.
+        let _ = writeln!(std::io::stderr(), "{day} {time} {what}");
     });
     let door = Door::open(&address, &Identity::read(identity)?, home, log)?;
-    println!("listening at {}", door.address()?);
+    writeln!(std::io::stdout(), "listening at {}", door.address()?)?;
     let error = door.run();
     Err(Failure::new(format!(
         "nobody can connect any more: {error}"

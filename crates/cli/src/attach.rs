@@ -9,7 +9,7 @@ use ::session::Program;
 use inspect::{Library, Options};
 use live::Candidate;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, remark};
 use crate::output::Output;
 use crate::{attach_on, debug, record, record_on, select};
 
@@ -290,7 +290,9 @@ fn tell_of_others(pids: &[i32], all: &[Candidate]) {
         0 => format!("its child {first} runs"),
         count => format!("its child {first} and {count} more run"),
     };
-    eprintln!("mw: {who} on, in real time: `--tree` joins those that it has made as well");
+    remark(format_args!(
+        "{who} on, in real time: `--tree` joins those that it has made as well"
+    ));
 }
 
 /// Where the program of an agent is recorded, if it is: on its host.
@@ -308,7 +310,9 @@ pub fn recording(agent: &live::Agent) -> Option<PathBuf> {
 /// Says what is not as it could be.
 pub fn tell(why: Option<String>) {
     if let Some(why) = why {
-        eprintln!("mw: {why}: it is traced, and its time goes on while it stands");
+        remark(format_args!(
+            "{why}: it is traced, and its time goes on while it stands"
+        ));
     }
 }
 

@@ -8,6 +8,12 @@ use std::process::ExitCode;
 /// Exit status for bad input and for what cannot be done.
 pub const TROUBLE: u8 = 2;
 
+/// Says on standard error what is worth knowing and is no failure. Whoever does not hear
+/// it misses nothing.
+pub fn remark(what: impl Display) {
+    let _ = writeln!(io::stderr(), "mw: {what}");
+}
+
 /// A command could not do what it was asked to.
 #[derive(Debug)]
 pub struct Failure {

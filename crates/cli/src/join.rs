@@ -9,7 +9,7 @@ use protocol::id::{ProcessIx, Ticks};
 use recording::join::{self, Joined, MemberEntry, Missing};
 use recording::{Recording, Set, WriteError};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, remark};
 use crate::output::Output;
 use crate::{causes, record, select};
 
@@ -69,9 +69,9 @@ impl Cmd {
         made.finish(names, Vec::new())?;
         select::point_latest_at(&dir);
         for alone in unrelated(&dir)? {
-            eprintln!(
-                "mw: {alone} has no channel in common with the others: perhaps it is of another run"
-            );
+            remark(format_args!(
+                "{alone} has no channel in common with the others: perhaps it is of another run"
+            ));
         }
         let mut out = Output::new();
         out.line(&dir.display().to_string())?;

@@ -31,21 +31,33 @@ pub enum Style {
     Bold,
     Dim,
     Red,
+    Green,
     Yellow,
     Cyan,
+    BoldBlue,
     /// One of a few, for the thing with this number.
     Numbered(u32),
 }
 
 impl Style {
+    /// Text as a terminal shows it so.
+    pub fn paint(self, text: &str) -> String {
+        match self.code() {
+            "" => text.to_string(),
+            code => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+
     fn code(self) -> &'static str {
         match self {
             Style::Plain => "",
             Style::Bold => "1",
             Style::Dim => "2",
             Style::Red => "31",
+            Style::Green => "32",
             Style::Yellow => "33",
             Style::Cyan => "36",
+            Style::BoldBlue => "1;34",
             Style::Numbered(number) => {
                 let colours = ["32", "34", "35", "36", "92", "94", "95", "96"];
                 colours.get(number as usize % colours.len()).unwrap_or(&"")
@@ -92,9 +104,9 @@ impl Output {
 
     /// `text` in a style, as it must be written here.
     pub fn paint(&self, style: Style, text: &str) -> String {
-        match style.code() {
-            code if self.colours && !code.is_empty() => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.to_string(),
+        match self.colours {
+            true => style.paint(text),
+            false => text.to_string(),
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, remark};
 use crate::output::{bytes, seconds};
 use crate::{record_on, select};
 
@@ -241,12 +241,11 @@ pub fn tell(dir: &Path) {
         true => listed.name.clone(),
         false => dir.display().to_string(),
     };
-    let _ = writeln!(
-        std::io::stderr(),
-        "mw: recorded as {name}: {} s, {}; look at it with `mw ps`, `mw events`, `mw replay`",
+    remark(format_args!(
+        "recorded as {name}: {} s, {}; look at it with `mw ps`, `mw events`, `mw replay`",
         seconds(listed.duration_ns),
         bytes(listed.size)
-    );
+    ));
 }
 
 /// Where the recording goes.

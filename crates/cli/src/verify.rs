@@ -14,7 +14,7 @@ use query::{events, find};
 use recording::Set;
 
 use crate::events::Columns;
-use crate::failure::Failure;
+use crate::failure::{Failure, remark};
 use crate::output::{Output, Progress, Style, bytes};
 use crate::select;
 
@@ -304,6 +304,8 @@ fn warn_of_another_cpu(set: &Set) {
     };
     let all: BTreeSet<&String> = set.members().map(|own| &own.manifest().cpu).collect();
     for then in all.into_iter().filter(|then| **then != now) {
-        eprintln!("mw: recorded on another kind of CPU ({then}; this is {now}): it may differ");
+        remark(format_args!(
+            "recorded on another kind of CPU ({then}; this is {now}): it may differ"
+        ));
     }
 }

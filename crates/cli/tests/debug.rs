@@ -91,6 +91,29 @@ fn parts_of_stacks() {
             "        i = 2",
         ],
     );
+    // As many up or down as there are.
+    let (text, status) = debug(
+        &recorded,
+        &[
+            &there[..],
+            &["up 99", "down 99", "thread", "process", "goto end"],
+        ]
+        .concat(),
+    );
+    assert_eq!(status, 0, "{text}");
+    let outermost = format!("\n#{}  ", frames - 1);
+    has_in_order(
+        &text,
+        &[
+            &outermost,
+            "\n#0  ",
+            "transfer",
+            "0  main-0\ntransfer at",
+            "transfers-0, main-0, before",
+            "transfer at",
+            "transfers-0, main-0, at its end\n",
+        ],
+    );
     let (text, status) = debug(&recorded, &["bt three"]);
     assert_ne!(status, 0);
     has_in_order(
@@ -224,7 +247,11 @@ fn mistakes_are_answered() {
         ("frame 99", "there is no frame 99"),
         ("delete 7", "there is no breakpoint 7"),
         ("info nothing", "one of args, breakpoints"),
+        ("info", "info about what?\n"),
         ("restart 3", "there is no checkpoint 3"),
+        ("restart", "a number is missing"),
+        ("up x", "`x` is not a number"),
+        ("down", "this is the innermost frame"),
     ] {
         let (text, status) = debug(&recorded, &[line]);
         assert_eq!(status, 2, "{line}: {text}");
@@ -451,6 +478,73 @@ fn inlined_functions() {
             "hit 3 times",
         ],
     );
+}
+
+const INLINES: &str = r#"#include <unistd.h>
+volatile int weight = 3;
+static inline __attribute__((always_inline)) int weighed(int n)
+{
+    n += weight;
+    weight = n % 7;
+    n *= 2;
+    return n;
+}
+int main(void)
+{
+    int n = 1;
+    n = weighed(n);
+    n = weighed(n + 1);
+    n = weighed(n) + getpid();
+    return n == 0;
+}
+"#;
+
+/// `next` goes over a function that is inlined as it goes over one that is called, and
+/// `step` goes into it; `reverse-next` goes back over it.
+#[test]
+fn next_goes_over_what_is_inlined() {
+    let scratch = Scratch::new("debug-next-inlined");
+    let source = scratch.path().join("inlines.c");
+    std::fs::write(&source, INLINES).unwrap();
+    for level in ["-O0", "-O1"] {
+        let program = scratch.path().join(format!("inlines{level}"));
+        let mut cc = std::process::Command::new("cc");
+        let made = cc.args(["-g", level, "-o"]).args([&program, &source]);
+        assert!(made.status().unwrap().success());
+        let recorded = scratch.record(&[program]);
+        let lines = |commands: &[&str]| -> Vec<(String, u32)> {
+            let commands = [&["break main", "continue", "echo HERE"], commands].concat();
+            let text = ask(&recorded, &commands);
+            let (_, text) = text.split_once("HERE").unwrap();
+            let places = text.lines().filter_map(|line| {
+                let (function, place) = line.split_once(" at ")?;
+                let (_, number) = place.split_once("inlines.c:")?;
+                Some((function.to_string(), number.parse().ok()?))
+            });
+            places.collect()
+        };
+        let there = lines(&["next"; 8]);
+        let main: Vec<u32> = there
+            .iter()
+            .filter(|(function, _)| function == "main")
+            .map(|(_, line)| *line)
+            // Compilers leave an instruction of another function's line in it.
+            .filter(|line| *line > 10)
+            .collect();
+        assert!(
+            !there.iter().any(|(f, _)| f == "weighed"),
+            "{level} {there:?}"
+        );
+        assert!(main.is_sorted() && main.contains(&15), "{level} {main:?}");
+        if level == "-O0" {
+            assert_eq!(main[..4], [13, 14, 15, 16]);
+            let back = lines(&["next", "next", "next", "reverse-next", "reverse-next"]);
+            let back: Vec<u32> = back.iter().map(|(_, line)| *line).collect();
+            assert_eq!(back, [13, 14, 15, 14, 13]);
+        }
+        let into = lines(&["step"; 8]);
+        assert!(into.iter().any(|(f, _)| f == "weighed"), "{level} {into:?}");
+    }
 }
 
 /// `finish` in an inlined function stops in its caller's frame, at the first

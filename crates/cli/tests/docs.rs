@@ -132,6 +132,7 @@ const MAKERS: &[(&str, &str, &str)] = &[
     ("Failure::new(format!(", "", ""),
     ("Error::System(", "", ""),
     ("eprintln!(", "", ""),
+    ("remark(format_args!(", "", ""),
     // Helpers of crates/agent and crates/cli.
     ("map_err(fail(", "", " {}"),
     ("Err(fail(", "", " {}"),

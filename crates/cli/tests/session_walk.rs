@@ -93,13 +93,20 @@ fn random_walks_equal_single_steps() {
     assert_eq!(counts, [3, 3, 3, 6, 2]);
     let program = program(&recording);
     let given = std::env::var_os("MW_SEED").is_some();
-    for default in SEEDS.iter().take(if given { 1 } else { SEEDS.len() }) {
-        let mut seed = seed::seed("random_walks", *default);
-        let walks = 0..3;
-        let lines: u32 = walks
-            .map(|walk| walk_at_random(&mut seed, walk, &mut naive, &program))
-            .sum();
-        assert!(lines > 5, "{lines} steps by lines");
+    let defaults = SEEDS.iter().take(if given { 1 } else { SEEDS.len() });
+    // A soak goes on from the seed that it is given.
+    let rounds = std::env::var("MW_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    for default in defaults {
+        let first = seed::seed("random_walks", *default);
+        for round in 0..rounds {
+            let own = first + round;
+            println!("seed {own}");
+            let mut seed = own;
+            let lines: u32 = (0..3)
+                .map(|walk| walk_at_random(&mut seed, walk, &mut naive, &program))
+                .sum();
+            assert!(lines > 5, "seed {own}: {lines} steps by lines");
+        }
     }
 }
 
@@ -349,12 +356,21 @@ fn all_faces_come_to_the_same_stops() {
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let (text, status) = harness::prompt::debug(&recorded, &commands);
     assert_eq!(status, 0, "{text}");
-    let event = |text: &str| text.rsplit(':').next()?.parse::<u64>().ok();
+    let ends: HashMap<String, (u64, u64)> = Group::new(&program)
+        .unwrap()
+        .members()
+        .into_iter()
+        .map(|member| (member.name, (member.first.0, member.last.0 + 1)))
+        .collect();
     let prompt: Vec<Where> = text
         .lines()
         .filter_map(|line| {
             let (name, rest) = line.split_once(", main-0, ")?;
-            Some((name.to_string(), event(rest)?))
+            let event = match rest {
+                "at its end" => ends.get(name)?.1,
+                rest => rest.rsplit(':').next()?.parse().ok()?,
+            };
+            Some((name.to_string(), event))
         })
         .collect();
     assert_eq!(prompt, library, "{text}");
@@ -372,12 +388,6 @@ fn all_faces_come_to_the_same_stops() {
         command.args(["-ex", "when"]);
     }
     let text = printed(&mut command);
-    let ends: HashMap<String, (u64, u64)> = Group::new(&program)
-        .unwrap()
-        .members()
-        .into_iter()
-        .map(|member| (member.name, (member.first.0, member.last.0 + 1)))
-        .collect();
     let gdb: Vec<Where> = text
         .lines()
         .filter_map(|line| {
@@ -586,8 +596,9 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
     let scratch = Scratch::new("session-prompt");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
+    let program = program(&recording);
     let done = acts_of(
-        &program(&recording),
+        &program,
         &mut seed,
         false,
         |_| true,
@@ -641,6 +652,8 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let (text, status) = harness::prompt::debug(&recorded, &commands);
     assert_eq!(status, 0, "{text}");
+    let members = Group::new(&program).unwrap().members().into_iter();
+    let ends: HashMap<String, u64> = members.map(|m| (m.name, m.last.0 + 1)).collect();
     // What `when` says, and the address.
     let shown: Vec<(String, u64, Addr)> = text
         .split("STOP\n")
@@ -648,7 +661,10 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
         .map(|rest| {
             let mut lines = rest.lines();
             let (name, place) = lines.next().unwrap().split_once(", main-0, ").unwrap();
-            let event = place.rsplit(':').next().unwrap().parse().unwrap();
+            let event = match place {
+                "at its end" => ends[name],
+                place => place.rsplit(':').next().unwrap().parse().unwrap(),
+            };
             let pc = lines.find_map(|line| line.strip_prefix('$')?.split_once("0x"));
             let pc = pc.map_or(Addr::NULL, |(_, rest)| {
                 let digits = rest.split(' ').next().unwrap();
@@ -898,6 +914,65 @@ fn back_out_of_a_function_from_its_first_instruction() {
         }
         called = call.at;
     }
+}
+
+/// Instructions over calls lead back over the same calls, unless something stops there.
+#[test]
+fn calls_are_gone_back_over_as_they_were_gone_over() {
+    let scratch = Scratch::new("session-calls");
+    let recorded = recorded(&scratch);
+    let recording = open(&recorded);
+    let mut group = Group::new(&program(&recording)).unwrap();
+    let process = group.members()[0].id;
+    let go = |group: &mut Group, how, direction| {
+        let motion = Move {
+            who: Who::One,
+            process,
+            thread: None,
+            how,
+            direction,
+            follow: Follow::Causal,
+        };
+        group.go(&motion, &Cancel::new()).unwrap()
+    };
+    let main = group.stops().add(What::Break("main".to_string()), |_| {});
+    go(&mut group, How::Continue, Direction::Forwards);
+    assert!(group.stops().remove(main));
+    let mut came = vec![group.position(process).unwrap()];
+    let mut calls = 0;
+    loop {
+        let next = go(&mut group, How::NextInstruction, Direction::Forwards);
+        let thread = ThreadRef {
+            process,
+            thread: None,
+        };
+        let function = group.frames(thread, 1).unwrap()[0].function.clone();
+        if function.as_deref() != Some("main") {
+            break;
+        }
+        calls += usize::from(next.at.event() != came.last().unwrap().event());
+        came.push(next.at);
+    }
+    assert!(came.len() > 20 && calls > 3, "{calls} calls in {came:?}");
+    let end = *came.last().unwrap();
+    go(&mut group, How::To(end), Direction::Forwards);
+    for before in came.iter().rev().skip(1) {
+        let back = go(&mut group, How::NextInstruction, Direction::Backwards);
+        assert_eq!(back.at, *before, "{came:?}");
+        assert!(matches!(back.reason, Reason::Step), "{back:?}");
+    }
+    // What is called stops it on the way.
+    go(&mut group, How::To(end), Direction::Forwards);
+    group.stops().add(What::Break("sent".to_string()), |_| {});
+    let mut stops = 0;
+    while group.position(process).unwrap() > came[0] {
+        let back = go(&mut group, How::NextInstruction, Direction::Backwards);
+        if matches!(back.reason, Reason::Breakpoint { .. }) {
+            stops += 1;
+            go(&mut group, How::Finish { level: 0 }, Direction::Backwards);
+        }
+    }
+    assert_eq!(stops, 3);
 }
 
 /// Who stands at a breakpoint when the others go on is stopped at again when they come

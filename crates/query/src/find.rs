@@ -206,3 +206,52 @@ pub fn each_match(
         Err(never) => match never {},
     }
 }
+
+/// The next event of a process that sends or receives, from an event on; or the last before.
+pub fn message(
+    history: &History,
+    process: ProcessIx,
+    from: EventNo,
+    back: bool,
+) -> Option<EventNo> {
+    // What is known of channels bounds how much of the log has to be read.
+    let used = history.uses_of(process).map(|(event, _)| event);
+    let (mut used, (first, last)) = (used, history.span(process));
+    match back {
+        true => {
+            let known = used.take_while(|event| *event < from).last();
+            let begin = known.map_or(first, EventNo::next);
+            let found = messages(history, process, begin, from.previous()).last();
+            found.or(known).filter(|found| *found < from)
+        }
+        false => {
+            let known = used.find(|event| *event >= from);
+            let end = known.map_or(last, EventNo::previous);
+            messages(history, process, from, end).next().or(known)
+        }
+    }
+}
+
+/// Events of a process whose calls send or receive, as their names say.
+fn messages(
+    history: &History,
+    process: ProcessIx,
+    first: EventNo,
+    last: EventNo,
+) -> impl Iterator<Item = EventNo> {
+    use protocol::syscall::Type;
+    let mut log = history.set().log_near(process, first);
+    std::iter::from_fn(move || {
+        let log = log.as_mut()?;
+        while log.advance() {
+            let event = log.event()?;
+            if event.number > last {
+                return None;
+            }
+            if event.number >= first && matches!(event.type_(), Type::Send | Type::Recv) {
+                return Some(event.number);
+            }
+        }
+        None
+    })
+}

@@ -56,7 +56,9 @@ impl Code {
         if event.is_done(nr::MMAP) {
             let [_, len, protection, flags, ..] = event.args;
             let start = event.result.and_then(|start| u64::try_from(start).ok());
-            let start = start.unwrap_or(0);
+            let Some(start) = start else {
+                return;
+            };
             let range = start..start.saturating_add(len);
             let is_code = protection & PROT_EXEC != 0;
             if flags & MAP_ANONYMOUS != 0 {

@@ -131,8 +131,7 @@ impl Member {
                 },
             },
             Arrival::Watch(part) => {
-                let number = plan.watched.get(part).copied().unwrap_or(0);
-                let came = self.changed(context, number, values)?;
+                let came = self.changed(context, &plan, part, values)?;
                 came.map(|came| self.found(came)).transpose()?
             }
             Arrival::Happened(happening) => self.happened(context, happening)?,

@@ -168,9 +168,11 @@ impl Group {
         Ok(self.member(self.index(process)?)?.at)
     }
 
-    /// Says where a process is, and that no other moves with it.
+    /// Says where a process is, and that no other moves with it. What was stopped at
+    /// before is forgotten: nobody was led here.
     pub fn place(&mut self, process: ProcessId, at: Position) -> Result<()> {
         let i = self.index(process)?;
+        self.trail = Trail::default();
         if let Some(member) = self.members.get_mut(i) {
             member.put(member.within(at));
         }

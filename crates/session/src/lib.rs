@@ -48,6 +48,7 @@ mod error;
 mod found;
 mod group;
 mod handle;
+mod inlined;
 mod member;
 mod motion;
 mod plan;

@@ -59,7 +59,7 @@ pub enum How {
     RunTo(EventNo),
     /// By the instructions that begin in a range, at least one.
     Instructions(Range<Addr>),
-    /// By one instruction, or a call and all that it leads to.
+    /// By one instruction, or a call and all that it leads to; back over one that returned.
     NextInstruction,
     /// To another line; into functions that have lines, or over them.
     Line { into: bool },
@@ -468,8 +468,15 @@ impl Group {
     ) -> Result<(usize, Reason)> {
         let lead = crew.lead;
         let (member, context) = self.with(lead, cancel)?;
+        // One instruction has nothing on its way; the others stop there by themselves.
+        let mut passes = matches!(motion.how, How::Line { .. } | How::Finish { .. });
         let search = match &motion.how {
-            How::Instructions(_) | How::NextInstruction => match motion.thread {
+            How::NextInstruction => {
+                let (search, over) = member.next_instruction_back(context)?;
+                passes = over;
+                search
+            }
+            How::Instructions(_) => match motion.thread {
                 Some(thread) => member.step_thread_back(context, thread)?,
                 None => member.step_back(context)?,
             },
@@ -493,8 +500,6 @@ impl Group {
             },
             Search::Interrupted(_) => return Ok((lead, Reason::Interrupted)),
         };
-        // One instruction has nothing on its way; the others stop there by themselves.
-        let passes = matches!(motion.how, How::Line { .. } | How::Finish { .. });
         loop {
             let mut next = goal.clone();
             if passes {

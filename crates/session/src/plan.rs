@@ -8,7 +8,7 @@ use protocol::id::Addr;
 use target::{Condition, Watch};
 
 use crate::member::{Context, Member};
-use crate::stops::{What, address_in, locations};
+use crate::stops::{Point, StopTable, What, address_in, locations};
 use crate::watched::FrameKey;
 use crate::{Error, Result};
 
@@ -39,6 +39,11 @@ impl Plan {
         let mut all = self.inlined.iter();
         let found = all.find(|(n, location)| *n == number && location.address == address);
         found.map(|(_, location)| location)
+    }
+
+    /// The point that a part of watched memory belongs to.
+    pub fn watched_by<'s>(&self, part: usize, stops: &'s StopTable) -> Option<&'s Point> {
+        stops.get(*self.watched.get(part)?)
     }
 
     /// What a process stops at on its way, and `others`, in order.

@@ -152,8 +152,7 @@ impl Member {
                     return Ok(Leg::Found(self.found(Came::Diverged(difference))?));
                 }
                 Arrival::Watch(part) => {
-                    let number = plan.watched.get(part).copied().unwrap_or(0);
-                    let came = self.changed(context, number, &mut values)?;
+                    let came = self.changed(context, &plan, part, &mut values)?;
                     let points = self.points_here(context, &plan)?;
                     match (came, points) {
                         (Some(came), Ok(points)) => {
@@ -323,12 +322,14 @@ impl Member {
     pub fn changed(
         &mut self,
         context: Context<'_>,
-        number: u32,
+        plan: &Plan,
+        part: usize,
         values: &mut Vec<(u32, Seen)>,
     ) -> Result<Option<Came>> {
-        let Some(point) = context.stops.get(number) else {
+        let Some(point) = plan.watched_by(part, context.stops) else {
             return Ok(None);
         };
+        let number = point.number;
         let mut change = None;
         if let What::Watch(watched) = &point.what {
             let is_live = match &watched.frame {

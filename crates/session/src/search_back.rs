@@ -115,8 +115,7 @@ impl Member {
                     }
                 }
                 Back::Watch(part) => {
-                    let number = plan.watched.get(part).copied().unwrap_or(0);
-                    if let Some(came) = self.changes(context, number)? {
+                    if let Some(came) = self.changes(context, &plan, part)? {
                         return Ok(Leg::Found(self.found(came)?));
                     }
                 }
@@ -223,10 +222,11 @@ impl Member {
 
     /// The process is before what changes watched memory: what that is, if it
     /// counts.
-    fn changes(&mut self, context: Context<'_>, number: u32) -> Result<Option<Came>> {
-        let Some(point) = context.stops.get(number) else {
+    fn changes(&mut self, context: Context<'_>, plan: &Plan, part: usize) -> Result<Option<Came>> {
+        let Some(point) = plan.watched_by(part, context.stops) else {
             return Ok(None);
         };
+        let number = point.number;
         let mut values = None;
         if let What::Watch(watched) = &point.what {
             if let Some(frame) = &watched.frame

@@ -15,6 +15,7 @@ use target::{Arrival, ONE_INSTRUCTION, Position, Stops, Target};
 
 use crate::conditions::INLINED_MAX;
 use crate::found::{Came, Found, Leg, Passed, Search};
+use crate::inlined::SteppedFrame;
 use crate::member::{Context, Member};
 use crate::view::stack_at;
 use crate::watched::FrameKey;
@@ -125,22 +126,19 @@ impl Member {
         let arrival = target.step(range, &plan.watches, context.cancel)?;
         Ok(match arrival {
             Arrival::Stepped | Arrival::Breakpoint | Arrival::Mapped => Leg::At,
-            Arrival::Watch(part) => {
-                let number = plan.watched.get(part).copied().unwrap_or(0);
-                match self.changed(context, number, &mut values)? {
-                    None => Leg::At,
-                    Some(came) => {
-                        let found = self.found(came)?;
-                        match passed.takes(context, &found) {
-                            true => {
-                                passed.found.push(found);
-                                Leg::At
-                            }
-                            false => Leg::Found(found),
+            Arrival::Watch(part) => match self.changed(context, &plan, part, &mut values)? {
+                None => Leg::At,
+                Some(came) => {
+                    let found = self.found(came)?;
+                    match passed.takes(context, &found) {
+                        true => {
+                            passed.found.push(found);
+                            Leg::At
                         }
+                        false => Leg::Found(found),
                     }
                 }
-            }
+            },
             Arrival::There => Leg::There,
             Arrival::End => Leg::End,
             Arrival::Interrupted => Leg::Interrupted(self.position()?),
@@ -351,12 +349,21 @@ impl Member {
         passed: &mut Passed,
     ) -> Result<Search> {
         self.here(context.program)?;
+        if into && self.stands_outside(context)? {
+            // It is in what is inlined there as soon as that is looked at.
+            self.enter(None);
+            return Ok(Search::Found(self.found(Came::Step)?));
+        }
+        let depth = self.stepped_frame(context, into)?.and_then(|own| own.depth);
         let leg = self.run_to_line(context, into, Position::END, Some(passed))?;
         let search = self.stepped(leg)?;
+        let search = self.outside(context, depth, search)?;
         // A breakpoint may be just here.
         let is_passed = |found: &Found| passed.found.last().is_some_and(|p| p.at == found.at);
         match search {
-            Search::Found(found) if matches!(found.came, Came::Step) && !is_passed(&found) => {
+            Search::Found(found)
+                if matches!(found.came, Came::Step | Came::Left(_)) && !is_passed(&found) =>
+            {
                 let plan = self.plan(context)?;
                 let points = self.points_here(context, &plan)?.unwrap_or_default();
                 Ok(Search::Found(Found { points, ..found }))
@@ -395,7 +402,11 @@ impl Member {
         mut passed: Option<&mut Passed>,
     ) -> Result<Leg> {
         let thread = self.thread()?;
-        let Some(start) = self.top(context)? else {
+        let Some(SteppedFrame {
+            frame: start,
+            depth,
+        }) = self.stepped_frame(context, into)?
+        else {
             return self.step(context, ONE_INSTRUCTION, passed);
         };
         let border = self.next_image(self.position()?.event());
@@ -459,7 +470,7 @@ impl Member {
                     Call::Unknown => continue,
                     Call::Returned => {}
                 }
-                let Some(back) = self.top(context)? else {
+                let Some(back) = self.frame_at(context, depth)? else {
                     continue;
                 };
                 if back.place.as_ref().map(|p| p.line) != start_line && !back.inside_line {
@@ -474,6 +485,10 @@ impl Member {
                 }
                 continue;
             }
+            let Some(now) = self.frame_at(context, depth)? else {
+                continue;
+            };
+            let has_line = now.place.is_some();
             let is_same =
                 now.place.as_ref().map(|p| p.line) == start_line && now.name == start.name;
             if has_line && !is_same && !now.inside_line {

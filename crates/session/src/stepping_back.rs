@@ -10,11 +10,15 @@ use protocol::id::{Addr, ThreadNo};
 use target::{Arrival, Back, ONE_INSTRUCTION, Position, Stops, Target};
 
 use crate::found::{Came, Found, Leg, Search};
+use crate::inlined::SteppedFrame;
 use crate::member::{Context, Member};
 use crate::stepping::STEPS_MAX;
 use crate::view::stack_at;
 use crate::watched::FrameKey;
 use crate::{Error, Result};
+
+/// So many bytes the longest call is that compilers make: a displacement and an index.
+const CALL_MAX: u64 = 8;
 
 /// How a frame was come to.
 struct Entered {
@@ -33,6 +37,57 @@ impl Member {
     pub fn step_back(&mut self, context: Context<'_>) -> Result<Search> {
         self.here(context.program)?;
         self.one_back(context)
+    }
+
+    /// Back by one instruction; if a call has just returned, over all that it led to.
+    /// Says whether it did: something else may have stopped the process on that way.
+    pub fn next_instruction_back(&mut self, context: Context<'_>) -> Result<(Search, bool)> {
+        self.here(context.program)?;
+        let start = self.position()?;
+        let (thread, rsp) = (self.thread()?, self.stack_pointer()?);
+        let calls = self.look_at_stack(context, 1, |inspector, stack| {
+            let next = stack.frames.first()?.pc;
+            let is_call = |at: &Addr| {
+                let lines = inspector.disassemble(*at, 2);
+                let [call, after] = lines.as_slice() else {
+                    return false;
+                };
+                call.text.starts_with("call") && after.address == next
+            };
+            // The bytes before may be read in several ways: it is the one that was executed.
+            let lengths = 2..=CALL_MAX;
+            Some(lengths.map(|length| next.minus(length)).filter(is_call))
+                .map(Iterator::collect::<Vec<Addr>>)
+        })?;
+        let search = self.one_back(context)?;
+        let calls = calls.unwrap_or_default();
+        let is_return = self.look_at_stack(context, 1, |inspector, stack| {
+            let lines = inspector.disassemble(stack.frames.first()?.pc, 1);
+            Some(lines.first()?.text.starts_with("ret"))
+        })?;
+        if calls.is_empty() || is_return != Some(true) || self.thread()? != thread {
+            return Ok((search, false));
+        }
+        let mut is_call = |target: &dyn Target, _| {
+            let own = target.running().filter(|t| t.number == thread);
+            own.map(|thread| thread.registers.sp()) == rsp
+        };
+        let stops = Stops {
+            breakpoints: &calls,
+            ..Stops::default()
+        };
+        let returned = self.position()?;
+        let floor = Position::Event(self.image_begins(start.event()));
+        let past = self.recorded()?;
+        match past.last(&stops, floor, context.cancel, Some(&mut is_call))? {
+            Back::Breakpoint => Ok((self.arrived(Came::Step)?, true)),
+            Back::Interrupted => Ok((Search::Interrupted(start), true)),
+            // It returned to where nobody had called it.
+            Back::Beginning | Back::Watch(_) => {
+                self.seek(returned, &target::Cancel::new())?;
+                Ok((search, false))
+            }
+        }
     }
 
     fn one_back(&mut self, context: Context<'_>) -> Result<Search> {
@@ -214,7 +269,9 @@ impl Member {
     pub fn step_line_back(&mut self, context: Context<'_>, into: bool) -> Result<Search> {
         self.here(context.program)?;
         let here = self.at;
+        let depth = self.stepped_frame(context, into)?.and_then(|own| own.depth);
         let search = self.line_back(context, into, here)?;
+        let search = self.outside(context, depth, search)?;
         if context.cancel.is_cancelled() {
             return Ok(Search::Interrupted(here));
         }
@@ -257,7 +314,7 @@ impl Member {
     ) -> Result<Option<Search>> {
         const TRIES: usize = 12;
         let thread = self.thread()?;
-        let Some(frame) = self.top(context)? else {
+        let Some(SteppedFrame { frame, depth }) = self.stepped_frame(context, into)? else {
             return Ok(None);
         };
         let Some(cfa) = frame.cfa else {
@@ -300,7 +357,7 @@ impl Member {
             if back != Back::Breakpoint {
                 return Ok(None);
             }
-            let Some(now) = self.top(context)? else {
+            let Some(now) = self.frame_at(context, depth)? else {
                 return Ok(None);
             };
             let rsp = self.stack_pointer()?;
@@ -338,7 +395,7 @@ impl Member {
     ) -> Result<Search> {
         let never = target::Cancel::new();
         let thread = self.thread()?;
-        let Some(frame) = self.top(context)? else {
+        let Some(SteppedFrame { frame, depth }) = self.stepped_frame(context, into)? else {
             return self.one_back(context);
         };
         // A frame is its address and its function: others were there before.
@@ -372,7 +429,7 @@ impl Member {
                 if now >= here {
                     break;
                 }
-                let same = self.top(context)?.is_some_and(|f| is_same(&f));
+                let same = self.frame_at(context, depth)?.is_some_and(|f| is_same(&f));
                 if self.thread()? == thread && (into || same) {
                     last = Some(now);
                 }

@@ -369,14 +369,10 @@ impl World<'_> {
         self.clocks = clocks::fit(&sights, &later);
     }
 
-    fn member_of(&self, op: &Op) -> u16 {
-        self.set.member_of(ProcessIx(op.process)).unwrap_or(0)
-    }
-
     /// An operation with times that can be compared with another member's.
     fn shifted(&self, op: Op) -> Op {
-        let member = self.member_of(&op);
-        let Some(shift) = self.shift_of(member) else {
+        let member = self.set.member_of(ProcessIx(op.process));
+        let Some(shift) = member.and_then(|member| self.shift_of(member)) else {
             return op;
         };
         Op {
@@ -400,8 +396,9 @@ impl World<'_> {
             .collect();
         let set = self.set;
         let shift = |op: &mut Op| {
-            let member = set.member_of(ProcessIx(op.process)).unwrap_or(0);
-            if let Some(Some(shift)) = shifts.get(usize::from(member)) {
+            if let Some(member) = set.member_of(ProcessIx(op.process))
+                && let Some(Some(shift)) = shifts.get(usize::from(member))
+            {
                 op.lo = shift.time(op.lo);
                 op.hi = shift.time(op.hi);
             }

@@ -263,6 +263,9 @@ pub(super) fn word_and_rest(line: &str) -> (&str, &str) {
 }
 
 pub(super) fn number(text: &str) -> Result<u32, Failure> {
+    if text.is_empty() {
+        return Err(Failure::new("a number is missing").hint("`help COMMAND` says of what"));
+    }
     text.parse()
         .map_err(|_| Failure::new(format!("`{text}` is not a number")))
 }

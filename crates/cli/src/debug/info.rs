@@ -14,8 +14,11 @@ impl Prompt {
             Some(topic) => (topic.handler)(self, rest),
             None => {
                 let all: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
-                Err(Failure::new(format!("info about what? (`{about}`)"))
-                    .hint(format!("one of {}", all.join(", "))))
+                let failure = match about {
+                    "" => Failure::new("info about what?"),
+                    about => Failure::new(format!("info about what? (`{about}`)")),
+                };
+                Err(failure.hint(format!("one of {}", all.join(", "))))
             }
         }
     }

@@ -85,7 +85,12 @@ impl Prompt {
         Ok(line.unwrap_or_default())
     }
 
+    /// Takes a process at hand; without a name, shows the one that is.
     pub(super) fn process(&mut self, name: &str) -> Result<(), Failure> {
+        if name.is_empty() {
+            self.when()?;
+            return self.show_line();
+        }
         let found = match self.debugger.is_alive() {
             true => self.living_process(name)?,
             false => query::find::process(self.debugger.group.set()?, name)?,
@@ -125,7 +130,18 @@ impl Prompt {
         Ok(())
     }
 
+    /// Looks at a thread; without a name, shows which is looked at.
     pub(super) fn thread(&mut self, name: &str) -> Result<(), Failure> {
+        if name.is_empty() {
+            let process = self.debugger.process;
+            let thread = match self.debugger.thread {
+                Some(thread) => thread,
+                None => self.debugger.view()?.target().thread(),
+            };
+            let name = self.debugger.thread_name(process, thread)?;
+            say!("{thread}  {}", paint(Part::Process, &name))?;
+            return self.show_line();
+        }
         self.debugger.thread = Some(self.thread_named(name)?);
         self.debugger.frame = 0;
         self.show_line()
@@ -210,19 +226,25 @@ impl Prompt {
         Ok(())
     }
 
-    pub(super) fn move_frame(&mut self, by: isize) -> Result<(), Failure> {
+    /// So many frames up or down, or as far as there are some: one, if it is not said.
+    pub(super) fn move_frame(&mut self, count: &str, up: bool) -> Result<(), Failure> {
+        let count = match count {
+            "" => 1,
+            count => number(count)? as usize,
+        };
         let depth = self
             .debugger
             .look(|_, _, stack| stack.map_or(0, |s| s.frames.len()))?;
-        let Some(frame) = self.debugger.frame.checked_add_signed(by) else {
-            return Err(Failure::new(
-                "this is the innermost frame; there is none below",
-            ));
+        let (here, outermost) = (self.debugger.frame, depth.saturating_sub(1));
+        let frame = match up {
+            true => here.saturating_add(count).min(outermost),
+            false => here.saturating_sub(count),
         };
-        if frame >= depth {
-            return Err(Failure::new(
-                "this is the outermost frame; there is none above",
-            ));
+        if frame == here && count > 0 {
+            return Err(match up {
+                true => Failure::new("this is the outermost frame; there is none above"),
+                false => Failure::new("this is the innermost frame; there is none below"),
+            });
         }
         self.debugger.frame = frame;
         self.show_frame()

@@ -3,7 +3,7 @@
 use ::session::{Caught, Direction, How, Reason, Stopped};
 use ::target::{Happening, Position};
 use causality::EventId;
-use protocol::id::EventNo;
+use protocol::id::{EventNo, ProcessId};
 
 use super::commands::{Prompt, number};
 use super::debugger::{Instant, Mode, Named};
@@ -268,10 +268,18 @@ impl Prompt {
         let thread = self.debugger.thread_name(process, thread)?;
         let when = match position {
             Position::Halted(_) => "halted".to_string(),
+            Position::Event(event) if self.has_ended(process, event) => "at its end".to_string(),
             Position::Event(event) => format!("about to do {name}:{event}"),
             Position::Inside(inside) => format!("before {name}:{}", inside.event),
         };
         say!("{}, {thread}, {when}", paint(Part::Process, &name))
+    }
+
+    /// Whether nothing of a process comes from an event on. (What is being recorded goes on.)
+    fn has_ended(&self, process: ProcessId, event: EventNo) -> bool {
+        let members = self.debugger.group.members();
+        let own = members.iter().find(|member| member.id == process);
+        self.front.is_none() && own.is_some_and(|member| event > member.last)
     }
 
     /// The event that comes next, in words.
@@ -373,30 +381,16 @@ impl Prompt {
 
     /// To the next event that sends or receives, or the last.
     pub(super) fn step_message(&mut self, back: bool) -> Result<(), Failure> {
-        use protocol::syscall::Type;
         let position = self.debugger.position()?;
-        let now = position.event().0;
         let place = self.debugger.index()?;
-        let history = self.debugger.group.history()?;
-        let set = self.debugger.group.set()?;
-        let (first, last) = history.span(place);
-        let (first, last) = (first.0, last.0);
-        let is_message = |event: &u64| {
-            let used = history.uses(EventId::new(place, EventNo(*event)));
-            !used.is_empty()
-                || set.log_at(place, EventNo(*event)).is_some_and(|log| {
-                    log.event()
-                        .is_some_and(|e| matches!(e.type_(), Type::Send | Type::Recv))
-                })
+        let from = match (back, position) {
+            (false, Position::Event(now)) => now.next(),
+            (_, position) => position.event(),
         };
-        let from = now + u64::from(matches!(position, Position::Event(_)));
-        let found = match back {
-            true => (first..now).rev().find(is_message),
-            false => (from..=last).find(is_message),
-        };
+        let found = query::find::message(self.debugger.group.history()?, place, from, back);
         match found {
             Some(event) => {
-                let at = Position::Event(EventNo(event));
+                let at = Position::Event(event);
                 self.go(How::To(at), Direction::Forwards, false)
             }
             None if back => Err(Failure::new("there is no message before")),

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::job::Job;
 use crate::failure::Failure;
 
+use crate::output::Style;
+
 /// Prints a line, which is seen at once: who reads it through a pipe may wait for it before it
 /// says what comes next. Whoever read it may have gone away: that is a failure that
 /// nobody hears of.
@@ -76,12 +78,12 @@ pub fn paint(part: Part, text: &str) -> String {
     if !has_colours() {
         return text.to_string();
     }
-    let code = match part {
-        Part::Process => "36",
-        Part::Function => "33",
-        Part::File => "32",
-        Part::Why => "1",
-        Part::Line => "1;34",
+    let style = match part {
+        Part::Process => Style::Cyan,
+        Part::Function => Style::Yellow,
+        Part::File => Style::Green,
+        Part::Why => Style::Bold,
+        Part::Line => Style::BoldBlue,
     };
-    format!("\x1b[{code}m{text}\x1b[0m")
+    style.paint(text)
 }

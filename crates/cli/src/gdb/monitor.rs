@@ -10,67 +10,104 @@ use instants::{Conditions, Does, Next};
 use super::program::{Program, Told, stop};
 use crate::failure::Failure;
 
-/// Name, arguments, and what it does.
-const COMMANDS: &[(&str, &str, &str)] = &[
-    (
-        "when",
-        "[INFERIOR]",
-        "where a process is, and when; by default the one that stopped last",
-    ),
-    ("where", "", "the cut: where each process is"),
-    (
-        "goto",
-        "EVENT|start|end|stop if COND",
-        "moves all processes to the earliest cut that explains an event",
-    ),
-    (
-        "arrange",
-        "EVENT|start|end|here|stop if COND",
-        "the same, when gdb resumes next, so that it sees that they moved",
-    ),
-    (
-        "stop",
-        "if COND",
-        "moves all to the first state from here in which a condition holds (docs/conditions.md)",
-    ),
-    (
-        "rstop",
-        "if COND",
-        "moves all back to the last state before here in which a condition holds",
-    ),
-    (
-        "mode",
-        "[causal|consistent]",
-        "how far other processes follow: as they must, or as they can",
-    ),
-    ("help", "", "this list"),
+/// A command of `monitor`.
+struct Row {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    /// It goes back, or asks for what was recorded.
+    needs_past: bool,
+    /// Does what stands behind it; what is to be shown.
+    handler: fn(&mut Program, &str) -> Result<String, Failure>,
+}
+
+/// All of them, as `monitor help` lists them.
+const COMMANDS: &[Row] = &[
+    Row {
+        name: "when",
+        arguments: "[INFERIOR]",
+        summary: "where a process is, and when; by default the one that stopped last",
+        needs_past: false,
+        handler: when,
+    },
+    Row {
+        name: "where",
+        arguments: "",
+        summary: "the cut: where each process is",
+        needs_past: false,
+        handler: |program, _| Ok(places(program)),
+    },
+    Row {
+        name: "goto",
+        arguments: "EVENT|start|end|stop if COND",
+        summary: "moves all processes to the earliest cut that explains an event",
+        needs_past: true,
+        handler: |program, text| goto(program, text).map(|said| moved(program, &said)),
+    },
+    Row {
+        name: "arrange",
+        arguments: "EVENT|start|end|here|stop if COND",
+        summary: "the same, when gdb resumes next, so that it sees that they moved",
+        needs_past: false,
+        handler: arrange,
+    },
+    Row {
+        name: "stop",
+        arguments: "if COND",
+        summary: "moves all to the first state from here in which a condition holds (docs/conditions.md)",
+        needs_past: true,
+        handler: |program, text| stop_if(program, text, false).map(|said| moved(program, &said)),
+    },
+    Row {
+        name: "rstop",
+        arguments: "if COND",
+        summary: "moves all back to the last state before here in which a condition holds",
+        needs_past: true,
+        handler: |program, text| stop_if(program, text, true).map(|said| moved(program, &said)),
+    },
+    Row {
+        name: "mode",
+        arguments: "[causal|consistent]",
+        summary: "how far other processes follow: as they must, or as they can",
+        needs_past: true,
+        handler: mode,
+    },
+    Row {
+        name: "help",
+        arguments: "",
+        summary: "this list",
+        needs_past: false,
+        handler: |_, _| Ok(help()),
+    },
 ];
 
 /// Executes a line; what is to be shown.
 pub fn execute(program: &mut Program, line: &str) -> String {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let rest = rest.trim();
-    let is_back = matches!(word, "goto" | "stop" | "rstop" | "mode");
-    let done = match word {
-        _ if program.alive.is_some() && (is_back || word == "arrange" && rest != "here") => {
-            Err(::session::Error::from(::target::Error::NoPast).into())
-        }
-        "when" => when(program, rest),
-        "where" => Ok(places(program)),
-        "goto" => goto(program, rest).map(|said| moved(program, &said)),
-        "stop" | "rstop" => goto(program, line).map(|said| moved(program, &said)),
-        "arrange" => arrange(program, rest),
-        "mode" => mode(program, rest),
-        "help" | "" => Ok(help()),
-        _ => Err(match events::nearest(word, COMMANDS.iter().map(|c| c.0)) {
-            Some(near) => Failure::new(format!("there is no monitor command `{word}`"))
-                .hint(format!("did you mean `{near}`?")),
-            None => Failure::new(format!("there is no monitor command `{word}`"))
-                .hint("`monitor help` lists them"),
-        }),
+    one(program, word, rest.trim()).unwrap_or_else(|failure| failure.words())
+}
+
+fn one(program: &mut Program, word: &str, rest: &str) -> Result<String, Failure> {
+    let word = if word.is_empty() { "help" } else { word };
+    let Some(row) = COMMANDS.iter().find(|row| row.name == word) else {
+        let failure = Failure::new(format!("there is no monitor command `{word}`"));
+        let names = COMMANDS.iter().map(|row| row.name);
+        return Err(match events::nearest(word, names) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint("`monitor help` lists them"),
+        });
     };
-    done.unwrap_or_else(|failure| failure.words())
+    check_time(program, row.needs_past)?;
+    (row.handler)(program, rest)
+}
+
+/// What is alive has no past.
+fn check_time(program: &Program, needs_past: bool) -> Result<(), Failure> {
+    match program.alive.is_some() && needs_past {
+        true => Err(::session::Error::from(::target::Error::NoPast).into()),
+        false => Ok(()),
+    }
 }
 
 /// What is said when everybody is elsewhere.
@@ -85,12 +122,16 @@ fn moved(program: &Program, said: &str) -> String {
 fn help() -> String {
     let width = COMMANDS
         .iter()
-        .map(|(name, arguments, _)| name.len() + arguments.len() + 1)
+        .map(|row| row.name.len() + row.arguments.len() + 1)
         .max();
     let mut text = String::new();
-    for (name, arguments, about) in COMMANDS {
-        let usage = format!("{name} {arguments}");
-        text.push_str(&format!("{usage:<0$} {about}\n", width.unwrap_or(0)));
+    for row in COMMANDS {
+        let usage = format!("{} {}", row.name, row.arguments);
+        text.push_str(&format!(
+            "{usage:<0$} {1}\n",
+            width.unwrap_or(0),
+            row.summary
+        ));
     }
     text
 }
@@ -231,6 +272,7 @@ fn goto(program: &mut Program, text: &str) -> Result<String, Failure> {
 /// Moves everybody, and has gdb told of it: of the programs and libraries that
 /// are others now, then of the stop.
 fn arrange(program: &mut Program, text: &str) -> Result<String, Failure> {
+    check_time(program, text != "here")?;
     let mut failed = None;
     program.queue.clear();
     program.introduce();

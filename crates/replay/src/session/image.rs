@@ -73,10 +73,11 @@ impl ImageReplay {
         let (streams, path) = path_to(shared, stream)?;
         let memory = shared.shared(image, &streams, cancel)?;
         let mut file = ReplayFile::create(image, &streams, recording)?;
-        let first = path.first().copied().unwrap_or(0);
-        let stream = streams
-            .get(first)
-            .ok_or_else(|| shared.no_log(stream.process))?;
+        let no_log = || shared.no_log(stream.process);
+        let (Some(&first), Some(&watched)) = (path.first(), path.last()) else {
+            return Err(no_log());
+        };
+        let stream = streams.get(first).ok_or_else(no_log)?;
         let start = image_start(recording, stream.process, stream.image)?;
         file.set_start(first, &start, image.vdso)?;
         if let Some(memory) = memory {
@@ -104,7 +105,7 @@ impl ImageReplay {
             cost: Duration::ZERO,
             checkpoints: Vec::new(),
             free: (1..PLAYERS).rev().collect(),
-            watched: path.last().copied().unwrap_or(0),
+            watched,
             first_event: stream.first_event,
         };
         replay.leave_copy(false, next_id)?;
@@ -244,12 +245,10 @@ impl ImageReplay {
     ) -> Result<Arrival, Error> {
         let now = self.event();
         let nearest = self.checkpoints.partition_point(|c| c.event <= event);
-        let nearest = nearest.checked_sub(1);
-        let from = nearest.and_then(|at| self.checkpoints.get(at));
-        if let Some(from) = from
+        if let Some(at) = nearest.checked_sub(1)
+            && let Some(from) = self.checkpoints.get(at)
             && (now > event || from.event > now)
         {
-            let at = nearest.unwrap_or(0);
             self.take_copy(at)?;
         }
         let limit = before(event);

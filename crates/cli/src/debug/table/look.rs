@@ -16,7 +16,7 @@ pub const PROCESSES: Section = Section {
             prompt.process(call.rest)
         })
         .aliases(&["inferior"])
-        .takes(Takes::Process, "NAME")
+        .takes(Takes::Process, "[NAME]")
         .example("process bank-coordinator-0")
         .looks(),
         Command::new(
@@ -31,7 +31,7 @@ pub const PROCESSES: Section = Section {
             |prompt, call| prompt.thread(call.rest),
         )
         .aliases(&["t"])
-        .takes(Takes::Nothing, "NUMBER|NAME")
+        .takes(Takes::Nothing, "[NUMBER|NAME]")
         .example("thread 2")
         .looks(),
         Command::new(
@@ -54,13 +54,15 @@ pub const PROCESSES: Section = Section {
         .aliases(&["backtrace"])
         .takes(Takes::Nothing, "[all] [full] [N|-N]")
         .looks(),
-        Command::new("up", "look at the caller's frame", |prompt, _| {
-            prompt.move_frame(1)
+        Command::new("up", "look at the caller's frame, N up", |prompt, call| {
+            prompt.move_frame(call.rest, true)
         })
+        .takes(Takes::Nothing, "[N]")
         .looks(),
-        Command::new("down", "look at the called frame", |prompt, _| {
-            prompt.move_frame(-1)
+        Command::new("down", "look at the called frame, N down", |prompt, call| {
+            prompt.move_frame(call.rest, false)
         })
+        .takes(Takes::Nothing, "[N]")
         .looks(),
         Command::new("frame", "look at a frame by number", |prompt, call| {
             prompt.frame(call.rest)

@@ -112,7 +112,7 @@ pub const BACKWARDS: Section = Section {
         Command::new(
             "reverse-nexti",
             "back by one instruction, over calls",
-            |prompt, call| prompt.repeat(call.rest, How::Instructions(ONE_INSTRUCTION), Backwards),
+            |prompt, call| prompt.repeat(call.rest, How::NextInstruction, Backwards),
         )
         .aliases(&["rni"])
         .takes(Takes::Nothing, "[-only] [N]")
