@@ -50,6 +50,13 @@ fn plain(screen: &str) -> String {
     text.replace('\r', "")
 }
 
+/// Waits until the prompt has the terminal: before, Ctrl-C and Ctrl-D are the terminal's own.
+fn await_prompt(terminal: &Terminal) {
+    harness::wait_for("a prompt", || {
+        plain(&terminal.screen()).ends_with("(mw) ").then_some(())
+    });
+}
+
 #[test]
 fn lines_are_edited_completed_and_remembered() {
     let scratch = Scratch::new("prompt-lines");
@@ -66,11 +73,8 @@ fn lines_are_edited_completed_and_remembered() {
     terminal.await_text("\x1b[33mtransfer\x1b[0m at \x1b[32m", 1);
     terminal.await_text("\x1b[36mtransfers-0\x1b[0m", 1);
 
-    // A line that is given up is not run. (Before there is a prompt, the
-    // terminal itself would give it up.)
-    harness::wait_for("a prompt", || {
-        plain(&terminal.screen()).ends_with("(mw) ").then_some(())
-    });
+    // A line that is given up is not run.
+    await_prompt(&terminal);
     terminal.type_in("nonsense\x03");
     harness::wait_for("a fresh prompt", || {
         plain(&terminal.screen())
@@ -95,6 +99,7 @@ fn lines_are_edited_completed_and_remembered() {
         "{}",
         terminal.screen()
     );
+    await_prompt(&terminal);
     terminal.type_in("\x04");
     assert_eq!(terminal.wait(&mut child), 0);
     assert!(terminal.is_empty(), "the replay is gone");
@@ -149,6 +154,7 @@ fn control_c_stops_a_motion() {
     interrupt(2);
     terminal.type_in("print 6 * 7\n");
     terminal.await_text("$2 = 42", 1);
+    await_prompt(&terminal);
     terminal.type_in("\x04");
     assert_eq!(terminal.wait(&mut child), 0);
     assert!(terminal.is_empty(), "the replay is gone");

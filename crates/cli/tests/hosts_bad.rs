@@ -131,6 +131,9 @@ fn what_answers_otherwise_than_an_agent_is_told() {
     );
     let line = answers("exit 3");
     assert!(line.contains("no agent of Meanwhile: nothing"), "{line}");
+    // Who says something else and stays is not waited for.
+    let line = answers("echo Login:; exec cat");
+    assert!(line.contains("no agent of Meanwhile: `Login:`"), "{line}");
 }
 
 /// What a host that lost its power has kept of `mw`.

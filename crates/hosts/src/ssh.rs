@@ -11,8 +11,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::Client;
 use crate::{Error, plan, stored};
@@ -23,6 +26,13 @@ const SEND: [u8; 8] = *b"\0mw-send";
 
 /// What a shell may print before, for reasons of its own.
 const NOISE: usize = 64 << 10;
+
+/// How long what was begun to be said may wait to go on. (Before the first word somebody may be
+/// looking for a password.)
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// The same while `mw` is on its way there, behind a slow line.
+const SILENCE_IN_COPYING: Duration = Duration::from_secs(600);
 
 /// This very `mw`, as it is put on other hosts.
 pub struct Binary {
@@ -152,14 +162,20 @@ pub fn connect(host: &str, binary: &Binary) -> Result<Client, Error> {
     let mut output = BufReader::with_capacity(256 << 10, output);
     let opened = open(&mut output, &mut input, binary);
     if let Err(noise) = opened {
+        if noise.goes_on {
+            // It waits for something that nobody will say.
+            let _ = child.kill();
+        }
         drop((input, output));
         let status = end(child);
         let _ = listening.join();
+        let noise = noise.line;
         let said = words.get();
         // Of ssh's own failures this is the status.
         const SSH: i32 = 255;
         return Err(match (status, said) {
-            (Some(SSH) | None, said) => unreachable(host, &said.unwrap_or_default()),
+            (Some(SSH), said) => unreachable(host, &said.unwrap_or_default()),
+            (None, said) if noise.is_none() => unreachable(host, &said.unwrap_or_default()),
             (_, said) => Error::NoAgent {
                 host: host.to_string(),
                 said: said.or(noise).unwrap_or_else(|| "nothing".to_string()),
@@ -189,13 +205,34 @@ fn end(mut child: Child) -> Option<i32> {
     child.wait().ok()?.code()
 }
 
+/// What came instead of an agent.
+struct Noise {
+    /// The first line of it.
+    line: Option<String>,
+    /// Whether who said it is still there.
+    goes_on: bool,
+}
+
 /// Waits for the agent, and sends `mw` if it is wanted. Otherwise what came
 /// instead.
-fn open(from: &mut impl Read, to: &mut impl Write, binary: &Binary) -> Result<(), Option<String>> {
+fn open(
+    from: &mut BufReader<ChildStdout>,
+    to: &mut impl Write,
+    binary: &Binary,
+) -> Result<(), Noise> {
     let mut seen = Vec::new();
     let mut sent = false;
+    let mut goes_on = false;
     let mut window = [0u8; 8];
     while seen.len() < NOISE {
+        let patience = match sent {
+            true => SILENCE_IN_COPYING,
+            false => SILENCE,
+        };
+        if !seen.is_empty() && !comes(from, patience) {
+            goes_on = true;
+            break;
+        }
         let mut byte = [0];
         if !matches!(from.read(&mut byte), Ok(1)) {
             break;
@@ -221,5 +258,27 @@ fn open(from: &mut impl Read, to: &mut impl Write, binary: &Binary) -> Result<()
     }
     let noise = String::from_utf8_lossy(&seen);
     let line = noise.lines().find(|line| !line.trim().is_empty());
-    Err(line.map(|line| format!("`{}`", line.trim().replace('\0', ""))))
+    Err(Noise {
+        line: line.map(|line| format!("`{}`", line.trim().replace('\0', ""))),
+        goes_on: goes_on || seen.len() >= NOISE,
+    })
+}
+
+/// Whether something, be it the end, comes within some time.
+fn comes(from: &BufReader<ChildStdout>, within: Duration) -> bool {
+    if !from.buffer().is_empty() {
+        return true;
+    }
+    let until = Instant::now() + within;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = Timespec::try_from(left).ok();
+        let mut polled = [PollFd::new(from.get_ref(), PollFlags::IN)];
+        match poll(&mut polled, time.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            // What is wrong with it reading tells.
+            Err(_) => return true,
+            Ok(count) => return count > 0,
+        }
+    }
 }

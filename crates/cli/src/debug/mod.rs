@@ -233,6 +233,7 @@ fn ask(console: &mut Console, greeting: &str) -> Result<(), Failure> {
     }
     screen::say!("{greeting}")?;
     let mut last = String::new();
+    let mut is_above = false;
     while !console.quits() {
         is_free.store(console.is_free(), Relaxed);
         // The editor looks for more than keys only where something may come: then it does not see
@@ -243,9 +244,13 @@ fn ask(console: &mut Console, greeting: &str) -> Result<(), Failure> {
             true => editor.create_external_printer().ok(),
             false => None,
         };
-        console
-            .voice()
-            .speak_above(printer.map(|printer| Box::new(printer) as Above));
+        // What is typed before the editor has the terminal is the terminal's own to make sense
+        // of (Ctrl-C, Ctrl-D): it is given to the editor at once where nothing has changed.
+        if printer.is_some() || is_above {
+            is_above = printer.is_some();
+            let printer = printer.map(|printer| Box::new(printer) as Above);
+            console.voice().speak_above(printer);
+        }
         let line = match editor.readline(console.prompt()) {
             Ok(line) => line,
             // A line that was given up; and whatever moves is to stop.
