@@ -16,7 +16,7 @@ use recording::join;
 
 use crate::attach::{self, Script};
 use crate::debug::{self, Recorded};
-use crate::failure::Failure;
+use crate::failure::{Failure, remark};
 use crate::output::Output;
 use crate::record_on::{self, Part, Screen};
 use crate::{record, select};
@@ -190,7 +190,9 @@ fn recorded(program: &live::Program) -> Recorded {
         (true, _) => Recorded::Nowhere,
         (false, false) => {
             let who = not.join(", ");
-            eprintln!("mw: what runs on {who} is not recorded: nobody goes back in the program");
+            remark(format_args!(
+                "what runs on {who} is not recorded: nobody goes back in the program"
+            ));
             Recorded::Nowhere
         }
     }

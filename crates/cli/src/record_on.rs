@@ -12,7 +12,7 @@ use hosts::plan::{self, Run};
 use hosts::pull::{self, GOES_ON, Pull};
 use recording::join::{self, Missing};
 
-use crate::failure::{Failure, TROUBLE};
+use crate::failure::{Failure, TROUBLE, remark};
 use crate::join::Making;
 use crate::output::{Output, Progress, command_line};
 use crate::record::{self, Cmd, OnFull};
@@ -323,7 +323,7 @@ pub fn collect(parts: &[Part], dir: &Path) -> Result<bool, Failure> {
     }
     if members.is_empty() && goes_on == parts.len() {
         for Missing { name, why } in &missing {
-            eprintln!("mw: {name}: {why}");
+            remark(format_args!("{name}: {why}"));
         }
         return Ok(false);
     }
