@@ -55,9 +55,8 @@ impl Member {
                 call.text.starts_with("call") && after.address == next
             };
             // The bytes before may be read in several ways: it is the one that was executed.
-            let lengths = 2..=CALL_MAX;
-            Some(lengths.map(|length| next.minus(length)).filter(is_call))
-                .map(Iterator::collect::<Vec<Addr>>)
+            let begins = (2..=CALL_MAX).map(|length| next.minus(length));
+            Some(begins.filter(is_call).collect::<Vec<Addr>>())
         })?;
         let search = self.one_back(context)?;
         let calls = calls.unwrap_or_default();

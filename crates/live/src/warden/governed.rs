@@ -21,7 +21,7 @@ use protocol::shared::Control;
 
 use super::process::Process;
 use super::raw::{self, General};
-use super::{STATE, XMM};
+use super::registers::{STATE, XMM};
 use crate::Error;
 
 /// The flag that has a processor trap after each instruction.

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Error;
-use crate::talk::{self, Answer, Registers, Request, Thread};
+use crate::talk::{self, Answer, Request, Thread};
 use governed::{Farewell, Governor};
 use neighbours::Neighbours;
 use process::{Process, Space, State, Task};

@@ -148,8 +148,8 @@ impl Warden {
 }
 
 /// Where things are in the image that XSAVE makes.
-const XMM: usize = 160;
-const STATE: usize = 512;
+pub(super) const XMM: usize = 160;
+pub(super) const STATE: usize = 512;
 const YMM_HIGH: usize = 576;
 
 /// What is told of a thread's registers.
