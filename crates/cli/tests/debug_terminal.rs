@@ -149,6 +149,7 @@ fn control_c_stops_a_motion() {
     terminal.await_text("\x1b[1mBreakpoint 1\x1b[0m", 2);
     // In code that runs by itself: it comes back to where it can be stopped.
     terminal.type_in("delete\n");
+    await_prompt(&terminal);
     terminal.type_in("goto end\n");
     terminal.await_text("goto end", 1);
     interrupt(2);

@@ -31,7 +31,7 @@ const NOISE: usize = 64 << 10;
 /// looking for a password.)
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// The same while `mw` is on its way there, behind a slow line.
+/// How long it may while `mw` is on its way there, over a slow line.
 const SILENCE_IN_COPYING: Duration = Duration::from_secs(600);
 
 /// This very `mw`, as it is put on other hosts.

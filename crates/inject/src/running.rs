@@ -290,7 +290,7 @@ impl Running {
     fn await_status(&self, tid: i32, how: Resume, is_it: impl Fn(Became) -> bool) -> Option<()> {
         loop {
             // It is not waited in vain: nothing that is done there waits for anybody.
-            match trace::wait(tid) {
+            match trace::wait(self.pid, tid) {
                 Became::Nothing => {}
                 Became::Gone => return None,
                 became if is_it(became) => return Some(()),

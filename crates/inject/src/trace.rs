@@ -2,6 +2,8 @@
 //! numbers: the real-time ones have no names, and a stop that cannot be named must not be
 //! taken for none.
 
+use std::time::Duration;
+
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
@@ -30,20 +32,34 @@ pub(crate) enum Resume {
     Run,
 }
 
-/// What has become of a thread of this tracer's.
+/// So often it is looked at once, before it is given time.
+const LOOKS: usize = 200;
+/// How much.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// Waits until something has become of a thread of this tracer's. The first of a process that is
+/// killed has ended only when it was noted that all others have.
+pub(crate) fn wait(pid: i32, tid: i32) -> Became {
+    let mut looks = 0;
+    loop {
+        match look(tid) {
+            Became::Nothing => {}
+            became => return became,
+        }
+        looks += 1;
+        if looks < LOOKS {
+            std::thread::yield_now();
+        } else {
+            bury_threads(pid);
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// What has become of a thread of this tracer's. That it has ended is looked at and left to be
+/// seen: the process may be a child of this one, whose end somebody else here waits for.
 pub(crate) fn look(tid: i32) -> Became {
-    wait_for(tid, WaitPidFlag::WNOHANG)
-}
-
-/// Waits until something has become of a thread of this tracer's.
-pub(crate) fn wait(tid: i32) -> Became {
-    wait_for(tid, WaitPidFlag::empty())
-}
-
-/// That a thread has ended is looked at and left to be seen: the process may be a child of
-/// this one, whose end somebody else here waits for.
-fn wait_for(tid: i32, how: WaitPidFlag) -> Became {
-    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | how;
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel fills the structure, or leaves it zero; both are valid.
@@ -61,7 +77,7 @@ fn wait_for(tid: i32, how: WaitPidFlag) -> Became {
         (_, 0, _) => return Became::Nothing,
         _ => {}
     }
-    let (mut status, flags) = (0, flags | WaitPidFlag::WNOHANG);
+    let mut status = 0;
     // SAFETY: the kernel writes a number.
     match unsafe { libc::waitpid(tid, &raw mut status, flags.bits()) } {
         0 => Became::Nothing,
@@ -71,7 +87,7 @@ fn wait_for(tid: i32, how: WaitPidFlag) -> Became {
 }
 
 /// Takes note of the threads of a process that have ended, all but the first: one that becomes
-/// another program waits for that, and would wait for ever.
+/// another program waits for that, and so does the end of the first; they would wait for ever.
 pub(crate) fn bury_threads(pid: i32) {
     let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD | WaitPidFlag::WNOHANG;
     let look = flags | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;

@@ -21,6 +21,9 @@ use crate::{adopt, live, patcher, recorder, signal, timers};
 /// somebody who could let it go.
 const LOOK_AGAIN: u64 = 200_000_000;
 
+/// How soon one that waits for the turn looks: nobody tells it that it is to go on before the others.
+const SOON: u64 = 10_000_000;
+
 fn halt() -> &'static Halt {
     &control().halt
 }
@@ -264,6 +267,36 @@ pub fn away<T>(thread: &Thread, state: u32, wait: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Whether a thread that waits for the turn is to have none while the program is halted. (Who is
+/// to leave its call needs one for that.)
+pub fn must_sit_out(thread: &Thread) -> bool {
+    must_stop(thread) && !is_pulled(thread) && !leaves_call(thread)
+}
+
+/// A thread that waits for the turn stands already: it waits on until the halt is over.
+pub fn sit_out(thread: &Thread) {
+    let word = &halt().word;
+    loop {
+        let number = word.load(Acquire);
+        if number == 0 || !must_sit_out(thread) {
+            return;
+        }
+        sys::futex_wait(word, number, SOON);
+        if word.load(Acquire) == number {
+            end_if_forsaken(number);
+        }
+    }
+}
+
+/// Ends a halt if who has halted the program is gone: it goes on by itself.
+fn end_if_forsaken(number: u32) {
+    if !recorder::is_alive() {
+        let control = control();
+        control.halt.end(number, &control.entries, now());
+        sys::futex_wake(&halt().word, u32::MAX >> 1);
+    }
+}
+
 fn show(entry: &ThreadEntry, general: &[u64; 18], xstate: u64) {
     for (place, value) in entry.registers.iter().zip(general) {
         place.store(*value, Relaxed);
@@ -322,11 +355,8 @@ fn wait_for_end(thread: &Thread, place: u32, number: u32) {
     let is_out = || place == stopped_in::CALL && leaves_call(thread);
     while word.load(Acquire) == number && must_stop(thread) && !is_out() {
         sys::futex_wait(word, number, LOOK_AGAIN);
-        if word.load(Acquire) == number && !recorder::is_alive() {
-            // Who halted the program is gone: it goes on by itself.
-            let control = control();
-            control.halt.end(number, &control.entries, now());
-            sys::futex_wake(word, u32::MAX >> 1);
+        if word.load(Acquire) == number {
+            end_if_forsaken(number);
         }
     }
 }

@@ -123,6 +123,12 @@ fn wait(thread: &Thread, domain: &Domain) {
     let mut watches = false;
     let mut seen = domain.takes.load(Acquire);
     loop {
+        // Who is halted would stand with the turn, and one that is led out of the halt may need it.
+        if halt::must_sit_out(thread) {
+            // This one may have been woken to take it.
+            sys::futex_wake(&domain.word, 1);
+            halt::sit_out(thread);
+        }
         if domain.word.swap(WANTED, Acquire) == FREE {
             break;
         }

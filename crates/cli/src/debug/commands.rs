@@ -29,7 +29,9 @@ pub enum Next {
 pub const PROMPT: &str = "(mw) ";
 
 /// Nobody is there who could do what is asked.
-pub const NOT_HERE: &str = "the debugger has come to its end";
+pub fn not_here() -> Failure {
+    Failure::new("the debugger has come to its end")
+}
 
 pub struct Prompt {
     pub(super) debugger: Debugger,

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::commands::{NOT_HERE, Next, PROMPT, Prompt, number, word_and_rest};
+use super::commands::{Next, PROMPT, Prompt, not_here, number, word_and_rest};
 use super::job::{Job, Outcome};
 use super::limits::duration;
 use super::screen::say;
@@ -236,7 +236,7 @@ impl Console {
     ) -> Result<Done, Failure> {
         let job = Job::new(line, waits_for, &self.voice);
         if !self.mover.begin(&job) {
-            return Err(Failure::new(NOT_HERE));
+            return Err(not_here());
         }
         self.moves = Some(Arc::clone(&job));
         if at_once {
@@ -266,7 +266,7 @@ impl Console {
         };
         let job = Job::new(line, command.waits_for, &self.voice);
         if !looker.begin(&job) {
-            return Err(Failure::new(NOT_HERE));
+            return Err(not_here());
         }
         self.looks = Some(Arc::clone(&job));
         self.attend(&job)
