@@ -135,19 +135,7 @@ impl Check {
     fn run(self) -> Result<ExitCode, Failure> {
         let connector = Connector::new(select::identity())?;
         let here = recording::cpu_model();
-        let rows: Vec<Row> = std::thread::scope(|scope| {
-            let connector = &connector;
-            let asked: Vec<_> = self
-                .hosts
-                .iter()
-                .map(|host| (host, scope.spawn(move || look(host, connector))))
-                .collect();
-            let rows = asked.into_iter().map(|(host, thread)| match thread.join() {
-                Ok(row) => row,
-                Err(_) => failed(host, "it could not be asked".to_string()),
-            });
-            rows.collect()
-        });
+        let rows = hosts::at_once(&self.hosts, |host| look(host, &connector));
         let mut out = Output::new();
         for row in &rows {
             if self.json {

@@ -144,20 +144,12 @@ pub fn connect_all(all: &[&str]) -> Result<Vec<Client>, Failure> {
     let mut hosts = all.to_vec();
     hosts.sort_unstable();
     hosts.dedup();
-    let found: Result<HashMap<&str, Client>, hosts::Error> = std::thread::scope(|scope| {
-        let connector = &connector;
-        let asked: Vec<_> = hosts
-            .iter()
-            .map(|host| (*host, scope.spawn(move || connector.connect(host))))
-            .collect();
-        asked
-            .into_iter()
-            .map(|(host, thread)| match thread.join() {
-                Ok(client) => Ok((host, client?)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
+    let clients = hosts::at_once(&hosts, |host| connector.connect(host));
+    let found: Result<HashMap<&str, Client>, hosts::Error> = hosts
+        .into_iter()
+        .zip(clients)
+        .map(|(host, client)| Ok((host, client?)))
+        .collect();
     let found = found?;
     let own = |host: &&str| found.get(host).cloned();
     Ok(all.iter().filter_map(own).collect())

@@ -42,5 +42,26 @@ mod stored;
 pub mod tls;
 pub mod trust;
 
+/// Does the same with each, at the same time; one after the other where no thread can be had.
+pub fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let begun: Vec<_> = list
+            .iter()
+            .map(|item| {
+                let thread = std::thread::Builder::new();
+                (item, thread.spawn_scoped(scope, move || work(item)))
+            })
+            .collect();
+        let done = begun.into_iter().map(|(item, thread)| match thread {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => work(item),
+        });
+        done.collect()
+    })
+}
+
 pub use client::Client;
 pub use error::Error;

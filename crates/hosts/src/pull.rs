@@ -90,7 +90,7 @@ impl Counter<'_> {
 
 /// Fetches several at once. Says of each how that went.
 pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>> {
-    let listings: Vec<Result<Vec<wire::File>, Error>> = at_once(pulls, |pull| listing(pull));
+    let listings: Vec<Result<Vec<wire::File>, Error>> = crate::at_once(pulls, |pull| listing(pull));
     // Who fetches what several have.
     let mut first: HashMap<Digest, (usize, String)> = HashMap::new();
     let mut bytes = 0;
@@ -113,13 +113,13 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
     let numbered: Vec<usize> = (0..pulls.len()).collect();
     let source = |file: &wire::File| first.get(&digest_of(file)?);
     let own = |at: usize, file: &wire::File| source(file).is_none_or(|(first, _)| *first == at);
-    let mut outcomes = at_once(&numbered, |at| {
+    let mut outcomes = crate::at_once(&numbered, |at| {
         let (Some(pull), Some(Ok(files))) = (pulls.get(*at), listings.get(*at)) else {
             return Ok(());
         };
         let wanted: Vec<&wire::File> = files.iter().filter(|file| own(*at, file)).collect();
         let next = AtomicUsize::new(0);
-        let lanes = at_once(&[(); LANES], |()| {
+        let lanes = crate::at_once(&[(); LANES], |()| {
             while let Some(file) = wanted.get(next.fetch_add(1, Relaxed)) {
                 fetch(pull, file, &counter)?;
             }
@@ -148,21 +148,6 @@ pub fn all(pulls: &[Pull<'_>], progress: Progress<'_>) -> Vec<Result<(), Error>>
         }
     }
     outcomes
-}
-
-/// Does the same with each, at the same time.
-fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = list
-            .iter()
-            .map(|item| scope.spawn(move || work(item)))
-            .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
 }
 
 fn listing(pull: &Pull<'_>) -> Result<Vec<wire::File>, Error> {

@@ -247,23 +247,26 @@ impl<'r> Replays<'r> {
         let answers = Mutex::new(Vec::new());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let program = self.program;
-        std::thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    let never = Cancel::new();
-                    loop {
-                        let next = work.lock().map(|mut work| work.next());
-                        let Ok(Some(keys)) = next else { break };
-                        let Some(process) = keys.first().map(Key::id) else {
-                            continue;
-                        };
-                        let found = found(program, process, keys, &never);
-                        if let Ok(mut answers) = answers.lock() {
-                            answers.extend(found);
-                        }
-                    }
-                });
+        let find = || {
+            let never = Cancel::new();
+            loop {
+                let next = work.lock().map(|mut work| work.next());
+                let Ok(Some(keys)) = next else { break };
+                let Some(process) = keys.first().map(Key::id) else {
+                    continue;
+                };
+                let found = found(program, process, keys, &never);
+                if let Ok(mut answers) = answers.lock() {
+                    answers.extend(found);
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers {
+                // Where no thread can be had fewer do the work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, find);
+            }
+            find();
         });
         for (key, answer) in answers.into_inner().unwrap_or_default() {
             match answer {

@@ -192,13 +192,17 @@ impl Program {
                 .iter()
                 .zip(requests)
                 .map(|(client, request)| {
-                    let ask = |request| client.ask(request);
-                    scope.spawn(move || request.as_ref().map(ask).transpose())
+                    let ask = move || request.as_ref().map(|what| client.ask(what)).transpose();
+                    let thread = std::thread::Builder::new().spawn_scoped(scope, ask);
+                    (ask, thread)
                 })
                 .collect();
-            let answers = asked.into_iter().map(|thread| match thread.join() {
-                Ok(answer) => answer,
-                Err(panic) => std::panic::resume_unwind(panic),
+            let answers = asked.into_iter().map(|(ask, thread)| match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // Where no thread can be had one is asked after the other.
+                Err(_) => ask(),
             });
             // All have answered before the first failure is told.
             let answers: Vec<Result<Option<Answer>, Error>> = answers.collect();
