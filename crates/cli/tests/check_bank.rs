@@ -217,8 +217,12 @@ fn what_is_learnt_holds_where_it_was_learnt() {
         named.any(|own| own["verdict"] == outcome)
     };
     assert!(came_to("range_", "violated"), "{verdicts:?}");
-    // The run ends before the time for an answer does.
-    assert!(came_to("sent_ask_leads_", "unknown"), "{verdicts:?}");
+    // The run ends before the time for an answer does, or after it.
+    let unanswered = |outcome| came_to("sent_ask_leads_", outcome);
+    assert!(
+        unanswered("unknown") || unanswered("violated"),
+        "{verdicts:?}"
+    );
 }
 
 /// What recognizers emit is an event like any other: in lists, patterns, exports.
