@@ -94,32 +94,24 @@ fn prompt(terminal: &Terminal, scratch: &Scratch, words: &[&str]) -> Child {
     child
 }
 
-/// Types as people do: one key after the other, when a prompt is there. (While something is done in
-/// the background the editor does not see keys that came at once before there is another.)
-fn type_slowly(terminal: &Terminal, text: &str) {
+/// Types keys at once when a prompt is there.
+fn type_at_prompt(terminal: &Terminal, text: &str) {
     wait_for("a prompt", || {
         let screen = terminal.screen();
         let last = screen.rsplit('\n').next().unwrap_or("").to_string();
         last.contains("(mw) ").then_some(())
     });
-    for key in text.chars() {
-        let before = terminal.screen().len();
-        terminal.type_in(&key.to_string());
-        wait_for("the key to be seen", || {
-            (terminal.screen().len() > before).then_some(())
-        });
-    }
+    terminal.type_in(text);
 }
 
 /// Types a line; waits until this text was shown once more.
 fn ask(terminal: &Terminal, line: &str, answer: &str) {
     let times = terminal.screen().matches(answer).count();
-    type_slowly(terminal, &format!("{line}\n"));
+    type_at_prompt(terminal, &format!("{line}\n"));
     terminal.await_text(answer, times + 1);
 }
 
 #[test]
-#[ignore = "keys that come together wait for the next one while something is done in the background"]
 fn what_takes_long_goes_on_in_the_background() {
     let scratch = Scratch::new("jobs-live");
     let told = Told::comes(&scratch);
@@ -170,7 +162,7 @@ fn what_takes_long_goes_on_in_the_background() {
     assert_eq!(state(told.ids[0]), 'S');
 
     // It comes while a line is being typed, which stays as it is.
-    type_slowly(&terminal, "print times * 100 + 2");
+    type_at_prompt(&terminal, "print times * 100 + 2");
     terminal.await_text("times * 100 + 2", 1);
     send(told.ids[0], Signal::USR1);
     terminal.await_text("Job 1 is done: continue", 1);
@@ -200,7 +192,7 @@ fn what_takes_long_goes_on_in_the_background() {
 
     // Who waits for it can stop waiting; or not wait, and stop it.
     ask(&terminal, "continue &", "Job 3: continue");
-    type_slowly(&terminal, "join 3\n");
+    type_at_prompt(&terminal, "join 3\n");
     wait_for("the waiting to end", || {
         terminal.type_in("\x03");
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -222,7 +214,7 @@ fn what_takes_long_goes_on_in_the_background() {
 
     // Leaving stops what is under way.
     ask(&terminal, "continue &", "Job 5: continue");
-    type_slowly(&terminal, "quit\n");
+    type_at_prompt(&terminal, "quit\n");
     assert_eq!(terminal.wait(&mut child), 0);
     assert!(terminal.is_empty());
     assert_eq!(told.end(), "2 times\n");
@@ -230,7 +222,6 @@ fn what_takes_long_goes_on_in_the_background() {
 
 /// Nobody moves in a recording before it is decided where to: it is looked at meanwhile.
 #[test]
-#[ignore = "keys that come together wait for the next one while something is done in the background"]
 fn a_recording_is_looked_at_while_it_is_searched() {
     let scratch = Scratch::new("jobs-replay");
     let program = programs::for_debuggers(&scratch, "debug/spin.c", &[]);
@@ -258,7 +249,7 @@ fn a_recording_is_looked_at_while_it_is_searched() {
     ask(&terminal, "print rounds > 0", "= 1");
     ask(&terminal, "reverse-continue &", "Job 2: reverse-continue");
     ask(&terminal, "join", "Job 2 is done: reverse-continue");
-    type_slowly(&terminal, "quit\n");
+    type_at_prompt(&terminal, "quit\n");
     assert_eq!(terminal.wait(&mut child), 0);
     assert!(terminal.is_empty(), "the replay is gone");
 }

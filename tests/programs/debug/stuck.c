@@ -52,6 +52,8 @@ static void await_word(void) {
 __attribute__((noinline)) void wait_for_child(void) {
     pid_t child = vfork();
     if (child == 0) {
+        /* Else it would stay when its parent is killed, with what it has open. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;)
             pause();
     }

@@ -18,18 +18,21 @@ use super::voice::Voice;
 use super::worker::{Heard, Worker};
 use crate::failure::Failure;
 
+/// So long a line that is typed may take before it goes on in the background.
+const TYPED: Duration = Duration::from_secs(30);
 /// So long it is waited for a job that is stopped, before it goes on stopping alone.
 const STOPPING: Duration = Duration::from_secs(5);
 /// So long it is waited for jobs to stop when the console is left.
 const LEAVING: Duration = Duration::from_secs(20);
 
-/// How long a line may take, if somebody has said.
+/// How long a line may take: as somebody has said, or as is usual.
 #[derive(Debug, Default)]
-pub struct TimeLimit(Mutex<Option<Duration>>);
+pub struct TimeLimit(Mutex<Option<Option<Duration>>>);
 
 impl TimeLimit {
-    fn get(&self) -> Option<Duration> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn get(&self, usual: Option<Duration>) -> Option<Duration> {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.unwrap_or(usual)
     }
 
     /// `set time-limit TIME|none`.
@@ -42,7 +45,7 @@ impl TimeLimit {
             }
             text => Some(Duration::from_nanos(duration(text)?)),
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(limit);
         match limit {
             None => say!("A command is waited for however long it takes."),
             Some(limit) => say!(
@@ -66,8 +69,8 @@ pub struct Console {
     heard: Receiver<Heard>,
     hears: Sender<Heard>,
     limit: Arc<TimeLimit>,
-    /// Lines are typed.
-    is_typed: bool,
+    /// How long a line may take if nobody has said.
+    usual: Option<Duration>,
     prompt: &'static str,
     /// All went well.
     good: bool,
@@ -99,7 +102,7 @@ impl Console {
             heard,
             hears,
             limit,
-            is_typed: false,
+            usual: None,
             prompt: PROMPT,
             good: true,
             quits: false,
@@ -109,7 +112,7 @@ impl Console {
 
     /// From here on lines are typed.
     pub fn is_typed(&mut self) {
-        self.is_typed = true;
+        self.usual = Some(TYPED);
     }
 
     pub fn voice(&self) -> &Voice {
@@ -271,7 +274,7 @@ impl Console {
 
     /// Waits for a line for as long as it may take; then it goes on in the background.
     fn attend(&mut self, job: &Arc<Job>) -> Result<Done, Failure> {
-        let limit = self.limit.get();
+        let limit = self.limit.get(self.usual);
         let mut until = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             match self.next(until) {
@@ -291,7 +294,7 @@ impl Console {
                 }
                 Some(Heard::Interrupted) => {
                     job.stop();
-                    if self.is_typed {
+                    if self.usual.is_some() {
                         until = Instant::now().checked_add(STOPPING);
                     }
                 }
@@ -534,13 +537,16 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_limit_until_one_is_said() {
+    fn a_limit_that_is_not_said_is_the_usual_one() {
         let limit = TimeLimit::default();
-        assert_eq!(limit.get(), None);
+        assert_eq!(
+            (limit.get(None), limit.get(Some(TYPED))),
+            (None, Some(TYPED))
+        );
         assert!(limit.set("200ms").is_ok());
-        assert_eq!(limit.get(), Some(Duration::from_millis(200)));
+        assert_eq!(limit.get(None), Some(Duration::from_millis(200)));
         assert!(limit.set("none").is_ok());
-        assert_eq!(limit.get(), None);
+        assert_eq!(limit.get(Some(TYPED)), None);
         assert!(limit.set("").is_err() && limit.set("soon").is_err());
     }
 }

@@ -152,7 +152,7 @@ fn serve(prompt: &mut Prompt, interrupts: &Interrupts, script: &Script) -> Resul
     let limit = Arc::clone(&prompt.limit);
     std::thread::scope(|scope| {
         let its = (hears.clone(), heard);
-        let console = scope.spawn(move || {
+        let talk = move || {
             let mut console = Console::new(mover, its, limit);
             let done = converse(&mut console, script, &greeting);
             if !console.leave() {
@@ -161,7 +161,14 @@ fn serve(prompt: &mut Prompt, interrupts: &Interrupts, script: &Script) -> Resul
                 std::process::exit(i32::from(crate::failure::TROUBLE));
             }
             done
-        });
+        };
+        let console = std::thread::Builder::new()
+            .name("console".to_string())
+            .spawn_scoped(scope, talk)
+            .map_err(|error| {
+                Failure::new(format!("cannot start a thread for the prompt: {error}"))
+                    .hint("`ulimit -u` says how many processes and threads this user may have")
+            })?;
         worker::work(prompt, &asked, &hears);
         match console.join() {
             Ok(done) => done,
@@ -236,10 +243,7 @@ fn ask(console: &mut Console, greeting: &str) -> Result<(), Failure> {
     let mut is_above = false;
     while !console.quits() {
         is_free.store(console.is_free(), Relaxed);
-        // The editor looks for more than keys only where something may come: then it does not see
-        // those that were read ahead, so what was typed already is edited without.
-        let is_ahead = rustix::io::ioctl_fionread(std::io::stdin()).is_ok_and(|count| count > 0);
-        let printer = match console.has_jobs() && !is_ahead {
+        let printer = match console.has_jobs() {
             // (A terminal that can do nothing shows lines wherever they come.)
             true => editor.create_external_printer().ok(),
             false => None,

@@ -33,7 +33,7 @@ pub const PROMPT: Section = Section {
             "list what is done in the background: number, since when, command, what it waits for",
             |_, call| of_console(call.name),
         )
-        .more("A command that takes longer than `set time-limit TIME` says goes on there (`none`: it is waited for), as does one with `&` behind it. What moves nobody can be asked meanwhile; of a program that is alive, what its agent knows. What comes of a job is told when it does")
+        .more("A command that takes longer than 30 s at the prompt goes on there (`set time-limit TIME|none`), as does one with `&` behind it. What moves nobody can be asked meanwhile; of a program that is alive, what its agent knows. What comes of a job is told when it does")
         .of_console(),
         Command::new(
             "join",
