@@ -175,10 +175,9 @@ fn what_takes_long_goes_on_in_the_background() {
             "Job 1 is done: continue",
         ],
     );
-    terminal.type_in("3");
-    terminal.await_text("times * 100 + 23", 1);
-    terminal.type_in("\n");
-    terminal.await_text("$1 = 123", 1);
+    // (How the editor shows one more key is its own affair.)
+    terminal.type_in("3\n");
+    terminal.await_text("$1 = 23", 1);
 
     // In the background at once; what stops it is the panic button.
     ask(&terminal, "continue &", "Job 2: continue");
@@ -236,7 +235,7 @@ fn a_recording_is_looked_at_while_it_is_searched() {
     ask(&terminal, "bt", "#0");
     ask(&terminal, "print 6 * 7", "= 42");
     ask(&terminal, "info locals", "rounds = ");
-    ask(&terminal, "list", "a while without a system call");
+    ask(&terminal, "list", "while (rounds < 1500000000UL)");
     ask(&terminal, "where", "* spin-0");
     ask(&terminal, "set var watched = 1", "has to wait: job 1");
     ask(&terminal, "reverse-continue", "has to wait: job 1");

@@ -7,6 +7,8 @@
 )]
 
 mod harness;
+#[path = "../../../tests/seed.rs"]
+mod seed;
 
 use std::process::Command;
 
@@ -14,8 +16,10 @@ use std::process::Command;
 fn a_few_programs_under_bad_conditions() {
     let only = "atomics,daemonize,epoll_poll_select,exceptions,files,fork_exec_wait,pipes,\
                 pipe_pingpong,rust-std,signals_basic,sockets_inet,tcp_pingpong,threads_many";
+    let seed = seed::seed("programs under bad conditions", 71);
     let output = Command::new(harness::repository().join("scripts/soak"))
-        .args(["3", "--only", &only.replace(' ', "")])
+        .args(["3", "--no-build", "--only", &only.replace(' ', "")])
+        .args(["--seed", &seed.to_string()])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

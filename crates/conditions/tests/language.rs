@@ -266,6 +266,35 @@ fn a_lock_that_two_have_is_found() {
     assert_eq!(story.outcome(&rules), Outcome::Violated);
 }
 
+/// A call is noted when it is over: who sends may have to wait for a core after that, while
+/// somebody else acts on what it has sent.
+#[test]
+fn what_was_seen_elsewhere_had_happened_by_then() {
+    let story = |released: &str, seen: &str| {
+        Story::new(&format!(
+            r#"
+            1ms  server-0 sends a1 "granted x"
+            2ms  worker-0 receives a1
+            {released} worker-0 sends a2 "release x"
+            {seen} server-0 receives a2
+            4ms  server-1 sends b1 "granted x"
+            5ms  worker-1 receives b1
+            9ms  worker-1 sends b2 "release x"
+            "#
+        ))
+    };
+    let rules = r#"
+        let got  = recv and process = worker-* and bytes ~ /^granted (?<l>\w+)/
+        let gone = send and process = worker-* and bytes ~ /^release (?<l>\w+)/
+        state holds(l) = worker-*: from got(l) until gone(l)
+        never two_owners: observed count(holds(l)) >= 2
+    "#;
+    // Nothing says that one server knows of the other.
+    assert_eq!(story("8ms", "3ms").outcome(rules), Outcome::Holds);
+    assert_eq!(story("8ms", "9ms").outcome(rules), Outcome::Violated);
+    assert_eq!(story("3ms", "9ms").outcome(rules), Outcome::Holds);
+}
+
 #[test]
 fn orders_over_time() {
     let story = Story::new(RUN);

@@ -4,6 +4,7 @@
 use super::Run;
 use super::formulas::{Builder, Owner};
 use crate::engine::Sym;
+use crate::engine::early::Seen;
 use crate::engine::solve::{Answer, Formula, Modality, Solver};
 use crate::rules::{Body, Condition, Number, Rule, Use};
 use crate::source::Events;
@@ -41,11 +42,18 @@ impl<E: Events + ?Sized> Run<'_, E> {
                 return verdict;
             }
         };
+        // What was observed is a matter of times, and those of events are when they were over.
+        let seen = (modality == Modality::Observed)
+            .then(|| Seen::new(self.events, |events| self.events.times(events)));
         let mut unknown = None;
         let mut yes: Vec<(Vec<Sym>, Witness)> = Vec::new();
         let mut count = 0;
         for values in assignments {
+            let known = builder.traces.len();
             let formula = builder.formula(condition, &values);
+            if let Some(seen) = &seen {
+                seen.set(builder.traces.get_mut(known..).unwrap_or_default());
+            }
             let solver = Solver {
                 history: self.events,
                 traces: &builder.traces,

@@ -5,6 +5,7 @@ pub mod automaton;
 mod between;
 pub mod concurrent;
 pub mod cut;
+pub mod early;
 pub mod enumerate;
 pub mod flow;
 pub mod linked;
