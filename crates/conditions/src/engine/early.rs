@@ -62,7 +62,10 @@ impl Seen {
                     let Some(own) = by_process.get_mut(other) else {
                         continue;
                     };
-                    if own.last().is_some_and(|(number, _)| *number >= arrow.number) {
+                    if own
+                        .last()
+                        .is_some_and(|(number, _)| *number >= arrow.number)
+                    {
                         continue;
                     }
                     own.push((arrow.number, time));
