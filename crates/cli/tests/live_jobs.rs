@@ -201,11 +201,7 @@ fn what_takes_long_goes_on_in_the_background() {
     if !terminal.screen().contains("Job 3 is done") {
         ask(&terminal, "interrupt 3", "Job 3 is done: continue");
     }
-    ask(
-        &terminal,
-        "interrupt 3",
-        "nothing is done in the background",
-    );
+    ask(&terminal, "interrupt 3", "there is no job 3");
     ask(&terminal, "continue &", "Job 4: continue");
     send(told.ids[0], Signal::USR1);
     terminal.await_text("Job 4 is done: continue", 1);

@@ -414,7 +414,9 @@ fn what_is_exempt_goes_on() {
         "run",
         &["sh", "-c", &line],
         &[
-            "resume 100ms",
+            // It has begun to count.
+            "stop if let counts = open and flags ~ O_CREAT; counts",
+            "delete",
             &format!(
                 "shell stat -c %s {0}; sleep 0.3; stat -c %s {0}",
                 file.display()

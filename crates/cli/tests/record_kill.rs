@@ -190,23 +190,33 @@ fn bank() {
 fn who_is_stopped_while_it_computes_is_told_of() {
     let python = tool!("python3");
     let scratch = Scratch::new("kill-stopped");
-    let computes = "import mmap, os, time\n\
+    let go = scratch.path().join("go");
+    let computes = "import mmap, os, sys, time\n\
                     shared = mmap.mmap(-1, 4096)\n\
                     child = os.fork()\n\
                     while child == 0 and shared[0] == 0:\n    shared[1] = (shared[1] + 1) % 256\n\
                     if child == 0: os._exit(0)\n\
                     print(child, flush=True)\n\
-                    for _ in range(10): time.sleep(0.05)\n\
+                    while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n\
                     shared[0] = 1\n\
                     os.wait()\n\
                     print('done')\n";
-    let running = scratch.start(&[python.as_str(), "-c", computes]);
+    let running = scratch.start(&[python.as_str(), "-c", computes, go.to_str().unwrap()]);
     let child = harness::wait_for("the child", || running.stdout().trim().parse().ok());
     let child = rustix::process::Pid::from_raw(child).unwrap();
-    rustix::process::kill_process(child, Signal::STOP).unwrap();
+    let send = |signal| rustix::process::kill_process(child, signal).unwrap();
     let said = "those that share memory with it wait until it goes on";
-    harness::wait_for("a word", || running.stderr().contains(said).then_some(()));
-    rustix::process::kill_process(child, Signal::CONT).unwrap();
+    harness::wait_for("a word", || {
+        // Who waits for its turn just then holds up nobody.
+        send(Signal::STOP);
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_secs(8) && !running.stderr().contains(said) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        send(Signal::CONT);
+        running.stderr().contains(said).then_some(())
+    });
+    std::fs::write(&go, "").unwrap();
     let recorded = running.finish();
     assert!(recorded.outcome.stdout.ends_with("done\n"));
     recorded.replays();

@@ -33,7 +33,6 @@ __attribute__((noinline)) void count(void) {
 }
 
 static void counts(void) {
-    prctl(PR_SET_NAME, "counts");
     for (;;) {
         count();
         usleep(1000);
@@ -68,7 +67,6 @@ __attribute__((noinline)) void wait_for_file(const char *path) {
 }
 
 static void waits(const char *path) {
-    prctl(PR_SET_NAME, "waits");
     for (;;) {
         await_word();
         if (path)
@@ -81,7 +79,6 @@ static void waits(const char *path) {
 
 /* Answers everything at once but what is read. */
 static void serve(struct served *served) {
-    prctl(PR_SET_NAME, "silent");
     static char buffer[1 << 20];
     for (;;) {
         ssize_t len = read(served->device, buffer, sizeof buffer);
@@ -98,10 +95,14 @@ static void serve(struct served *served) {
     }
 }
 
-static pid_t begin(void) {
+/* It is called so from its first instant. */
+static pid_t begin(const char *name) {
+    OK(prctl(PR_SET_NAME, name));
     pid_t child = OK(fork());
     if (child == 0)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+    else
+        OK(prctl(PR_SET_NAME, "stuck"));
     return child;
 }
 
@@ -127,15 +128,15 @@ int main(int count_of, char **words) {
         OK(pipe(speaks));
         mount_served(&served, words[2]);
         snprintf(path, sizeof path, "%s/file", words[2]);
-        server = begin();
+        server = begin("silent");
         if (server == 0)
             serve(&served);
         OK(close(served.device));
     }
-    pid_t waiting = begin();
+    pid_t waiting = begin("waits");
     if (waiting == 0)
         waits(has_file ? path : NULL);
-    pid_t counting = begin();
+    pid_t counting = begin("counts");
     if (counting == 0)
         counts();
     printf("%d %d %d\n", waiting, counting, server);
