@@ -340,7 +340,8 @@ fn a_host_whose_part_has_ended_does_not_keep_conditions_from_the_others() {
     let program = parted(&scratch);
     let (address, path) = (hosts.address("a").to_string(), program.display());
     let (serve, ask) = (
-        format!("{path} serve {address} 10000"),
+        // (Whoever ends stops the program, and that is the other one.)
+        format!("{path} serve {address} 10000 stay"),
         format!("{path} ask {address} 10000"),
     );
     let done = mw(

@@ -2,7 +2,8 @@
  * `parted ask ADDRESS COUNT`. Whoever asks sends numbers, some ahead of the answers; each comes
  * back, until there were so many or whoever asks gets SIGTERM. What was sent and received is
  * counted, so that what is under way can be told from outside; a thread looks at the clock all the time, and keeps the longest that it did not get
- * to. Both print their ids first, and at the end how long that was. */
+ * to. Both print their ids first, and at the end how long that was. With `stay` behind the count a process
+ * does not end then. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -126,7 +127,7 @@ static void ask(struct sockaddr_in *at) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4)
+    if (argc < 4)
         return 2;
     printf("%d\n", getpid());
     fflush(stdout);
@@ -144,5 +145,8 @@ int main(int argc, char **argv) {
     is_over = 1;
     pthread_join(clock, NULL);
     printf("%ld received, longest gap %ld ms\n", received, longest_ms);
+    fflush(stdout);
+    while (argc > 4)
+        pause();
     return received == sending ? 0 : 1;
 }
