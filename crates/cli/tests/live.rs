@@ -122,6 +122,71 @@ fn conditions_that_are_false_are_passed_quickly_and_counted_right() {
     has_in_order(&text, &["= 1500", "= 1600"]);
 }
 
+/// Those of one name run on; the others stand meanwhile.
+#[test]
+fn a_family_is_moved_by_its_name() {
+    let scratch = Scratch::new("live-family");
+    let program = programs::for_debuggers(&scratch, "debug/ticking.c", &[]);
+    let start = |name: &str| {
+        let file = scratch.path().join(name);
+        std::fs::hard_link(&program, &file).unwrap();
+        move || Command::new(&file).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (server, other) = (start("server-like"), start("other"));
+    let mut children = [server(), server(), other()];
+    wait_for("their names", || {
+        let named = |child: &std::process::Child| {
+            let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
+            comm != "live\n" && !comm.starts_with("a_family")
+        };
+        children.iter().all(named).then_some(())
+    });
+    let pids: Vec<String> = children
+        .iter()
+        .map(|child| child.id().to_string())
+        .collect();
+    let looks = |commands: &mut Vec<String>| {
+        for (pid, name) in pids.iter().zip(["server-like", "server-like", "other"]) {
+            commands.extend([format!("process {name}-{pid}"), "print looks".to_string()]);
+        }
+    };
+    let mut commands = vec!["resume 300ms".to_string()];
+    looks(&mut commands);
+    // Whoever is at hand: the leader is one of them.
+    commands.push(format!(
+        "break look in server-like-{} if looks == until",
+        pids[1]
+    ));
+    commands.push(format!("process server-like-{}", pids[1]));
+    commands.push("set var until = looks + 300".to_string());
+    commands.push(format!("process other-{}", pids[2]));
+    commands.push("continue -only server-*".to_string());
+    commands.push("print looks == until".to_string());
+    looks(&mut commands);
+    commands.push("delete".to_string());
+    commands.push("continue -only nobody-*".to_string());
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let (text, status) = mw("attach", &pids, &commands);
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(status, 2, "{text}");
+    assert!(
+        text.contains("no process that could move is called `nobody-*`"),
+        "{text}"
+    );
+    let shown: Vec<i64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('$')?.split_once(" = ")?.1.parse().ok())
+        .collect();
+    let [a, b, c, is_there, a_then, b_then, c_then] = shown[..] else {
+        panic!("{text}")
+    };
+    assert_eq!((b_then - b, is_there, c_then), (300, 1, c), "{text}");
+    assert!(a_then > a, "{text}");
+}
+
 #[test]
 fn memory_is_watched() {
     let scratch = Scratch::new("live-watch");

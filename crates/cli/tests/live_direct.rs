@@ -252,7 +252,10 @@ fn what_is_repeated_and_forged_halts_nobody() {
         "{shown:?}: {text}"
     );
     assert_eq!(is_there, 1, "{text}");
-    let seen = std::fs::read_to_string(&log).unwrap();
-    assert!(seen.lines().count() >= 3, "{seen}");
+    // Its word was said as well.
+    harness::wait_for("the third word", || {
+        let seen = std::fs::read_to_string(&log).unwrap();
+        (seen.lines().count() >= 3).then_some(())
+    });
     drop((ends, repeater));
 }

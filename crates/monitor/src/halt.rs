@@ -29,7 +29,7 @@ fn halt() -> &'static Halt {
 }
 
 /// Both clocks, now: as close to each other as a few looks allow.
-fn now() -> Instant {
+pub fn now() -> Instant {
     const MONOTONIC: u64 = 1;
     let mut best = (u64::MAX, (0, 0));
     for _ in 0..LOOKS {
@@ -330,13 +330,14 @@ fn stay(thread: &Thread, place: u32, tell: impl Fn()) {
             return;
         }
         tell();
+        // (Before anybody may take the halt for complete: it says until when time ran.)
+        timers::stop(thread, number);
         if let Some(entry) = entry(thread) {
             entry.called_at.store(thread.regs_at.get(), Relaxed);
             entry.stop(number, halt.asked_at.get(), place, now());
         }
         halt.arrivals.fetch_add(1, AcqRel);
         sys::futex_wake(&halt.arrivals, 1);
-        timers::stop(thread, number);
         wait_for_end(thread, place, number);
         // Who leaves its call in the middle of the halt is no sign that this is over.
         let is_out = place == stopped_in::CALL && leaves_call(thread);

@@ -14,7 +14,7 @@ use protocol::halt::{THREADS_MAX, flag};
 use crate::state::{Process, Thread, control};
 use crate::sys::{self, nr};
 use crate::time::{self, SECOND, Span};
-use crate::{arch, mem};
+use crate::{arch, halt, mem};
 
 /// What kind a timer is of; with its id: `timer_create`'s, a descriptor, or
 /// `setitimer`'s.
@@ -31,6 +31,8 @@ pub const TIMERS_MAX: usize = 64;
 pub struct Timer {
     kind: u32,
     id: u32,
+    /// It was set, and has not been found over since.
+    is_set: bool,
     /// While the program is halted: the interval, and what is left (ns, or
     /// microseconds, as the kernel has it). All zero: it was not running.
     left: [u64; 4],
@@ -39,6 +41,7 @@ pub struct Timer {
 const FREE: Timer = Timer {
     kind: kind::NONE,
     id: 0,
+    is_set: false,
     left: [0; 4],
 };
 
@@ -164,7 +167,15 @@ pub fn call(thread: &Thread, number: u64, args: &[u64; 6]) -> i64 {
     }
     let state = take_any(process);
     let of_it = |timer: &&Cell<Timer>| timer.get().is(call.kind, call.id);
-    let answer = match process.timers.iter().find(of_it).filter(|_| state != 0) {
+    let known = process.timers.iter().find(of_it);
+    if let (Some(place), Some(set)) = (known, call.set) {
+        let is_set = set[2..] != [0; 2];
+        place.set(Timer {
+            is_set,
+            ..place.get()
+        });
+    }
+    let answer = match known.filter(|_| state != 0) {
         Some(place) => {
             let mut timer = place.get();
             let since = process.timers_span.get();
@@ -199,7 +210,13 @@ fn remember(thread: &Thread, kind: u32, id: u32) {
         return;
     }
     if let Some(place) = timers.iter().find(|timer| timer.get().kind == kind::NONE) {
-        place.set(Timer { kind, id, ..FREE });
+        let is_set = true;
+        place.set(Timer {
+            kind,
+            id,
+            is_set,
+            ..FREE
+        });
     }
     // Somebody has to see to it when the program is halted, whatever they wait
     // for.
@@ -255,6 +272,9 @@ pub fn stop(thread: &Thread, halt: u32) {
 fn stop_one(timer: &mut Timer, since: &Span) {
     timer.left = [0; 4];
     let Some(before) = value_of(timer).filter(|value| value[2..] != [0; 2]) else {
+        if core::mem::take(&mut timer.is_set) {
+            note_fired();
+        }
         return;
     };
     let has_to_tell = take_ticks(timer).unwrap_or_else(|| is_over(timer));
@@ -267,11 +287,37 @@ fn stop_one(timer: &mut Timer, since: &Span) {
     };
     // It is less each time, unless it has begun anew, or is over.
     let has_come = left[2..] == [0; 2] || left[2..] > before[2..];
+    if has_to_tell || has_come || may_have_ticked(timer, &left) {
+        note_fired();
+    }
     timer.left = match forgets && (has_to_tell || has_come) {
         true => [before[0], before[1], 0, 1],
         false => left,
     };
     timer.add(since.signed());
+}
+
+/// A timer came to its end before it was stopped, and that may have been after the halt was asked
+/// for: what was told, or read, or sent by it then must not be early.
+fn note_fired() {
+    control().halt.note_fired(halt::now());
+}
+
+/// Whether a timer that repeats has come to its end since the halt was asked for, as far as
+/// is known from what was left of it when it was stopped.
+fn may_have_ticked(timer: &Timer, left: &[u64; 4]) -> bool {
+    let unit = if timer.kind == kind::INTERVAL {
+        1000
+    } else {
+        1
+    };
+    let ns = |[seconds, rest]: [u64; 2]| seconds * SECOND + rest * unit;
+    // (It comes to its end for the first time when that was asked for.)
+    let Some(since_last) = ns([left[0], left[1]]).checked_sub(ns([left[2], left[3]])) else {
+        return false;
+    };
+    let (asked, now) = (control().halt.asked_at.get(), halt::now());
+    left[..2] != [0; 2] && since_last <= now.0.saturating_sub(asked.0)
 }
 
 /// Whether the kernel takes the signal of a timer back that is set anew before the signal

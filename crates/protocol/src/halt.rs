@@ -36,6 +36,9 @@ pub struct Halt {
     /// When all who ran had been sent the signal: from then on nobody runs another
     /// instruction of the program, though who is not on a processor stops later.
     pub told_at: Moment,
+    /// When a timer of the program's was found to have come to its end since the halt was asked
+    /// for: its time has run until then, or what the timer leads to would be early.
+    pub fired_at: Moment,
     /// The last halt that is complete: everybody who was to stop had. Who stops in it
     /// later (a thread that has just begun, one that is taken out of the call it waits in)
     /// has run nothing of the program since, and does not count.
@@ -396,9 +399,17 @@ impl Halt {
     pub fn begin(&self, now: Instant) -> u32 {
         self.asked_at.set(now);
         self.told_at.set((0, 0));
+        self.fired_at.set((0, 0));
         let number = self.count.fetch_add(1, AcqRel).wrapping_add(1).max(1);
         self.word.store(number, SeqCst);
         number
+    }
+
+    /// A timer has come to its end since the halt was asked for, by now. (Before whoever found it
+    /// has stopped.)
+    pub fn note_fired(&self, now: Instant) {
+        self.fired_at.ns.fetch_max(now.0, AcqRel);
+        self.fired_at.ticks.fetch_max(now.1, AcqRel);
     }
 
     /// Everybody who is to stop in halt `number` has: from when on the program stands still
@@ -470,7 +481,9 @@ impl Halt {
                     false => stop,
                 }
             });
-        stopped.fold(self.asked_at.get(), |last, stop| {
+        let fired = self.fired_at.get();
+        let timers = [self.asked_at.get(), fired].into_iter();
+        timers.chain(stopped).fold((0, 0), |last, stop| {
             (last.0.max(stop.0), last.1.max(stop.1))
         })
     }
@@ -550,6 +563,23 @@ mod tests {
         let number = halt.begin((6000, 60));
         entries[0].stop(number, (6000, 60), stopped_in::EXIT, (6500, 65));
         assert_eq!(halt.end(number, &entries, (7500, 75)), Some(1000));
+    }
+
+    #[test]
+    fn time_runs_until_the_last_timer_that_came_to_its_end() {
+        let (halt, entries) = fresh();
+        let asked = (1000, 10);
+        let number = halt.begin(asked);
+        // One that waited for the timer, and one that has stopped earlier.
+        assert!(entries[0].take(7) && entries[1].take(8));
+        entries[1].stop(number, asked, stopped_in::PROGRAM, (1200, 12));
+        halt.note_fired((2000, 20));
+        halt.note_fired((1900, 19));
+        entries[0].stop(number, asked, stopped_in::CALL, (2100, 21));
+        assert_eq!(halt.end(number, &entries, (5000, 50)), Some(3000));
+        // Another halt knows nothing of it.
+        let number = halt.begin((6000, 60));
+        assert_eq!(halt.end(number, &entries, (7000, 70)), Some(1000));
     }
 
     #[test]

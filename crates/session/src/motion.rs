@@ -10,6 +10,7 @@
 //! Nobody moves until it is decided: searching for stops (`search`) does not say
 //! that a process is elsewhere, only what is committed here does.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use protocol::id::{Addr, EventNo, ProcessId, ThreadNo};
@@ -30,14 +31,14 @@ pub enum Direction {
 }
 
 /// Who may move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The process that leads, alone.
     One,
     /// All that were not let go.
     All,
-    /// All those but for one, which stands meanwhile.
-    AllBut(ProcessId),
+    /// These of them, and the one that leads; the others stand meanwhile.
+    These(BTreeSet<ProcessId>),
 }
 
 /// How far the others follow the one that leads.
@@ -96,7 +97,7 @@ impl Group {
         let lead = self.index(motion.process)?;
         let mut crew = Crew {
             lead,
-            all: self.crew(lead, motion.who),
+            all: self.crew(lead, &motion.who),
             follow: motion.follow,
         };
         let mut traced = Vec::new();
@@ -161,11 +162,14 @@ impl Group {
     }
 
     /// Those that may move, the leader first.
-    pub(crate) fn crew(&self, lead: usize, who: Who) -> Vec<usize> {
+    pub(crate) fn crew(&self, lead: usize, who: &Who) -> Vec<usize> {
         let is_meant = |i: &usize| match who {
             Who::One => false,
             Who::All => true,
-            Who::AllBut(one) => self.members.get(*i).is_some_and(|member| member.id != one),
+            Who::These(all) => self
+                .members
+                .get(*i)
+                .is_some_and(|member| all.contains(&member.id)),
         };
         let others = (0..self.members.len()).filter(|i| is_meant(i) && *i != lead);
         std::iter::once(lead)
@@ -390,7 +394,7 @@ impl Group {
         let at = self.member(lead)?.at;
         let crew = Crew {
             lead,
-            all: self.crew(lead, Who::All),
+            all: self.crew(lead, &Who::All),
             follow,
         };
         self.arrange(&crew, at)

@@ -1,9 +1,11 @@
 //! What can still be done about something that is about to happen, and was held back: to have it
 //! fail, or come later.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ::session::{Direction, Error, How, Reason, Who};
+use protocol::id::ProcessId;
 
 use super::commands::Prompt;
 use super::limits::duration;
@@ -34,8 +36,9 @@ impl Prompt {
         let length = Duration::from_nanos(duration(text)?);
         let held = self.debugger.process;
         let members = self.debugger.group.members();
-        let mut others = members.iter().filter(|m| m.id != held && !m.is_empty);
-        let Some(other) = others.next().map(|member| member.id) else {
+        let others = members.iter().filter(|m| m.id != held && !m.is_empty);
+        let others: BTreeSet<ProcessId> = others.map(|member| member.id).collect();
+        let Some(other) = others.first().copied() else {
             return Err(
                 Failure::new("there is no other process that could run meanwhile")
                     .hint("`continue` lets what is held back be done"),
@@ -49,7 +52,7 @@ impl Prompt {
         let mut motion = self
             .debugger
             .motion(How::Continue, Direction::Forwards, false);
-        motion.who = Who::AllBut(held);
+        motion.who = Who::These(others);
         let stopped = self.debugger.follow_motion(&motion);
         self.debugger.cancel = cancel;
         self.moved(from, None)?;

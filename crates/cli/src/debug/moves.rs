@@ -1,6 +1,8 @@
 //! The commands that move, and what is said then.
 
-use ::session::{Caught, Direction, How, Reason, Stopped};
+use std::collections::BTreeSet;
+
+use ::session::{Caught, Direction, How, Reason, Stopped, Who};
 use ::target::{Happening, Position};
 use causality::EventId;
 use protocol::id::{EventNo, ProcessId};
@@ -59,6 +61,9 @@ impl Prompt {
     /// Until something stops the program; what it stands at is passed over first.
     pub(super) fn run_on(&mut self, text: &str, direction: Direction) -> Result<(), Failure> {
         let (only, count) = only(text);
+        if only && count.starts_with(|first: char| first != '-' && !first.is_ascii_digit()) {
+            return self.run_family(count, direction);
+        }
         self.pass_over(count)?;
         if !self.debugger.conditions.any() {
             self.observe_no_more();
@@ -67,6 +72,35 @@ impl Prompt {
             true => self.run_conditions(direction),
             false => self.go(How::Continue, direction, only),
         }
+    }
+
+    /// Those of this name run on, until something stops one of them; the others stand.
+    fn run_family(&mut self, name: &str, direction: Direction) -> Result<(), Failure> {
+        let members = self.debugger.group.members();
+        let fits = |text: &str| events::glob(name.as_bytes(), text.as_bytes());
+        let is_meant = |member: &&::session::MemberInfo| {
+            let own = member.name.rsplit_once('@').map_or("", |(own, _)| own);
+            !member.is_empty && [&member.name, own, &member.program].into_iter().any(fits)
+        };
+        let family = members.iter().filter(is_meant).map(|member| member.id);
+        let family: BTreeSet<ProcessId> = family.collect();
+        let Some(first) = family.first().copied() else {
+            return Err(
+                Failure::new(format!("no process that could move is called `{name}`")).hint(
+                    "`processes` lists them; `*` stands for anything: `continue -only server-*`",
+                ),
+            );
+        };
+        self.pass_over("")?;
+        let from = self.debugger.instant();
+        if !family.contains(&self.debugger.process) {
+            self.debugger.choose(first);
+        }
+        let mut motion = self.debugger.motion(How::Continue, direction, false);
+        motion.who = Who::These(family);
+        let stopped = self.debugger.follow_motion(&motion);
+        self.moved(from, stopped.as_ref().ok())?;
+        self.say_where(&stopped?)
     }
 
     /// Lines, or to a message.

@@ -13,11 +13,11 @@ pub const FORWARDS: Section = Section {
     commands: &[
         Command::new(
             "continue",
-            "run on until something stops the program; `continue N` passes over it N - 1 times, `-only` moves this process alone",
+            "run on until something stops the program; `continue N` passes over it N - 1 times, `-only` moves this process alone, `-only server-*` those of that name",
             |prompt, call| prompt.run_on(call.rest, Forwards),
         )
         .aliases(&["c", "fg"])
-        .takes(Takes::Nothing, "[-only] [N]")
+        .takes(Takes::Nothing, "[-only [NAME]] [N]")
         .moves(),
         Command::new(
             "step",
