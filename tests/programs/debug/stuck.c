@@ -95,14 +95,22 @@ static void serve(struct served *served) {
     }
 }
 
-/* It is called so from its first instant. */
+/* A process that is called so, and goes with this one: from when this returns on. */
 static pid_t begin(const char *name) {
+    int ready[2];
+    char byte;
+    OK(pipe(ready));
     OK(prctl(PR_SET_NAME, name));
     pid_t child = OK(fork());
-    if (child == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-    else
+    if (child == 0) {
+        OK(prctl(PR_SET_PDEATHSIG, SIGKILL));
+        OK(write(ready[1], "", 1));
+    } else {
         OK(prctl(PR_SET_NAME, "stuck"));
+        OK(read(ready[0], &byte, 1));
+    }
+    OK(close(ready[0]));
+    OK(close(ready[1]));
     return child;
 }
 
