@@ -129,6 +129,7 @@ fn print(out: &mut Output, report: &Report) -> Result<(), Failure> {
     if report.threads.is_empty() {
         let text = match report.running {
             0 => "no process is alive here; `--at EVENT` asks about an earlier moment".to_string(),
+            1 => "nobody waits; 1 thread runs".to_string(),
             count => format!("nobody waits; {count} threads run"),
         };
         out.line(&text)?;

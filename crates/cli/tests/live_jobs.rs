@@ -140,7 +140,7 @@ fn what_takes_long_goes_on_in_the_background() {
         "waits for something that stops the program",
     );
     ask(&terminal, "time", "s behind)");
-    ask(&terminal, "halted", "not halted: 1 thread run");
+    ask(&terminal, "halted", "not halted: 1 thread runs");
     ask(&terminal, "timeouts", "Nobody waits with a time limit.");
     ask(&terminal, "processes", &format!("comes-{pid}"));
     ask(&terminal, "info breakpoints", "comes");

@@ -107,7 +107,8 @@ impl Prompt {
         let skew = times().max().unwrap_or(0) - times().min().unwrap_or(0);
         let waiting = stops.iter().filter(|stop| stop.after_ns.is_none()).count();
         if !status.is_halted {
-            say!("not halted: {} run", counted(stops.len(), "thread"))?;
+            let run = if stops.len() == 1 { "runs" } else { "run" };
+            say!("not halted: {} {run}", counted(stops.len(), "thread"))?;
         } else {
             say!(
                 "halt {}: {}, {waiting} of them in calls before it; from the first to the last {} us",
@@ -242,10 +243,11 @@ impl Prompt {
         };
         match answer {
             Answer::Changed { count } => {
-                let run = if on {
-                    "run on"
-                } else {
-                    "stand with the others"
+                let run = match (on, count) {
+                    (true, 1) => "runs on",
+                    (true, _) => "run on",
+                    (false, 1) => "stands with the others",
+                    (false, _) => "stand with the others",
                 };
                 say!(
                     "{} {run} when the program is halted.",
