@@ -352,7 +352,6 @@ fn who_was_stopped_by_somebody_else_keeps_nobody() {
 
 /// One that waits for what nobody can cut short is not joined, and told by name; others are.
 #[test]
-#[ignore = "does not come to its end: the cause was not found"]
 fn who_cannot_be_stopped_is_not_joined() {
     let scratch = Scratch::new("jobs-uninterruptible");
     let told = Told::start(&stuck(&scratch), &["vfork"]).unwrap();
@@ -380,7 +379,6 @@ fn who_cannot_be_stopped_is_not_joined() {
 
 /// One that comes to wait so while it is debugged is shown as such, and the others are led.
 #[test]
-#[ignore = "does not come to its end: the cause was not found"]
 fn who_does_not_answer_keeps_nobody_from_the_others() {
     if !is_root() {
         return;

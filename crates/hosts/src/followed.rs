@@ -8,6 +8,8 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -92,16 +94,23 @@ impl Followed {
         Ok(followed)
     }
 
-    /// Has what is new come as it does, until [`Followed::settle`].
-    pub fn go(&mut self) {
+    /// Has what is new come as it does, until [`Followed::settle`]. If it does not come any more
+    /// before that the flag is set: nobody who waits for something is to wait in vain, and
+    /// who settles it then is told why.
+    pub fn go(&mut self, has_failed: Arc<AtomicBool>) {
         if self.follows.is_some() {
             return;
         }
         *locked(&self.shared.asked) = Asked::default();
         let shared = Arc::clone(&self.shared);
         let follow = move || {
-            // Who waits for the rest is told why it does not come.
-            while let Ok(true) = shared.follow() {}
+            loop {
+                match shared.follow() {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(_) => return has_failed.store(true, Relaxed),
+                }
+            }
         };
         self.follows = std::thread::Builder::new().spawn(follow).ok();
     }
