@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use harness::alive::{mw, rounds};
 use harness::prompt::has_in_order;
-use harness::{Scratch, verified, wait_for};
+use harness::{Scratch, programs, verified, wait_for};
 
 /// `mw run --record` of so many rounds, and where the recording is.
 fn run(scratch: &Scratch, count: &str, commands: &[&str]) -> (String, PathBuf) {
@@ -298,6 +298,38 @@ fn a_program_that_somebody_records_is_gone_back_in() {
     }
     let recorded = running.finish();
     verified::verify(&recorded.dir, &[]).is_equal();
+}
+
+/// So often threads that compute are stopped at a function, and led past that; what was recorded
+/// of it is replayed.
+fn led_past(scratch: &Scratch, function: &str) {
+    const STOPS: usize = 20;
+    let program = programs::for_debuggers(scratch, "debug/turns.c", &["-pthread"]);
+    let dir = scratch.path().join("recording");
+    let word = format!("run --record -o {}", dir.display());
+    let stop = format!("break {function}");
+    let mut commands = vec![stop.as_str()];
+    commands.extend(["continue"; STOPS]);
+    commands.extend(["delete", "continue"]);
+    let (text, status) = mw(&word, &[program.to_str().unwrap(), "100"], &commands);
+    assert_eq!(status, 0, "{text}");
+    assert_eq!(text.matches("\nBreakpoint 1\n").count(), STOPS, "{text}");
+    has_in_order(&text, &["4 threads went round", "has ended"]);
+    verified::verify(&dir, &[]).is_equal();
+}
+
+/// A thread that is led past an instruction which the monitor answers gives the turn away there, and
+/// needs it again while all others are halted, some of them where they wait for it. What it reads
+/// is the time that stands.
+#[test]
+fn a_thread_is_led_past_a_counter_while_others_wait_for_the_turn() {
+    led_past(&Scratch::new("live-led-counter"), "reads_counter");
+}
+
+/// It loses the turn right before the call.
+#[test]
+fn a_thread_is_led_past_a_call_while_others_wait_for_the_turn() {
+    led_past(&Scratch::new("live-led-call"), "calls");
 }
 
 #[test]

@@ -105,6 +105,16 @@ fn is_led(thread: &Thread) -> bool {
     halt().is_on() && entry(thread).is_some_and(|entry| entry.has(flag::LED))
 }
 
+/// Since when time stands for a thread that a debugger leads while the program is halted (the
+/// time-stamp counter), if it does.
+pub fn stands_since(thread: &Thread) -> Option<u64> {
+    let control = control();
+    let halt = &control.halt;
+    let number = halt.word.load(Acquire);
+    let stands = number != 0 && is_led(thread) && halt.real_time.load(Relaxed) == 0;
+    stands.then(|| halt.stood_still(number, &control.entries).1)
+}
+
 /// Whether the thread is to leave its call.
 pub fn is_pulled(thread: &Thread) -> bool {
     entry(thread).is_some_and(|entry| entry.has(flag::PULL | flag::OUT))

@@ -461,7 +461,7 @@ pub fn counter(thread: &Thread, with_auxiliary: bool) -> (u64, u32) {
         true => arch::counter_with_auxiliary(),
         false => (arch::counter(), 0),
     };
-    let shift = time::shift_ticks();
+    let shift = time::shift_ticks_of(thread, counter);
     let Some(mut making) = making else {
         return (counter.wrapping_sub(shift), auxiliary);
     };

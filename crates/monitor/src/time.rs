@@ -45,6 +45,13 @@ pub fn shift_ticks() -> u64 {
     shared().shift_ticks.load(Relaxed)
 }
 
+/// By how much it is behind for this thread, which has read it just now. For one that is led while
+/// all others stand it stands, too: it would have to go back when they go on.
+pub fn shift_ticks_of(thread: &Thread, counter: u64) -> u64 {
+    let stood = halt::stands_since(thread).map_or(0, |since| counter.saturating_sub(since));
+    shift_ticks().wrapping_add(stood)
+}
+
 /// Whether a clock shows the time: others show what a thread has computed.
 pub fn is_shifted(clock: u64) -> bool {
     matches!(clock as u32, 0 | 1 | 4..=9 | 11)

@@ -13,8 +13,8 @@ use crate::place::{self, RAX, RCX, RIP};
 use crate::recorder::{self, topic};
 use crate::state::{Thread, control, domain, space, thread};
 use crate::{
-    counter, halt, interruption_search, live, log, mode, pads, patcher, rounds, sharing, sys,
-    timers, turn,
+    counter, halt, interruption_search, live, log, mem, mode, pads, patcher, rounds, sharing, sys,
+    timers, traps, turn,
 };
 
 use super::deliver::enter;
@@ -347,6 +347,12 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         return;
     }
     let rip = context.gregs[RIP];
+    if is_call(rip) {
+        // It comes as the call does, which is next: replay knows no place right before one.
+        thread.wants_preempt.store(1, Release);
+        thread.busy.store(0, Release);
+        return;
+    }
     if pending != 0 {
         let mut info = [0; 16];
         for (word, place) in info.iter_mut().zip(&thread.info) {
@@ -366,6 +372,13 @@ fn preempt(thread: &Thread, context: &mut UContext) {
         context.gregs[RIP] = patcher::to_stub(rip);
     }
     thread.busy.store(0, Release);
+}
+
+/// Whether the program's instruction there makes a call.
+fn is_call(rip: u64) -> bool {
+    let mut code = mem::read::<u16>(rip).unwrap_or(0).to_le_bytes();
+    traps::hide(rip, &mut code);
+    code == [0x0f, 0x05]
 }
 
 pub(super) fn write_signal(
