@@ -125,8 +125,58 @@ pub(crate) fn resume(tid: i32, how: Resume, signal: i32) -> Option<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
 mod tests {
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc::channel;
+
     use super::*;
+    use crate::threads_of;
+    use nix::sys::ptrace;
+
+    /// In its environment a process of this test has threads, and waits.
+    const HAS_THREADS: &str = "MW_TEST_HAS_THREADS";
+
+    /// All of its threads are traced by whoever waits for the first, whose end the kernel
+    /// tells when that of all others was taken note of.
+    #[test]
+    fn who_is_killed_has_ended_for_who_waits_for_its_first_thread() {
+        if std::env::var_os(HAS_THREADS).is_some() {
+            for _ in 0..3 {
+                std::thread::spawn(|| std::thread::sleep(Duration::from_secs(600)));
+            }
+            std::thread::sleep(Duration::from_secs(600));
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "--test-threads", "1"])
+            .arg("trace::tests::who_is_killed_has_ended_for_who_waits_for_its_first_thread")
+            .env(HAS_THREADS, "1")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        while threads_of(pid).len() < 4 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (to, became) = channel();
+        let trace = move || {
+            // (They make no more.)
+            for tid in threads_of(pid) {
+                ptrace::seize(Pid::from_raw(tid), ptrace::Options::empty()).unwrap();
+                ptrace::interrupt(Pid::from_raw(tid)).unwrap();
+                assert_eq!(wait(pid, tid), Became::Stopped(libc::SIGTRAP));
+            }
+            nix::sys::signal::kill(Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+            to.send(wait(pid, pid)).unwrap();
+        };
+        // (Who waits in vain is left behind.)
+        std::thread::spawn(trace);
+        let became = became.recv_timeout(Duration::from_secs(20));
+        child.kill().unwrap();
+        assert_eq!(became, Ok(Became::Gone));
+        child.wait().unwrap();
+    }
 
     #[test]
     fn every_signal_is_told_apart() {
