@@ -28,6 +28,8 @@ pub enum Error {
     TakenOver,
     #[error("the program's agent is gone")]
     AgentGone,
+    #[error("nothing of the program is left: its agent has ended with it")]
+    Over,
     #[error("the program's agent: {0}")]
     Agent(String),
     #[error("process {pid} ({name}) is a part of this debugger")]
@@ -63,6 +65,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it is that nothing is left of the program, there or anywhere.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Error::Over => true,
+            Error::On { error, .. } => error.is_over(),
+            _ => false,
+        }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         let words = |text: &str| Some(text.to_string());
@@ -92,6 +103,7 @@ impl Error {
                 words("what it was asked is refused; `mw attach --override` takes it back")
             }
             Error::AgentGone => words("the program runs on by itself, its time as it was"),
+            Error::Over => words("it ran to its end, or what was left was let go"),
             Error::NoAgent => words("`mw run CMD` starts a program under an agent"),
             Error::Agent(_) => words("the program runs on by itself if its agent is gone"),
             Error::NoProcess(_) => words("`mw attach` lists what there is"),

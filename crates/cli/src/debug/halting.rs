@@ -24,13 +24,22 @@ impl Prompt {
     }
 
     /// Asks the agents of the program, each on its host: the member that the host's
-    /// processes are of, and the answer.
+    /// processes are of, and the answer. Where nothing of the program is left there is nobody to
+    /// be asked, unless that is so everywhere.
     pub(super) fn ask_agents(&self, request: &Request) -> Result<Vec<(u16, Answer)>, Failure> {
-        let agents = self.agents()?;
-        let answers = agents
-            .iter()
-            .map(|agent| Ok((agent.member(), self.put(agent, request)?)));
-        answers.collect()
+        let mut answers = Vec::new();
+        let mut over = None;
+        for agent in self.agents()? {
+            match self.put(&agent, request) {
+                Ok(answer) => answers.push((agent.member(), answer)),
+                Err(error) if error.is_over() => over = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match over.filter(|_| answers.is_empty()) {
+            Some(error) => Err(error.into()),
+            None => Ok(answers),
+        }
     }
 
     /// Asks the agent on one of the program's hosts.

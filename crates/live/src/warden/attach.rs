@@ -148,7 +148,10 @@ impl Warden {
     fn await_agent(&mut self) {
         if let Some(agent) = &mut self.agent {
             let deadline = Instant::now() + BEGINNING;
-            while agent::program_of(agent.id() as i32).is_empty()
+            // (Whose end it has not taken note of yet is there still.)
+            let has_ended =
+                |pid: &i32| proc::Status::of(*pid, *pid).is_none_or(|status| status.is_zombie());
+            while agent::program_of(agent.id() as i32).iter().all(has_ended)
                 && matches!(agent.try_wait(), Ok(None))
                 && Instant::now() < deadline
             {

@@ -63,6 +63,8 @@ pub struct Warden {
     farewell: Farewell,
     /// The program was taken over by another debugger, or its agent is gone.
     lost: Option<Error>,
+    /// Its agent has ended with the last process of the program.
+    is_over: bool,
     /// What a debugger on another host was told, if it is on one.
     far: Option<sight::Told>,
     /// The program's other hosts.
@@ -106,6 +108,7 @@ pub fn serve(socket: i32, starter: (PathBuf, String)) -> std::io::Result<()> {
         agent: None,
         farewell: Farewell::Keep,
         lost: None,
+        is_over: false,
         far: None,
         neighbours: Neighbours::default(),
     };
@@ -127,7 +130,9 @@ impl Warden {
                 }
                 News::Nothing => continue,
                 News::Lost => {
-                    self.leave_lost();
+                    if self.lost.is_some() {
+                        self.leave_lost();
+                    }
                     continue;
                 }
                 News::Alone => return,
@@ -334,9 +339,8 @@ impl Warden {
 
     /// Asks the agent, for the debugger.
     fn ask_agent(&mut self, question: &str) -> Result<Answer, Error> {
-        let Some(governor) = &mut self.governor else {
-            return Err(Error::NoAgent);
-        };
+        let none = self.no_agent();
+        let governor = self.governor.as_mut().ok_or(none)?;
         let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
         let request = serde_json::from_str(question).map_err(wrong)?;
         let answer = governor.ask(&request)?;
@@ -350,12 +354,21 @@ impl Warden {
         Ok(Answer::Agent(answer))
     }
 
+    /// Why there is none.
+    pub fn no_agent(&self) -> Error {
+        match self.is_over {
+            true => Error::Over,
+            false => Error::NoAgent,
+        }
+    }
+
     /// What can be asked of the agent at any time.
     fn ask_aside(&mut self, question: &str) -> Result<String, Error> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
         }
-        let governor = self.governor.as_mut().ok_or(Error::NoAgent)?;
+        let none = self.no_agent();
+        let governor = self.governor.as_mut().ok_or(none)?;
         let wrong = |error: serde_json::Error| Error::Agent(error.to_string());
         let request: agent::control::Request = serde_json::from_str(question).map_err(wrong)?;
         if !request.only_looks() {

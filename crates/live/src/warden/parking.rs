@@ -86,15 +86,22 @@ impl Warden {
     /// The line to the agent is closed: it is gone, and the program goes on by itself; or
     /// another debugger has taken it over, and does as it likes.
     pub fn lose_agent(&mut self) {
-        if let Some(mut governor) = self.governor.take() {
-            self.lost = Some(match governor.is_over() {
-                true => {
-                    governor.halter.resume();
-                    Error::AgentGone
-                }
-                false => Error::TakenOver,
-            });
+        let Some(mut governor) = self.governor.take() else {
+            return;
+        };
+        let is_over = governor.is_over();
+        if is_over {
+            governor.halter.resume();
         }
+        if is_over && self.tasks.is_empty() {
+            // It had nothing to do any more. What is asked of those who have ended is answered.
+            self.is_over = true;
+            return;
+        }
+        self.lost = Some(match is_over {
+            true => Error::AgentGone,
+            false => Error::TakenOver,
+        });
     }
 
     /// Everybody is let go.
@@ -327,7 +334,7 @@ impl Warden {
     pub fn pull_out(&mut self, tid: i32) -> Result<(), Error> {
         let deadline = Instant::now() + PARKING;
         let Some(governor) = &self.governor else {
-            return Err(Error::NoAgent);
+            return Err(self.no_agent());
         };
         governor.call_out(tid, true);
         if let Some(stopped) = self.tasks.get(&tid).and_then(Task::stopped) {

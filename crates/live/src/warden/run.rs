@@ -155,6 +155,8 @@ impl Warden {
                     continue;
                 }
                 News::Nothing | News::Alone => continue,
+                // Here nothing is left of the program; elsewhere it goes on.
+                News::Lost if self.lost.is_none() => continue,
                 News::Lost => {
                     self.leave_lost();
                     return Some(told(leader, lead, What::Nobody));
