@@ -22,7 +22,7 @@ use crate::arena::{self, Arena};
 use crate::capture::Captures;
 use crate::capture_cache::CaptureCache;
 use crate::companion::{self, Wanted};
-use crate::halting::Halter;
+use crate::halting::{Gathered, Halter};
 use crate::observe::Observations;
 use crate::record::{self, Alive, Calibration, Unfinished};
 use crate::service::{self, Shared};
@@ -224,7 +224,10 @@ impl Attachment {
                 break;
             }
             let left = LEAVE.saturating_sub(begin.elapsed());
-            let gathered = halter.gather(left).map_err(unmoved)?;
+            let Gathered {
+                come: gathered,
+                stuck,
+            } = halter.gather(left).map_err(unmoved)?;
             let pids = gathered.iter().map(|(pid, _)| *pid as i32);
             let pids: BTreeSet<i32> = pids.collect();
             let mut refused = None;
@@ -243,6 +246,8 @@ impl Attachment {
             halter.end_gathering();
             tries += 1;
             match refused {
+                // The others have been left; who cannot be keeps the monitor.
+                None if stuck.is_some() => return Err(unmoved(stuck)),
                 Some(refusal) if tries >= TRIES => return Err(refusal),
                 Some(_) => thread::sleep(Duration::from_millis(1)),
                 None => {}

@@ -26,6 +26,18 @@ const SENDS_NO_MORE: Duration = Duration::from_millis(2);
 /// Who has not stopped by then may have been stopped by somebody else.
 const IS_SUSPENDED: Duration = Duration::from_millis(5);
 
+/// Who does not come, and waits for what nobody can cut short, is not waited for any longer than this.
+const IS_STUCK: Duration = Duration::from_secs(1);
+
+/// Threads that stand where the monitor can leave them.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// The process of each, and how it stands.
+    pub come: Vec<(u32, inject::Departing)>,
+    /// One that cannot come: its process, and those that share memory with that, are not among them.
+    pub stuck: Option<Stop>,
+}
+
 /// Halts one program, again and again.
 pub struct Halter<'a> {
     control: &'a Control,
@@ -284,12 +296,10 @@ impl<'a> Halter<'a> {
     }
 
     /// Halts the program such that every thread is at the edge of a call, or computed:
-    /// in none of the monitor's doing. If somebody did not come in time all go on as they
-    /// were: who that was.
-    pub fn gather(
-        &mut self,
-        limit: Duration,
-    ) -> Result<Vec<(u32, inject::Departing)>, Option<Stop>> {
+    /// in none of the monitor's doing. Processes of which somebody does not come because nobody can
+    /// take it out of its call are left out: who that is. If somebody else did not come in time, or
+    /// there is nobody else, all go on as they were.
+    pub fn gather(&mut self, limit: Duration) -> Result<Gathered, Option<Stop>> {
         let halt = &self.control.halt;
         for entry in self.entries() {
             entry.left_arg.store(0, Relaxed);
@@ -317,11 +327,27 @@ impl<'a> Halter<'a> {
             // still of the one before.
             let (come, missing): (Vec<&ThreadEntry>, Vec<&ThreadEntry>) =
                 self.entries().partition(|entry| has_come(entry));
-            if missing.is_empty() {
+            let is_stuck = begin.elapsed() >= IS_STUCK
+                && !missing.is_empty()
+                && missing.iter().all(|entry| is_uninterruptible(entry));
+            let stays = |entry: &&ThreadEntry| {
+                let mut stuck = missing.iter().map(|entry| pid_of(entry));
+                stuck.any(|pid| share_memory(pid, pid_of(entry)))
+            };
+            let leave = match (missing.is_empty(), is_stuck) {
+                (true, _) => come,
+                (false, true) => come.into_iter().filter(|entry| !stays(entry)).collect(),
+                (false, false) => Vec::new(),
+            };
+            if missing.is_empty() || !leave.is_empty() {
                 self.mark_complete();
-                return Ok(come.into_iter().map(departing).collect());
+                let asked = halt.asked_at.get();
+                return Ok(Gathered {
+                    come: leave.into_iter().map(departing).collect(),
+                    stuck: missing.first().map(|entry| stop_of(entry, number, asked)),
+                });
             }
-            if begin.elapsed() >= limit {
+            if is_stuck || begin.elapsed() >= limit {
                 let asked = halt.asked_at.get();
                 let who = missing.first().map(|entry| stop_of(entry, number, asked));
                 self.end_gathering();
@@ -445,14 +471,26 @@ fn is_stuck_sending(entry: &ThreadEntry, age: Duration) -> bool {
 
 /// Whether somebody else has stopped the thread.
 fn is_suspended(entry: &ThreadEntry) -> bool {
-    let (pid, tid) = (pid_of(entry), entry.tid.load(Relaxed));
-    let stat = inject::read_proc(&format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    // The name before it may hold anything.
-    let stat = String::from_utf8_lossy(&stat);
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('T' | 't'))
+    matches!(kernels_state(entry), Some('T' | 't'))
+}
+
+/// Whether it waits for what nobody can cut short.
+fn is_uninterruptible(entry: &ThreadEntry) -> bool {
+    kernels_state(entry) == Some('D')
+}
+
+/// Whether two processes have one memory, as a child of `vfork` has its parent's. Where the kernel
+/// does not say so they may.
+fn share_memory(a: u32, b: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    // SAFETY: a plain system call that looks at two processes.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, a as i32, b as i32, KCMP_VM, 0, 0) };
+    a == b || order <= 0
+}
+
+/// What a thread does, by the kernel's letter.
+fn kernels_state(entry: &ThreadEntry) -> Option<char> {
+    inject::state_of(pid_of(entry) as i32, entry.tid.load(Relaxed) as i32)
 }
 
 /// What a thread that has come is left with.
