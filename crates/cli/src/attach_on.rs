@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hosts::Client;
@@ -52,8 +53,8 @@ fn words(error: hosts::Error) -> String {
 struct Grown(Followed);
 
 impl live::Followed for Grown {
-    fn go(&mut self) {
-        self.0.go();
+    fn go(&mut self, has_failed: Arc<AtomicBool>) {
+        self.0.go(has_failed);
     }
 
     fn settle(&mut self) -> Result<(), String> {

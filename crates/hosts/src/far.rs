@@ -10,6 +10,8 @@ use std::io::{self, Read, Seek, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -181,10 +183,9 @@ impl Files {
             return Ok(place);
         }
         std::fs::create_dir_all(&self.cache).map_err(failed("create", &self.cache))?;
-        let number = std::process::id();
-        let begun = place.with_extension(format!("{number}.part"));
-        let fetched = self.receive(path, &begun).and_then(|()| {
-            let (_, digest) = stored::digest(&begun).map_err(failed("read", &begun))?;
+        filled(&place, |begun| {
+            self.receive(path, begun)?;
+            let (_, digest) = stored::digest(begun).map_err(failed("read", begun))?;
             if Some(digest) != file.digest {
                 return Err(Error::Damaged {
                     host: self.host().to_string(),
@@ -192,12 +193,9 @@ impl Files {
                     file: path.to_string(),
                 });
             }
-            std::fs::rename(&begun, &place).map_err(failed("write", &place))
-        });
-        if fetched.is_err() {
-            let _ = std::fs::remove_file(&begun);
-        }
-        fetched.map(|()| place)
+            Ok(())
+        })?;
+        Ok(place)
     }
 
     fn receive(&self, path: &str, to: &Path) -> Result<(), Error> {
@@ -228,6 +226,25 @@ impl Files {
     }
 }
 
+/// Has a file appear whole: `fill` writes it elsewhere. The same one may be fetched from several
+/// hosts at once, each time beside the others.
+fn filled(place: &Path, fill: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    static FETCHES: AtomicU64 = AtomicU64::new(0);
+    let number = FETCHES.fetch_add(1, Relaxed);
+    let begun = place.with_extension(format!("{}-{number}.part", std::process::id()));
+    let filled = fill(&begun).and_then(|()| {
+        std::fs::rename(&begun, place).map_err(|source| Error::File {
+            what: "write",
+            path: place.to_path_buf(),
+            source,
+        })
+    });
+    if filled.is_err() {
+        let _ = std::fs::remove_file(&begun);
+    }
+    filled
+}
+
 /// Passes on what is said to a warden, and that somebody is there who could say
 /// something.
 fn pass_on(mut from: UnixStream, to: &Client, id: wire::Id) {
@@ -249,5 +266,39 @@ fn pass_on(mut from: UnixStream, to: &Client, id: wire::Id) {
         if to.send(&message).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// Both hosts of a program have the same library, and what is new of both comes at once.
+    #[test]
+    fn what_two_hosts_have_is_fetched_from_both_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = scratch.path().join("0123456789abcdef");
+        let both = Barrier::new(2);
+        let fetch = || {
+            filled(&place, |begun| {
+                std::fs::write(begun, "half").unwrap();
+                both.wait();
+                let mut file = File::options().append(true).open(begun).unwrap();
+                file.write_all(b" and half").unwrap();
+                both.wait();
+                assert_eq!(std::fs::read_to_string(begun).unwrap(), "half and half");
+                Ok(())
+            })
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(fetch);
+            fetch().unwrap();
+            other.join().unwrap().unwrap();
+        });
+        assert_eq!(std::fs::read_to_string(&place).unwrap(), "half and half");
+        let left = std::fs::read_dir(scratch.path()).unwrap();
+        assert_eq!(left.count(), 1);
     }
 }

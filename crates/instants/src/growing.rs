@@ -9,6 +9,11 @@
 //! rest need not be looked at, and where something may the program is halted at once, if
 //! it was not halted in vain for the like too often ([`Patience`]); else the whole is looked
 //! at beside it. So looking costs what the program does, not what it has done.
+//!
+//! A look at the whole may take longer than the program took to do it: what a look that comes too
+//! late says is of a moment long past, and to go back there from where the program is by then takes
+//! longer still. So the program leads by as much as it had done at most: when that has
+//! doubled the look is given up, and the program halted until it is decided.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +25,7 @@ use std::time::{Duration, Instant};
 use protocol::id::{EventNo, ProcessId};
 use recording::Set;
 use session::{Group, MemberInfo, Program};
-use target::Position;
+use target::{Cancel, Position};
 
 use crate::table::{Error, Said};
 use crate::tail::Tail;
@@ -36,6 +41,9 @@ const PAUSE_MOST: Duration = Duration::from_secs(10);
 const SHARE: u32 = 2;
 /// How soon it is noticed that nobody needs it any more.
 const TICK: Duration = Duration::from_millis(5);
+/// How long a look may take however little there is, and how often it is asked how much there is
+/// by then.
+const LEAD: Duration = Duration::from_millis(300);
 /// Halts that were in vain may take one part in so many of the time.
 const VAIN: u32 = 10;
 
@@ -97,9 +105,9 @@ impl Frontier {
 
 /// Opens what was recorded so far. None: there will be no more of it, and who waits for
 /// something is to be told.
-pub trait Open: Fn() -> Result<Option<Arc<Program>>, String> + Send + 'static {}
+pub trait Open: Fn() -> Result<Option<Arc<Program>>, String> + Send + Sync + 'static {}
 
-impl<F: Fn() -> Result<Option<Arc<Program>>, String> + Send + 'static> Open for F {}
+impl<F: Fn() -> Result<Option<Arc<Program>>, String> + Send + Sync + 'static> Open for F {}
 
 /// How readily the program is halted because something may have come: less, the more of
 /// its time such halts have taken in vain.
@@ -177,11 +185,10 @@ impl Watch {
                     }
                 }
                 let begun = Instant::now();
-                match comes(&open, &said, &from) {
-                    Ok(true) => return found.store(true, Relaxed),
-                    Ok(false) => {}
-                    // Where it is decided they are told.
-                    Err(why) => tracing::debug!(target: "growing", why, "cannot be told"),
+                match look_beside(&dir, &is_over, |cancel| comes(&open, &said, &from, cancel)) {
+                    Look::Comes | Look::Overtaken => return found.store(true, Relaxed),
+                    Look::Nothing => {}
+                    Look::Over => return,
                 }
                 let rest = (begun.elapsed() * SHARE).clamp(PAUSE, PAUSE_MOST);
                 earliest = Instant::now() + rest;
@@ -212,14 +219,111 @@ impl Drop for Watch {
     }
 }
 
+/// What a look at the whole has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Comes,
+    Nothing,
+    /// There was twice as much before it had come to its end.
+    Overtaken,
+    /// Nobody wants to know any more.
+    Over,
+}
+
+/// Looks at all that was recorded in a directory, beside the program that writes it.
+fn look_beside(
+    dir: &Path,
+    is_over: &AtomicBool,
+    look: impl Fn(&Cancel) -> Result<bool, String> + Sync,
+) -> Look {
+    let cancel = Cancel::new();
+    let told = |came: Result<bool, String>| match came {
+        Ok(true) => Look::Comes,
+        Ok(false) => Look::Nothing,
+        // Where it is decided they are told.
+        Err(why) => {
+            tracing::debug!(target: "growing", why, "cannot be told");
+            Look::Nothing
+        }
+    };
+    let before = amount(dir);
+    std::thread::scope(|scope| {
+        let looking = std::thread::Builder::new().spawn_scoped(scope, || look(&cancel));
+        // Where no thread can be had it takes as long as it takes.
+        let Ok(looking) = looking else {
+            return told(look(&cancel));
+        };
+        let mut asked = Instant::now();
+        let given_up = loop {
+            if looking.is_finished() {
+                break None;
+            }
+            std::thread::sleep(TICK);
+            if is_over.load(Relaxed) {
+                break Some(Look::Over);
+            }
+            if asked.elapsed() >= LEAD {
+                asked = Instant::now();
+                if amount(dir) >= 2 * before {
+                    break Some(Look::Overtaken);
+                }
+            }
+        };
+        if given_up.is_some() {
+            cancel.cancel();
+        }
+        let came = looking.join();
+        let came = came.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        given_up.unwrap_or_else(|| told(came))
+    })
+}
+
+/// How much was recorded of everybody together, in bytes of their logs.
+fn amount(dir: &Path) -> u64 {
+    let Ok(set) = Set::open(dir) else {
+        return 0;
+    };
+    let all = set.members().flat_map(|member| member.processes());
+    all.map(|process| process.log_bytes).sum()
+}
+
 /// Whether anything comes in what was recorded so far.
-fn comes(open: &impl Open, said: &Said, from: &Frontier) -> Result<bool, String> {
+fn comes(open: &impl Open, said: &Said, from: &Frontier, cancel: &Cancel) -> Result<bool, String> {
     let Some(program) = open()? else {
         return Ok(true);
     };
     let words = |error: session::Error| error.to_string();
     let mut group = Group::new(&program).map_err(words)?;
     from.place(&mut group).map_err(words)?;
-    let found = said.growing().comes(&group);
+    let found = said.growing().comes(&group, cancel);
     found.map_err(|error: Error| error.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that fails panics")]
+mod tests {
+    use super::*;
+
+    fn is_cancelled(cancel: &Cancel) -> bool {
+        let begun = Instant::now();
+        while !cancel.is_cancelled() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(TICK);
+        }
+        cancel.is_cancelled()
+    }
+
+    #[test]
+    fn a_look_is_given_up_when_it_is_overtaken_or_not_wanted() {
+        let nowhere = Path::new("/nowhere/at/all");
+        let never = AtomicBool::new(false);
+        assert_eq!(look_beside(nowhere, &never, |_| Ok(true)), Look::Comes);
+        assert_eq!(look_beside(nowhere, &never, |_| Ok(false)), Look::Nothing);
+        let cannot = |_: &Cancel| Err("it cannot be told".to_string());
+        assert_eq!(look_beside(nowhere, &never, cannot), Look::Nothing);
+        // There is as much as twice nothing.
+        let waits = |cancel: &Cancel| Ok(!is_cancelled(cancel));
+        assert_eq!(look_beside(nowhere, &never, waits), Look::Overtaken);
+        let over = AtomicBool::new(true);
+        assert_eq!(look_beside(nowhere, &over, waits), Look::Over);
+    }
 }

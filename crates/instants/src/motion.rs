@@ -128,7 +128,7 @@ impl Conditions {
         cancel: &Cancel,
     ) -> Result<Next, Error> {
         let program = Arc::clone(group.program());
-        self.build(&program)?;
+        self.build(&program, cancel)?;
         let Some(built) = &self.built else {
             return Ok(Next::default());
         };
@@ -146,9 +146,9 @@ impl Conditions {
     }
 
     /// Whether anything comes from where a group stands, without asking what exactly.
-    pub fn comes(&mut self, group: &Group) -> Result<bool, Error> {
+    pub fn comes(&mut self, group: &Group, cancel: &Cancel) -> Result<bool, Error> {
         let program = Arc::clone(group.program());
-        self.build(&program)?;
+        self.build(&program, cancel)?;
         let Some(built) = &self.built else {
             return Ok(false);
         };
@@ -158,9 +158,14 @@ impl Conditions {
     }
 
     /// Whether a condition over states holds where a group stands.
-    pub fn holds_here(&mut self, group: &Group, number: u32) -> Result<Option<Fires>, Error> {
+    pub fn holds_here(
+        &mut self,
+        group: &Group,
+        number: u32,
+        cancel: &Cancel,
+    ) -> Result<Option<Fires>, Error> {
         let program = Arc::clone(group.program());
-        self.build(&program)?;
+        self.build(&program, cancel)?;
         let Some(built) = &self.built else {
             return Ok(None);
         };

@@ -44,6 +44,7 @@ pub struct Replays<'r> {
     refused: Box<Refused<'r>>,
     /// There is nothing to replay: all that is known was seen while the program ran.
     seen: Option<&'r Passes>,
+    cancel: Cancel,
 }
 
 /// Why nothing can be replayed here, if nothing can.
@@ -180,6 +181,7 @@ impl<'r> Replays<'r> {
             steps: Steps::default(),
             refused: Box::new(|| None),
             seen: None,
+            cancel: Cancel::new(),
         }
     }
 
@@ -197,12 +199,20 @@ impl<'r> Replays<'r> {
             steps: Steps::default(),
             refused: Box::new(|| None),
             seen: Some(passes),
+            cancel: Cancel::new(),
         }
     }
 
     /// With who says whether anything can be replayed here; asked before it is.
     pub fn unless(mut self, refused: impl Fn() -> Option<String> + 'r) -> Replays<'r> {
         self.refused = Box::new(refused);
+        self
+    }
+
+    /// With what can stop it. What was not found then has failed, and nothing else is
+    /// to be taken from it.
+    pub fn until(mut self, cancel: &Cancel) -> Replays<'r> {
+        self.cancel = cancel.clone();
         self
     }
 
@@ -246,16 +256,15 @@ impl<'r> Replays<'r> {
         let work = Mutex::new(by_process.into_values());
         let answers = Mutex::new(Vec::new());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let program = self.program;
+        let (program, cancel) = (self.program, &self.cancel);
         let find = || {
-            let never = Cancel::new();
             loop {
                 let next = work.lock().map(|mut work| work.next());
                 let Ok(Some(keys)) = next else { break };
                 let Some(process) = keys.first().map(Key::id) else {
                     continue;
                 };
-                let found = found(program, process, keys, &never);
+                let found = found(program, process, keys, cancel);
                 if let Ok(mut answers) = answers.lock() {
                     answers.extend(found);
                 }

@@ -13,6 +13,7 @@ use conditions::syntax::ast::Kind;
 use conditions::syntax::{ITEMS, Text, parse};
 use conditions::timeline::{Timeline, What};
 use session::Program;
+use target::Cancel;
 
 use crate::passed::{Location, Passes, Standing};
 use crate::replays::Replays;
@@ -41,6 +42,9 @@ pub enum Error {
     /// Nothing can be told of it here.
     #[error("it is nowhere: {0}")]
     Nowhere(String),
+    /// It was stopped before it was known what they mean here.
+    #[error("stopped before it was known where conditions hold")]
+    Stopped,
 }
 
 /// What is shown where a condition holds: an expression, and in whom.
@@ -263,7 +267,13 @@ impl Conditions {
         // Of a program that is alive nobody knows what will be.
         let built = match program.is_alive() {
             true => None,
-            false => Some(build(program, &rules, &entries, self.how())?),
+            false => Some(build(
+                program,
+                &rules,
+                &entries,
+                self.how(),
+                &Cancel::new(),
+            )?),
         };
         let told = built.iter().flat_map(|built| &built.timeline.told);
         let nowhere: Vec<(u32, String)> = entries
@@ -328,8 +338,9 @@ impl Conditions {
         &mut self,
         program: &Arc<Program>,
         number: u32,
+        cancel: &Cancel,
     ) -> Result<Option<String>, Error> {
-        self.build(program)?;
+        self.build(program, cancel)?;
         let told = self.built.iter().flat_map(|built| &built.timeline.told);
         let mut own = self.entries.iter().zip(told);
         let own = own.find(|(entry, _)| entry.number == number);
@@ -343,10 +354,10 @@ impl Conditions {
     }
 
     /// What it all means now. After an error there are no conditions at work.
-    pub(crate) fn build(&mut self, program: &Arc<Program>) -> Result<(), Error> {
+    pub(crate) fn build(&mut self, program: &Arc<Program>, cancel: &Cancel) -> Result<(), Error> {
         if self.built.is_none() && !self.entries.is_empty() {
             let rules = Rules::of(&self.pieces)?;
-            let built = build(program, &rules, &self.entries, self.how())?;
+            let built = build(program, &rules, &self.entries, self.how(), cancel)?;
             self.built = Some(built);
         }
         Ok(())
@@ -532,6 +543,7 @@ fn build(
     rules: &Rules,
     entries: &[Entry],
     how: Reading<'_>,
+    cancel: &Cancel,
 ) -> Result<Built, Error> {
     let recorded = recorded(program)?;
     if !how.grows {
@@ -539,13 +551,17 @@ fn build(
     }
     let mut truth = match how.passes {
         Some(passes) => Replays::of_passes(program, &recorded, passes),
-        None => Replays::new(program, &recorded),
+        None => Replays::new(program, &recorded).until(cancel),
     };
     let is_off = |rule: &str| {
         let entry = entries.iter().find(|entry| entry.rule == rule);
         entry.is_some_and(|entry| !entry.enabled)
     };
     let timeline = timeline(rules, &recorded, &mut truth, &is_off);
+    // What could not be found because of that is no answer.
+    if cancel.is_cancelled() {
+        return Err(Error::Stopped);
+    }
     let steps = truth.into_steps();
     Ok(Built { timeline, steps })
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use inspect::elf::image::Image;
@@ -26,8 +27,8 @@ pub trait Host: Send + Sync {
 
 /// A recording that grows on another host, in a copy.
 pub trait Followed: Send {
-    /// Has what is new come while the program runs.
-    fn go(&mut self);
+    /// Has what is new come while the program runs. The flag is set if it does not come any more.
+    fn go(&mut self, has_failed: Arc<AtomicBool>);
 
     /// Has all come that there is, and nothing any more behind it; why not, otherwise.
     fn settle(&mut self) -> Result<(), String>;

@@ -26,6 +26,7 @@ pub fn failure(error: Error) -> Failure {
         error @ Error::OfSource(_) => Failure::new(&error).hint(
             "`mw run --record` runs a program such that it can be; patterns, places (`at F in P`) and states from those need nothing more",
         ),
+        error @ Error::Stopped => Failure::new(&error).hint("`continue` looks for them anew"),
         error @ Error::OfFile(_) => Failure::new(&error).hint("`disable` it"),
         error @ Error::Nowhere(_) => {
             Failure::new(&error).hint("docs/conditions.md says what a condition can be about")
@@ -105,7 +106,8 @@ impl Prompt {
             };
         }
         let debugger = &mut self.debugger;
-        let held = debugger.conditions.holds_here(&debugger.group, number);
+        let (group, cancel) = (&debugger.group, &debugger.cancel);
+        let held = debugger.conditions.holds_here(group, number, cancel);
         if let Some(held) = held.map_err(failure)? {
             return self.say_holds(number, &held);
         }

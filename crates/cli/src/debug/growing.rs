@@ -73,12 +73,14 @@ impl Prompt {
     fn is_held(&mut self, number: u32) -> Result<bool, Failure> {
         let debugger = &mut self.debugger;
         let program = Arc::clone(debugger.group.program());
-        let none = debugger.conditions.meaningless(&program, number);
+        let cancel = &debugger.cancel;
+        let none = debugger.conditions.meaningless(&program, number, cancel);
         if let Some(why) = none.map_err(failure)? {
             say!("Condition {number} means nothing so far: {why}")?;
         }
         let debugger = &mut self.debugger;
-        let held = debugger.conditions.holds_here(&debugger.group, number);
+        let (group, cancel) = (&debugger.group, &debugger.cancel);
+        let held = debugger.conditions.holds_here(group, number, cancel);
         let Some(held) = held.map_err(failure)? else {
             return Ok(false);
         };
@@ -92,6 +94,8 @@ impl Prompt {
         let from = self.debugger.instant();
         let mut told = Vec::new();
         let mut patience = Patience::default();
+        // (Who cannot be followed is told, and not waited for.)
+        self.bring_recorded(dir)?;
         // At its very beginning nothing was recorded.
         let frontier = match self.enter_past(dir) {
             Ok(()) => Frontier::of(&self.debugger.group),
@@ -182,7 +186,8 @@ impl Prompt {
         let watch = Watch::start(own, open, said, from, patience);
         let asked = self.debugger.cancel.clone();
         self.debugger.cancel = asked.or(Arc::clone(watch.found()));
-        self.follow_hosts();
+        // What does not come any more halts it, too: nothing would ever be seen of it.
+        self.follow_hosts(watch.found());
         let stopped = self.debugger.go(How::Continue, Direction::Forwards, false);
         let is_called = watch.found().load(Relaxed) && !asked.is_cancelled();
         // Who has interrupted the program has not interrupted what comes now.

@@ -6,6 +6,8 @@
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ::session::truth::Was;
 use ::session::{Direction, Reason, Stopped, What, locations};
@@ -148,10 +150,11 @@ impl Prompt {
         Ok(dir)
     }
 
-    /// Has what is written down on other hosts come here while the program runs.
-    pub(super) fn follow_hosts(&mut self) {
+    /// Has what is written down on other hosts come here while the program runs. The flag is
+    /// set if it does not come any more: `settle_hosts` says why.
+    pub(super) fn follow_hosts(&mut self, has_failed: &Arc<AtomicBool>) {
         for followed in self.living.iter_mut().flat_map(|l| &mut l.followed) {
-            followed.go();
+            followed.go(Arc::clone(has_failed));
         }
     }
 
