@@ -80,6 +80,13 @@ fn send(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
+/// Whether the monitor is in a process.
+fn has_monitor(pid: i32) -> bool {
+    let begin = format!("{:08x}-", protocol::layout::IMAGE_BASE);
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().any(|line| line.starts_with(&begin))
+}
+
 fn state(pid: i32) -> char {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     text.rsplit_once(") ").unwrap().1.chars().next().unwrap()
@@ -437,6 +444,12 @@ fn who_does_not_answer_keeps_nobody_from_the_others() {
                     "runs on.",
                 ],
             );
+            // The monitor stays where it cannot be taken from, and nowhere else.
+            if word == "attach" {
+                let told = "does not come to where the monitor could leave it";
+                assert!(text.contains(told), "{what}: {text}");
+                assert!(has_monitor(waiting) && !has_monitor(counting), "{what}");
+            }
             if server != 0 {
                 send(server, Signal::USR2);
             }

@@ -182,23 +182,42 @@ impl Shared {
         self.take(&mut copy, answers).map(|()| true)
     }
 
+    /// Takes what is told of what is new. Captured files are fetched when no more of that comes over
+    /// the line: what nobody takes keeps everything behind it from coming, they too.
     fn take(&self, copy: &mut Mirror, mut answers: crate::client::Answers) -> Result<(), Error> {
-        while let Some(answer) = answers.receive()? {
-            let Answer::Data(bytes) = answer else {
-                continue;
-            };
-            let kept = |error: io::Error| Error::Refused {
-                host: self.files.host().to_string(),
-                said: format!("what {} holds cannot be kept here: {error}", self.dir),
-            };
-            let piece =
-                Piece::from_bytes(&bytes).ok_or_else(|| kept(io::ErrorKind::InvalidData.into()))?;
-            if let Piece::Captured { name } = &piece {
-                self.fetch(name, &copy.place_of(name), kept)?;
+        let kept = |error: io::Error| Error::Refused {
+            host: self.files.host().to_string(),
+            said: format!("what {} holds cannot be kept here: {error}", self.dir),
+        };
+        loop {
+            let mut captured = Vec::new();
+            let mut is_cut = false;
+            while let Some(answer) = answers.receive()? {
+                let Answer::Data(bytes) = answer else {
+                    continue;
+                };
+                let piece = Piece::from_bytes(&bytes)
+                    .ok_or_else(|| kept(io::ErrorKind::InvalidData.into()))?;
+                match piece {
+                    Piece::Captured { name } => captured.push(name),
+                    // It is told again when they are here.
+                    _ if !captured.is_empty() => {
+                        is_cut = true;
+                        break;
+                    }
+                    piece => copy.take(piece).map_err(kept)?,
+                }
             }
-            copy.take(piece).map_err(kept)?;
+            drop(answers);
+            for name in captured {
+                self.fetch(&name, &copy.place_of(&name), kept)?;
+                copy.take(Piece::Captured { name }).map_err(kept)?;
+            }
+            if !is_cut {
+                return Ok(());
+            }
+            answers = self.files.client.ask(self.request(copy, Duration::ZERO))?;
         }
-        Ok(())
     }
 
     /// Has a captured file here, which may be of several recordings and of several hosts.
