@@ -392,6 +392,7 @@ impl Events for Recorded<'_> {
         let names = self.processes.iter().map(|known| known.name.as_str());
         Err(NoSuch {
             what: format!("process `{text}`, which it has not"),
+            name: text.to_string(),
             near: nearest(&text, names).map(str::to_string),
         })
     }

@@ -19,8 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use causality::History;
+use conditions::check::{Options, check};
 use conditions::recorded::Recorded;
+use conditions::rules::{Failed, Rules};
 use conditions::source::{Events, Symbols};
+use conditions::truth::Nobody;
 use events::{Matcher, Pattern, parse};
 use mutate::Random;
 use protocol::id::{ProcessIx, Ticks};
@@ -325,4 +328,23 @@ fn nothing_is_passed_over_that_a_pattern_fits() {
     for (count, (text, ..)) in fitted.iter().zip(PATTERNS) {
         assert!(*count > 0, "no event was ever one of `{text}`");
     }
+}
+
+#[test]
+fn who_is_not_in_the_recording_is_named_where_it_is_written() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("any");
+    write(&dir, &mut Random::new(1));
+    let recording = Arc::new(Recording::open(&dir).unwrap());
+    let history = History::open(&recording, &|_| {}).unwrap();
+    let recorded = Recorded::new(&history, ThreadNames::given(&recording));
+    let text =
+        "let a = send\nlet b = (recv or send) and process = any-10 and length > 2\nfind x: a -> b";
+    let rules = Rules::parse("rules", text, None).unwrap();
+    let failed = check(&rules, &recorded, &mut Nobody, Options { witnesses: 1 }).unwrap_err();
+    let Failed::Wrong(error) = failed else {
+        panic!("{failed:?}");
+    };
+    assert_eq!((error.line, error.column), (2, 38), "{error}");
+    assert_eq!(error.near.as_deref(), Some("any-100"), "{error}");
 }
