@@ -201,7 +201,7 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
     // The program's own code is run, as it was before sites were patched.
-    regs.rip = motion.to_program(regs.rip);
+    regs.rip = motion.program_at(regs.rip);
     // The event may have changed memory: by its result, or while others ran.
     let mut stopped = motion.look(thread);
     let is_mapped =
@@ -410,7 +410,7 @@ impl Motion {
     }
 
     /// See [`patcher::to_program`].
-    fn to_program(&mut self, rip: u64) -> u64 {
+    fn program_at(&mut self, rip: u64) -> u64 {
         if self.stale {
             return patcher::to_program(rip);
         }
