@@ -318,6 +318,25 @@ find   most: value(values-0: most) == 18446744073709551615            # => match
     assert!(own["values"].to_string().contains("leader"), "{said}");
 }
 
+/// Where a call was made from there is other code later, which is run as it is then.
+#[test]
+fn code_that_is_made_again_is_followed() {
+    let scratch = Scratch::new("truth-remade");
+    let program = programs::for_debuggers(&scratch, "debug/remade.c", &["-static"]);
+    let recorded = scratch.record(&[program]);
+    let rules = "\
+let    counts = change of counted in remade-0
+state  five = remade-0: counted == 5
+find   first: five                           # => matched
+find   last: value(remade-0: counted) == 20  # => matched
+find   more: value(remade-0: counted) > 20   # => holds
+find   all: counts^20                        # => matched
+find   called: (call = getpid)^20            # => matched
+find   too_many: (call = getpid)^21          # => holds
+";
+    are_judged_so(&scratch, &recorded, rules);
+}
+
 /// A variable of which each thread has one: each thread is a state by itself.
 #[test]
 fn threads_have_variables_of_their_own() {

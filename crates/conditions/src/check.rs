@@ -104,7 +104,8 @@ pub fn names<E: Events + ?Sized>(rules: &Rules, events: &E) -> Result<(), Failed
         if let Origin::Pattern(pattern) = &letter.origin
             && let Err(no) = events.check(pattern)
         {
-            let mut error = rules.error(letter.origin_at, "what is in the recording");
+            let place = rules.within(letter.origin_at, &no.name);
+            let mut error = rules.error(place, "what is in the recording");
             error.found = no.what;
             return Err(error.near(no.near.as_deref()).into());
         }

@@ -5,8 +5,10 @@ use std::rc::Rc;
 use causality::{EventId, Kind};
 use events::{Captured, Compiled, Condition, Field, Matcher, Operator, Pattern, Value, nearest};
 use protocol::id::{EventNo, ProcessIx, ThreadNo, Ticks};
+use protocol::record::kind;
+use recording::descriptors::may_change;
 use recording::render::{Limits, Renderer};
-use recording::{Process, ThreadNames};
+use recording::{Phase, Process, ThreadNames};
 
 use crate::engine::{Happening, Sym};
 use crate::history::{Arrow, At, History};
@@ -37,9 +39,58 @@ fn clamp(number: EventNo) -> u32 {
     u32::try_from(number.0).unwrap_or(u32::MAX)
 }
 
-/// Patterns are looked at by number of the call; there is one more row for what
-/// is no call, and one for numbers that no kernel has.
-const CALLS: usize = 512;
+/// A pattern for the events of a process, and which letter it is.
+type Asked<'m> = (u32, Matcher<'m>, Compiled);
+
+/// Which patterns events may fit, by part and number of the call: found out where it is
+/// asked first.
+#[derive(Default)]
+struct Candidates {
+    known: [Vec<Option<Vec<usize>>>; 4],
+    /// Those of a number that no kernel has, asked for last.
+    other: Vec<usize>,
+}
+
+impl Candidates {
+    const CALLS: usize = 512;
+
+    /// Of a record of this kind.
+    fn of(&mut self, kind: u8, nr: u64, all: &[Asked<'_>]) -> &[usize] {
+        let (phase, place) = match kind {
+            kind::CALL | kind::CLOCK => (Phase::Call, 0),
+            kind::START => (Phase::Start, 1),
+            kind::END => (Phase::End, 2),
+            _ => (Phase::None, 3),
+        };
+        let (nr, row) = match phase {
+            Phase::None => (None, 0),
+            _ => (Some(nr), usize::try_from(nr).unwrap_or(usize::MAX)),
+        };
+        let ask = || -> Vec<usize> {
+            let numbered = all.iter().enumerate();
+            numbered
+                .filter(|(_, (_, _, compiled))| compiled.may_fit(nr, phase))
+                .map(|(i, _)| i)
+                .collect()
+        };
+        let part = self.known.get_mut(place);
+        match part.filter(|_| row < Candidates::CALLS) {
+            Some(part) => {
+                if part.len() <= row {
+                    part.resize(row + 1, None);
+                }
+                match part.get_mut(row) {
+                    Some(own) => own.get_or_insert_with(ask),
+                    None => &[],
+                }
+            }
+            None => {
+                self.other = ask();
+                &self.other
+            }
+        }
+    }
+}
 
 impl<'h> Recorded<'h> {
     /// Of this recording, whose threads are called so.
@@ -196,7 +247,7 @@ impl Events for Recorded<'_> {
         let (Some((recording, known)), Some(member)) = (set.at(ix), set.member_of(ix)) else {
             return;
         };
-        let all: Vec<(u32, Matcher<'_>, Compiled)> = wanted
+        let all: Vec<Asked<'_>> = wanted
             .iter()
             .map(|(letter, pattern)| {
                 let matcher = Matcher::new((*pattern).clone(), self.history, &self.names);
@@ -208,35 +259,36 @@ impl Events for Recorded<'_> {
         if all.is_empty() {
             return;
         }
-        let may = |nr: Option<u64>| -> Vec<usize> {
-            let numbered = all.iter().enumerate();
-            numbered
-                .filter(|(_, (_, _, compiled))| compiled.may_fit(nr))
-                .map(|(i, _)| i)
-                .collect()
-        };
-        let by_call: Vec<Vec<usize>> = (0..CALLS as u64).map(|nr| may(Some(nr))).collect();
-        let (not_calls, unknown) = (may(None), may(Some(u64::MAX)));
+        let mut candidates = Candidates::default();
         let names = self.names.member(member);
         let mut renderer = Renderer::new(recording, &names, Limits::default());
         let mut log = recording.log(known.number);
         let mut captured = Captured::new();
         let mut set: Vec<Happening> = Vec::new();
         let nothing: Rc<[Sym]> = Rc::new([]);
+        // With it comes what the process has from those that made it.
+        let mut is_first = true;
         while log.advance() {
-            let Some(event) = log.event() else { break };
-            renderer.before(&event);
-            let candidates = match event.is_call() {
-                true => by_call.get(event.nr as usize).unwrap_or(&unknown),
-                false => &not_calls,
+            let Some((kind, nr, ..)) = log.glance() else {
+                break;
             };
-            if candidates.is_empty() {
+            // Most events are nobody's: of them nothing more is read.
+            let follows = std::mem::take(&mut is_first) || may_change(&log);
+            let own = candidates.of(kind, nr, &all);
+            if own.is_empty() && !follows {
+                continue;
+            }
+            let Some(event) = log.event() else { break };
+            if follows {
+                renderer.before(&event);
+            }
+            if own.is_empty() {
                 renderer.after(&event);
                 continue;
             }
             let kind = renderer.type_of(&event);
             set.clear();
-            for (letter, matcher, compiled) in candidates.iter().filter_map(|i| all.get(*i)) {
+            for (letter, matcher, compiled) in own.iter().filter_map(|i| all.get(*i)) {
                 if compiled.happens(matcher, &event, &renderer, kind, &mut captured) {
                     let values = match captured.is_empty() {
                         true => nothing.clone(),
@@ -262,7 +314,9 @@ impl Events for Recorded<'_> {
                     set: &set,
                 });
             }
-            renderer.after(&event);
+            if follows {
+                renderer.after(&event);
+            }
         }
     }
 
@@ -338,6 +392,7 @@ impl Events for Recorded<'_> {
         let names = self.processes.iter().map(|known| known.name.as_str());
         Err(NoSuch {
             what: format!("process `{text}`, which it has not"),
+            name: text.to_string(),
             near: nearest(&text, names).map(str::to_string),
         })
     }

@@ -357,6 +357,30 @@ impl Rules {
         }
     }
 
+    /// Where a word stands inside a place; the whole of it, if it is written otherwise there.
+    pub fn within(&self, place: SourceSpan, word: &str) -> SourceSpan {
+        let Some(text) = self.texts.get(place.text) else {
+            return place;
+        };
+        let all = text.slice(place.span);
+        let is_part = |c: char| c.is_alphanumeric() || "_-.@*?".contains(c);
+        let is_whole = |at: &usize| {
+            let (before, rest) = all.split_at(*at);
+            let behind = rest.strip_prefix(word).and_then(|rest| rest.chars().next());
+            !before.chars().next_back().is_some_and(is_part) && !behind.is_some_and(is_part)
+        };
+        let mut found = all.match_indices(word).map(|(at, _)| at);
+        let Some(before) = found.find(is_whole).and_then(|at| all.get(..at)) else {
+            return place;
+        };
+        let from = place.span.from + before.chars().count();
+        let to = from + word.chars().count();
+        SourceSpan {
+            span: crate::syntax::Span { from, to },
+            ..place
+        }
+    }
+
     /// A place, as messages name it: file, line and column.
     pub fn position(&self, place: SourceSpan) -> String {
         match self.texts.get(place.text) {

@@ -82,6 +82,8 @@ pub struct Seen<'s> {
 pub struct NoSuch {
     /// What there is none of.
     pub what: String,
+    /// The name, as it stands in the pattern.
+    pub name: String,
     /// What was perhaps meant.
     pub near: Option<String>,
 }

@@ -198,6 +198,14 @@ fn what_is_wrong_is_said_with_line_and_column() {
             "a regular expression",
             None,
         ),
+        (
+            "state s = p-0: x\nnever y: running and s > 3",
+            2,
+            22,
+            "`value(s)`",
+            None,
+        ),
+        ("find y: s > 3", 1, 9, "a field", None),
     ] {
         let error = wrong(text);
         let right = (error.line, error.column) == (line, column)

@@ -246,9 +246,9 @@ impl Compiled {
         matches!(self.node, Node::Const(false))
     }
 
-    /// Whether some event of this call may fit; without a number, some event
-    /// that is not a call.
-    pub fn may_fit(&self, nr: Option<u64>) -> bool {
+    /// Whether some event that is this part of this call may fit and
+    /// [happen](Compiled::happens); of what is no call, without a number.
+    pub fn may_fit(&self, nr: Option<u64>, phase: Phase) -> bool {
         fn may(node: &Node, nr: Option<u64>, types: u64) -> bool {
             match node {
                 Node::Const(value) => *value,
@@ -263,7 +263,15 @@ impl Compiled {
                 Node::Not(_) | Node::Capture(..) | Node::Result(..) | Node::Slow(_) => true,
             }
         }
-        may(&self.node, nr, nr.map_or(u64::MAX, known_types))
+        let types = nr.map_or(u64::MAX, known_types);
+        let types = match phase {
+            _ if self.has_phase => types,
+            Phase::Start if self.needs_end => 0,
+            Phase::Start => types & starting_types(),
+            Phase::End if !self.needs_end => types & !starting_types(),
+            Phase::End | Phase::Call | Phase::None => types,
+        };
+        types != 0 && may(&self.node, nr, types)
     }
 
     /// Whether an event fits, as one that happened: of a call that is two

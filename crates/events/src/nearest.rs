@@ -3,7 +3,9 @@
 /// The word in `known` that is nearest to `typed`, if any is near.
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = typed.chars().count();
-    let far = |word: &str| word.len().max(typed.len()) / 3 + 1;
+    // Of a word of a letter or two one must be right.
+    let most = letters.div_ceil(2);
+    let far = |word: &str| (word.len().max(typed.len()) / 3 + 1).min(most);
     known
         .into_iter()
         // So many must be added or dropped at least: no need to count further.
@@ -49,6 +51,8 @@ mod tests {
         assert_eq!(nearest("sned", known), Some("send"));
         assert_eq!(nearest("conect", known), Some("connect"));
         assert_eq!(nearest("xyzzy", known), None);
+        assert_eq!(nearest("ab", ["brk", "abc"]), Some("abc"));
+        assert_eq!(nearest("bb", ["brk"]), None);
         // Far longer than any, and no time is lost with it.
         assert_eq!(nearest(&"send".repeat(1_000_000), known), None);
         assert_eq!(distance("abc", "abc"), 0);

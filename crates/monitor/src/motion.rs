@@ -66,6 +66,25 @@ struct Motion {
     one: bool,
     pages: [u64; PAGES],
     patched: [u64; PAGES],
+    /// Where calls that were patched are made from, and what their stubs lead back to.
+    calls: Ways,
+    returns: Ways,
+}
+
+/// Addresses, each with the one that it stands for, until code changes. A server makes a call
+/// every few hundred instructions: what is patched is not to be gone through for each.
+struct Ways([(u64, u64); WAYS]);
+
+const WAYS: usize = 64;
+
+impl Ways {
+    const NONE: Ways = Ways([(0, 0); WAYS]);
+
+    /// (Instructions that calls are made by lie some bytes apart.)
+    fn place(&mut self, from: u64) -> &mut (u64, u64) {
+        let number = (from ^ from >> 6) as usize % WAYS;
+        &mut self.0[number]
+    }
 }
 
 const REFUSED: usize = protocol::replay::BREAKPOINTS + 2;
@@ -98,6 +117,8 @@ fn map() {
         one: false,
         pages: [0; PAGES],
         patched: [0; PAGES],
+        calls: Ways::NONE,
+        returns: Ways::NONE,
     };
     // SAFETY: memory just mapped for it.
     unsafe { core::ptr::write(at as *mut Motion, fresh) };
@@ -180,7 +201,7 @@ pub fn begin(thread: &Thread, regs: &mut Regs) -> bool {
     thread.regs_at.set((&raw const *regs) as u64);
     thread.call.set(0);
     // The program's own code is run, as it was before sites were patched.
-    regs.rip = patcher::to_program(regs.rip);
+    regs.rip = motion.program_at(regs.rip);
     // The event may have changed memory: by its result, or while others ran.
     let mut stopped = motion.look(thread);
     let is_mapped =
@@ -358,6 +379,11 @@ impl Motion {
                 self.one_instruction(cache, pc)
             } else {
                 self.allow(cache, self.limit(thread, player));
+                if let Some(stub) = self.patched_call(pc) {
+                    self.one = false;
+                    regs.rip = stub;
+                    return false;
+                }
                 let exit = exit.take().unwrap_or(Exit::Open {
                     target: pc,
                     site: None,
@@ -366,9 +392,33 @@ impl Motion {
             };
             self.one = steps && way.is_some();
             // What cannot be translated is run where it is: a call, mostly.
-            regs.rip = way.unwrap_or_else(|| patcher::moved_to(pc));
+            regs.rip = way.unwrap_or_else(|| {
+                let stub = patcher::moved_to(pc);
+                if !steps && !held && stub != pc {
+                    *self.calls.place(pc) = (pc, stub);
+                }
+                stub
+            });
             return false;
         }
+    }
+
+    /// The stub of a call at an address, if it is known that it was patched.
+    fn patched_call(&mut self, pc: u64) -> Option<u64> {
+        let (from, stub) = *self.calls.place(pc);
+        (from == pc).then_some(stub)
+    }
+
+    /// See [`patcher::to_program`].
+    fn program_at(&mut self, rip: u64) -> u64 {
+        if self.stale {
+            return patcher::to_program(rip);
+        }
+        let place = self.returns.place(rip);
+        if place.0 != rip {
+            *place = (rip, patcher::to_program(rip));
+        }
+        place.1
     }
 
     /// Whether the thread is where the log says that it was interrupted, or
@@ -449,6 +499,7 @@ impl Motion {
             self.refused_len = 0;
             self.pages = [0; PAGES];
             self.patched = [0; PAGES];
+            (self.calls, self.returns) = (Ways::NONE, Ways::NONE);
             for address in player.all_breakpoints().chain([place_rip, goal_rip]) {
                 if address != 0 && self.refused_len < REFUSED {
                     self.refused[self.refused_len] = address;

@@ -212,6 +212,17 @@ impl<E: Events + ?Sized> Run<'_, E> {
 
     /// One event, to whom it may concern, in the order of the file.
     fn give(&mut self, moment: &Moment, set: &[Happening], higher: &mut VecDeque<Happening>) {
+        if let [happening] = set {
+            let letter = happening.letter as usize;
+            self.passed[letter] += u64::from(self.filters[letter]);
+            // Nobody subscribes to anything meanwhile.
+            let parts = std::mem::take(&mut self.subscribed[letter]);
+            for part in &parts {
+                self.offer(*part, moment, set, higher);
+            }
+            self.subscribed[letter] = parts;
+            return;
+        }
         let mut concerned = std::mem::take(&mut self.concerned);
         for happening in set {
             let letter = happening.letter as usize;

@@ -157,6 +157,9 @@ struct Stage {
 pub struct Linked {
     stages: Vec<Stage>,
     names: usize,
+    /// Of each kind of event, the steps that it is one of and as which of their atoms, the
+    /// last first.
+    places: Vec<(u32, Vec<(usize, usize)>)>,
 }
 
 impl Linked {
@@ -212,7 +215,20 @@ impl Linked {
                         .is_some_and(|next| !next.without.is_empty()),
             });
         }
-        Linked { stages, names }
+        let mut places: Vec<(u32, Vec<(usize, usize)>)> = Vec::new();
+        for (k, step) in steps.iter().enumerate().rev() {
+            for (a, atom) in step.atoms.iter().enumerate() {
+                match places.iter_mut().find(|(letter, _)| *letter == atom.letter) {
+                    Some((_, list)) => list.push((k, a)),
+                    None => places.push((atom.letter, vec![(k, a)])),
+                }
+            }
+        }
+        Linked {
+            stages,
+            names,
+            places,
+        }
     }
 
     /// From here on nobody asks where chains are, only how many there are.
@@ -243,12 +259,14 @@ impl Linked {
     /// The next event. Calls `found` if a chain is complete with it.
     pub fn take(&mut self, moment: &Moment, set: &[Happening], found: &mut dyn FnMut(Match)) {
         // The last step first: an event is not before itself.
-        for k in (0..self.stages.len()).rev() {
-            for happening in set {
-                for a in 0..self.stages[k].step.atoms.len() {
-                    let atom = &self.stages[k].step.atoms[a];
-                    if let Some(own) = atom.bind(happening, self.names) {
-                        self.reach(k, a, moment, own, found);
+        match set {
+            [happening] => self.take_one(moment, happening, found),
+            _ => {
+                for k in (0..self.stages.len()).rev() {
+                    for happening in set {
+                        for a in 0..self.stages[k].step.atoms.len() {
+                            self.take_as(k, a, moment, happening, found);
+                        }
                     }
                 }
             }
@@ -259,6 +277,37 @@ impl Linked {
                     between.take(moment, happening, self.names);
                 }
             }
+        }
+    }
+
+    /// Mostly an event is of one kind.
+    fn take_one(&mut self, moment: &Moment, own: &Happening, found: &mut dyn FnMut(Match)) {
+        let all = &mut self.places.iter_mut();
+        let Some((_, places)) = all.find(|(letter, _)| *letter == own.letter) else {
+            return;
+        };
+        let places = std::mem::take(places);
+        for (k, a) in &places {
+            self.take_as(*k, *a, moment, own, found);
+        }
+        let all = &mut self.places.iter_mut();
+        if let Some((_, place)) = all.find(|(letter, _)| *letter == own.letter) {
+            *place = places;
+        }
+    }
+
+    /// An event may be one of step `k`, as one of its atoms.
+    fn take_as(
+        &mut self,
+        k: usize,
+        a: usize,
+        moment: &Moment,
+        happening: &Happening,
+        found: &mut dyn FnMut(Match),
+    ) {
+        let atom = &self.stages[k].step.atoms[a];
+        if let Some(own) = atom.bind(happening, self.names) {
+            self.reach(k, a, moment, own, found);
         }
     }
 
@@ -290,10 +339,13 @@ impl Linked {
             return;
         };
         let (shared, index) = &before.next[atom];
-        let groups = index.get(&project(&own, shared));
-        for group in groups.into_iter().flatten() {
-            if let Some((process, end)) =
-                stage.follows(before, &before.groups[*group], moment, &own)
+        // What has no names in common has all groups.
+        let (some, all) = match shared.is_empty() {
+            true => (None, 0..before.groups.len()),
+            false => (index.get(&project(&own, shared)), 0..0),
+        };
+        for group in some.into_iter().flatten().copied().chain(all) {
+            if let Some((process, end)) = stage.follows(before, &before.groups[group], moment, &own)
                 && let Some(binding) = merge(&end.binding, &own)
             {
                 if let Some(counted) = &mut stage.counted {
@@ -388,8 +440,7 @@ impl Stage {
         if self.keeps_all || self.is_last || !self.settles[atom] {
             return false;
         }
-        let group = self.by_live.get(&project(own, &self.live));
-        let group = group.and_then(|group| self.groups.get(*group));
+        let group = self.group_of(own).and_then(|group| self.groups.get(group));
         let ends = group.and_then(|group| group.get(moment.process));
         ends.is_some_and(|(_, ends)| !ends.is_empty())
     }
@@ -444,6 +495,14 @@ impl Stage {
         here.into_iter().chain(others).filter_map(last).find(free)
     }
 
+    /// The group with these values, if there is one.
+    fn group_of(&self, binding: &[Sym]) -> Option<usize> {
+        match self.live.is_empty() {
+            true => (!self.groups.is_empty()).then_some(0),
+            false => self.by_live.get(&project(binding, &self.live)).copied(),
+        }
+    }
+
     /// A binding, to be kept; that of no names is shared.
     fn kept(&self, binding: Vec<Sym>) -> Rc<[Sym]> {
         match binding.is_empty() {
@@ -469,10 +528,10 @@ impl Stage {
             });
             return;
         }
-        let key = project(&binding, &self.live);
-        let id = match self.by_live.get(&key) {
-            Some(id) => *id,
+        let id = match self.group_of(&binding) {
+            Some(id) => id,
             None => {
+                let key = project(&binding, &self.live);
                 let id = self.groups.len();
                 self.groups.push(Group::default());
                 for (shared, index) in &mut self.next {

@@ -88,10 +88,18 @@ pub struct Atom {
 
 impl Atom {
     /// What an event binds, if it is of this kind and agrees with itself.
+    #[inline]
     pub fn bind(&self, happening: &Happening, count: usize) -> Option<Vec<Sym>> {
         if happening.letter != self.letter {
             return None;
         }
+        if count == 0 {
+            return Some(Vec::new());
+        }
+        self.values(happening, count)
+    }
+
+    fn values(&self, happening: &Happening, count: usize) -> Option<Vec<Sym>> {
         let mut binding = vec![Sym::NONE; count];
         for (name, value) in self.names.iter().zip(happening.values.iter()) {
             let Some(place) = name.and_then(|name| binding.get_mut(name)) else {

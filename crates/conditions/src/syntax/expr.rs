@@ -268,13 +268,22 @@ impl Parser<'_> {
                     "the end of the pattern" => self.scan.error("").found,
                     _ => error.found,
                 };
+                // A state that is compared as if it were a field.
+                let name = found.trim_matches('`');
+                let (expected, near) = match self.is_state(name) {
+                    true => (
+                        format!("`value({name})`: that is what compares a state"),
+                        None,
+                    ),
+                    false => (error.expected, error.near),
+                };
                 Err(Error {
                     file: self.scan.text.name.clone(),
                     line,
                     column,
-                    expected: error.expected,
+                    expected,
                     found,
-                    near: error.near,
+                    near,
                 })
             }
         }

@@ -78,6 +78,8 @@ pub fn parse_condition(text: &Text) -> Result<Vec<Item>, Error> {
 pub(super) struct Parser<'t> {
     pub scan: Scan<'t>,
     depth: usize,
+    /// The states that have been named so far.
+    states: Vec<String>,
 }
 
 impl<'t> Parser<'t> {
@@ -85,6 +87,7 @@ impl<'t> Parser<'t> {
         Parser {
             scan: Scan::new(text),
             depth: 0,
+            states: Vec::new(),
         }
     }
 
@@ -143,6 +146,11 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Whether a state is called so.
+    pub(super) fn is_state(&self, name: &str) -> bool {
+        self.states.iter().any(|own| own == name)
+    }
+
     fn item(&mut self) -> Result<Item, Error> {
         self.scan.skip();
         let from = self.scan.at;
@@ -154,6 +162,7 @@ impl<'t> Parser<'t> {
             "let" => return self.let_item(),
             "state" => {
                 let name = self.name("the name of a state")?;
+                self.states.push(name.text.clone());
                 let names = self.arguments()?.unwrap_or_default();
                 self.scan.expect("=")?;
                 return Ok(Item::State(name, names, self.state(None)?));
