@@ -225,7 +225,8 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout: u64
     )
 }
 
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
+/// How many were woken, or minus the error.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) -> i64 {
     call(
         nr::FUTEX,
         word.as_ptr() as u64,
@@ -234,7 +235,7 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
         0,
         0,
         0,
-    );
+    )
 }
 
 pub fn signal_mask(mask: u64) {
