@@ -251,6 +251,8 @@ pub struct Stat {
     /// Which device it is, if it is one.
     pub special: u64,
     pub size: u64,
+    /// What it is best written in.
+    pub block: u64,
     pub times: [u64; 4],
 }
 
@@ -302,6 +304,7 @@ fn stat_unasked(fd: u64) -> Option<Stat> {
         mode: (words[3] >> 32) as u32 & 0xffff,
         special: device(words[16]),
         size: words[5],
+        block: words[0] >> 32,
         times: [modified[0], low(modified[1]), changed[0], low(changed[1])],
     })
 }
@@ -317,6 +320,7 @@ fn stat_by(number: u64, what: u64) -> Option<Stat> {
         mode: words[3] as u32,
         special: words[5],
         size: words[6],
+        block: words[7],
         times: [words[11], words[12], words[13], words[14]],
     })
 }
