@@ -33,6 +33,7 @@ mod record;
 mod service;
 mod signals;
 mod sites;
+mod slice;
 mod store;
 pub mod timeouts;
 mod vdso;

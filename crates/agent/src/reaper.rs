@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::signals::{self, Inherited};
-use crate::{Error, raw};
+use crate::{Error, raw, slice};
 
 /// One line of the report pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,6 +303,7 @@ extern "C" fn be_reaper(start: *mut c_void) -> libc::c_int {
         }
         raw::call(libc::SYS_close, [start.go as usize, 0, 0, 0]);
         raw::call(libc::SYS_close, [start.arena as usize, 0, 0, 0]);
+        slice::shorten();
         loop {
             let mut status = 0i32;
             let pid = raw::call(

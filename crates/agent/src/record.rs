@@ -21,7 +21,7 @@ use crate::capture_cache::CaptureCache;
 use crate::observe::Observations;
 use crate::reaper::{self, Reaper, Report};
 use crate::service::{self, Shared};
-use crate::{Error, control, exec, failing, signals, store};
+use crate::{Error, control, exec, failing, signals, slice, store};
 
 /// What becomes of the program when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,8 @@ pub fn start(options: &Options, how: Start) -> Result<Ended, Error> {
     let arena_fd = arena_descriptor();
     let file = arena.file().as_raw_fd();
     let mut reaper = Reaper::start(&options.command, &options.path, inherited, file, arena_fd)?;
+    // Not before: the program has its own.
+    slice::shorten();
     let (sender, image_written) = mpsc::channel();
     let its = Arc::clone(&arena);
     let write_image = move || {

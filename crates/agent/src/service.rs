@@ -18,6 +18,7 @@ use crate::capture_cache::Companion;
 use crate::control::Tracing;
 use crate::followers;
 use crate::observe::Observations;
+use crate::slice;
 use crate::store::Store;
 
 /// Free chunks that are kept ready: enough for a burst while the writer is
@@ -119,6 +120,7 @@ impl Shared {
 
 /// Serves until `shared.over`, and sees to it that full chunks are stored.
 pub fn run(shared: &Arc<Shared>) {
+    slice::shorten();
     let control = shared.arena.control();
     let mut store = Store::default();
     let mut waiting = Vec::new();

@@ -11,6 +11,7 @@ use recording::Writer;
 
 use crate::arena::Arena;
 use crate::service::Shared;
+use crate::slice;
 
 /// The writer thread, which is started when there is something to write: most
 /// programs end before that.
@@ -55,6 +56,7 @@ impl Drop for Store {
 /// (the disk is full), chunks stay where they are from then on.
 fn run(shared: &Shared, full: &Receiver<usize>) {
     // What is stored can wait; the program and its clients cannot.
+    slice::reset();
     // SAFETY: changes this thread's own priority.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 19) };
     let mut failed = false;

@@ -533,6 +533,13 @@ programs! {
         r.has("advice that failed half way", |e| e.failed("madvise", "ENOMEM"));
     },
     memory_use: |r| r.has_many(60_000, "calls", |e| e.call() == "getppid"),
+    huge_pages: |r| {
+        // What the machine does not allow it leaves out.
+        let had = |e: &Event| e.call() == "mmap" && e.word("flags").contains("HUGETLB") && e.error().is_none();
+        let pool = "/proc/sys/vm/nr_overcommit_hugepages";
+        let may = std::fs::OpenOptions::new().write(true).open(pool).is_ok();
+        assert!(!may || r.count(had) == 2);
+    },
     lock_memory: |r| r.calls(&["mlockall", "munlockall", "mlock", "munlock"]),
     misc_calls: |r| {
         r.has("io_uring refused", |e| e.failed("io_uring_setup", "ENOSYS"));

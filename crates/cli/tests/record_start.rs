@@ -331,3 +331,62 @@ fn a_program_with_capabilities() {
         "{info}"
     );
 }
+
+/// The slice that a thread has, where the kernel tells.
+fn slice(task: &std::path::Path) -> Option<u64> {
+    let text = std::fs::read_to_string(task.join("sched")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("se.slice"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+/// Threads of the recorder that are waited for are let in at once on a busy machine; the program,
+/// and what it executes, has the slices that it would have.
+#[test]
+fn who_is_waited_for_asks_for_short_slices() {
+    let own = std::path::Path::new("/proc/thread-self");
+    let Some(usual) = slice(own) else {
+        skip!("the kernel does not tell how long slices are");
+    };
+    let scratch = Scratch::new("slices");
+    // What it executes is followed by threads of their own.
+    let script = "/bin/true; /bin/true; echo there; read line; grep se.slice /proc/self/sched; :";
+    let mut run = Command::new(MW)
+        .args(["record", "-q", "-o"])
+        .arg(scratch.fresh("recording"))
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = std::io::BufReader::new(run.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    assert_eq!(line, "there\n");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", run.id())).unwrap();
+    let slices: Vec<u64> = tasks
+        .filter_map(|task| slice(&task.unwrap().path()))
+        .collect();
+    run.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+    assert!(run.wait().unwrap().success());
+    let the_programs: u64 = rest
+        .trim()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert_eq!(the_programs, usual);
+    // Where a shorter one can be asked for: the first, the service, and one that stands by.
+    let short = slices.iter().filter(|slice| **slice < usual).count();
+    println!("usual {usual}, the recorder's {slices:?}");
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = kernel
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) >= (Some(6), Some(12)) {
+        assert!(short >= 3, "usual {usual}, the recorder's {slices:?}");
+    }
+}

@@ -92,6 +92,19 @@ fn signals_in_computation() {
     replays_without_perf(&recorded);
 }
 
+/// Who yields gives its turn away. If it gave the processor away as well it would wait, each time,
+/// for whatever else runs on the machine.
+#[test]
+fn who_yields_gives_its_turn_and_no_more() {
+    let scratch = Scratch::new("yields");
+    let recorded = scratch.record(&[&program("threads_yield"), "order"]);
+    let told = recorded.outcome.stdout.lines().last().unwrap();
+    let mut numbers = told.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let (taken, yields) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert!(taken < yields / 2, "{told}");
+    recorded.replays();
+}
+
 /// In code that may be written to while it runs.
 #[test]
 fn code_made_at_run_time() {

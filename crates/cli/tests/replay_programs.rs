@@ -114,6 +114,7 @@ programs! {
     cleared_words,
     processor_answers,
     random_device,
+    huge_pages,
     lock_memory,
     memory_use,
     memory_advice,

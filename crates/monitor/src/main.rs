@@ -25,6 +25,7 @@ mod deaths;
 mod descriptors;
 mod filter;
 mod halt;
+mod huge;
 mod inherit;
 mod int80;
 mod interruption_search;

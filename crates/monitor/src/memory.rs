@@ -15,8 +15,8 @@ use crate::observe::Course;
 use crate::state::{Thread, control, domain, space};
 use crate::sys::{self, nr};
 use crate::{
-    arch, call, counter, descriptors, inherit, live, lock, mem, moved, patcher, poke, recorder,
-    replay, served, turn,
+    arch, call, counter, descriptors, huge, inherit, live, lock, mem, moved, patcher, poke,
+    recorder, replay, served, turn,
 };
 
 const PROT_WRITE: u64 = 2;
@@ -132,6 +132,12 @@ fn make(thread: &Thread, row: &'static Syscall, args: [u64; 6]) -> i64 {
         && let done @ 1.. = done_all_the_same(number, &args, result)
     {
         more.words(tag::PIECE, &[done]);
+    }
+    if number == nr::MADVISE
+        && result == 0
+        && let Some(len) = huge::advised(args[0], args[1], args[2])
+    {
+        more.words(tag::PIECE, &[len]);
     }
     forget_code(number, &args, result);
     call::finish_call(thread, row, &args, result, &more);
@@ -314,6 +320,12 @@ fn mmap(thread: &Thread, args: [u64; 6], more: &mut Blobs, file: &mut Option<usi
         sys::call(nr::MUNMAP, result as u64, len, 0, 0, 0, 0);
         return -sys::EAGAIN;
     }
+    let block = stat.map_or(0, |stat| stat.block);
+    if result >= 0
+        && let Some(len) = huge::mapped(result as u64, len, flags, block)
+    {
+        more.words(tag::PIECE, &[len]);
+    }
     result
 }
 
@@ -397,7 +409,8 @@ fn shmat(thread: &Thread, args: [u64; 6], more: &mut Blobs) -> i64 {
         // How long it is, replay cannot ask.
         let mut words = [0u64; 14];
         sys::call(nr::SHMCTL, args[0], 2, words.as_mut_ptr() as u64, 0, 0, 0);
-        more.words(tag::PIECE, &[words[6]]);
+        let whole = huge::attached(result as u64, words[6]);
+        more.words(tag::PIECE, &[whole.unwrap_or(words[6])]);
         more.words(tag::OBJECT, &[key_of(u64::MAX, args[0])]);
         lock::fresh(result as u64, words[6]);
     }

@@ -180,6 +180,8 @@ pub struct Space {
     /// How many files are mapped such that what is written to them shows in
     /// memory, and which (see `memory`).
     pub maps_files: Cell<u32>,
+    /// Whether there ever was memory in huge pages.
+    pub has_huge: Cell<u32>,
     pub mapped_files: [Cell<u64>; 64],
     /// The program may write to its own memory by calls (see `poke`).
     pub pokes: Cell<u32>,

@@ -225,7 +225,8 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout: u64
     )
 }
 
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
+/// How many were woken, or minus the error.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) -> i64 {
     call(
         nr::FUTEX,
         word.as_ptr() as u64,
@@ -234,7 +235,7 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32) {
         0,
         0,
         0,
-    );
+    )
 }
 
 pub fn signal_mask(mask: u64) {
@@ -250,6 +251,8 @@ pub struct Stat {
     /// Which device it is, if it is one.
     pub special: u64,
     pub size: u64,
+    /// What it is best written in.
+    pub block: u64,
     pub times: [u64; 4],
 }
 
@@ -301,6 +304,7 @@ fn stat_unasked(fd: u64) -> Option<Stat> {
         mode: (words[3] >> 32) as u32 & 0xffff,
         special: device(words[16]),
         size: words[5],
+        block: words[0] >> 32,
         times: [modified[0], low(modified[1]), changed[0], low(changed[1])],
     })
 }
@@ -316,6 +320,7 @@ fn stat_by(number: u64, what: u64) -> Option<Stat> {
         mode: words[3] as u32,
         special: words[5],
         size: words[6],
+        block: words[7],
         times: [words[11], words[12], words[13], words[14]],
     })
 }

@@ -73,17 +73,25 @@ fn took(thread: &Thread, domain: &Domain) {
 
 /// Waits for the turn.
 pub fn take(thread: &Thread) {
-    if space().turns.get() == 0 || thread.holds_turn.get() != 0 {
-        return;
+    if space().turns.get() != 0 && thread.holds_turn.get() == 0 {
+        take_behind(thread, None);
     }
+}
+
+/// Waits for the turn; not before somebody else has had it, if so many had before this one
+/// gave it away.
+fn take_behind(thread: &Thread, mut before: Option<u32>) {
     loop {
         let domain = domain();
-        if domain
-            .word
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_err()
+        let is_behind = before.is_some();
+        if is_behind
+            || domain
+                .word
+                .compare_exchange(FREE, HELD, Acquire, Relaxed)
+                .is_err()
         {
-            halt::away(thread, state::TURN, || wait(thread, domain));
+            let before = before.take();
+            halt::away(thread, state::TURN, || wait(thread, domain, before));
         }
         // It may have been merged into another while we waited.
         if domain.forward.load(Acquire) != 0 {
@@ -118,10 +126,18 @@ const FALLBACK: u64 = 250_000_000;
 /// How long nobody needs to have looked for that to be so (ticks, see [`SLICE_TICKS`]).
 const FORSAKEN_TICKS: u64 = 20 * SLICE_TICKS;
 
-fn wait(thread: &Thread, domain: &Domain) {
+/// For how long one that has given the turn away lets it lie for the others (ns).
+const LIES: u64 = 1_000_000;
+
+fn wait(thread: &Thread, domain: &Domain, before: Option<u32>) {
     domain.waiting.fetch_add(1, Relaxed);
     let mut watches = false;
     let mut seen = domain.takes.load(Acquire);
+    if before == Some(seen) {
+        // Who was woken comes first, and this one is behind those that wait already: it sleeps
+        // among them until then. But not for ever: the one that was woken may have gone.
+        sys::futex_wait(&domain.word, FREE, LIES);
+    }
     loop {
         // Who is halted would stand with the turn, and one that is led out of the halt may need it.
         if halt::must_sit_out(thread) {
@@ -227,20 +243,18 @@ fn reclaim(domain: &Domain, holder: u64) {
     }
 }
 
-/// Gives up the turn.
-pub fn give(thread: &Thread) {
+/// Gives up the turn. True: somebody was woken to take it.
+pub fn give(thread: &Thread) -> bool {
     if thread.holds_turn.get() == 0 {
-        return;
+        return false;
     }
     thread.holds_turn.set(0);
-    release(domain());
+    release(domain())
 }
 
-fn release(domain: &Domain) {
+fn release(domain: &Domain) -> bool {
     domain.holder.store(0, Relaxed);
-    if domain.word.swap(FREE, Release) == WANTED {
-        sys::futex_wake(&domain.word, 1);
-    }
+    domain.word.swap(FREE, Release) == WANTED && sys::futex_wake(&domain.word, 1) > 0
 }
 
 /// The process that has the turn is about to become another image. What it
@@ -316,17 +330,19 @@ pub fn without<T>(thread: &Thread, act: impl FnOnce() -> T) -> T {
 /// Lets somebody else have the turn, then waits for it again.
 pub fn pass(thread: &Thread) {
     thread.wants_preempt.store(0, Relaxed);
-    let domain = domain();
-    let before = domain.takes.load(Acquire);
-    give(thread);
-    // Not before another had it, but not for ever: the waiter may have gone.
-    for _ in 0..20 {
-        if domain.takes.load(Acquire) != before {
-            break;
-        }
-        sys::futex_wait(&domain.takes, before, 50_000);
+    let before = domain().takes.load(Acquire);
+    if give(thread) {
+        take_behind(thread, Some(before));
+    } else {
+        take(thread);
     }
-    take(thread);
+}
+
+/// Whether a thread that yields has done so when the turn is seen to: it would else wait for
+/// programs that have nothing to do with it, at every yield, and those that have wait for the turn.
+#[inline]
+pub fn has_yielded() -> bool {
+    space().turns.get() != 0 && is_wanted(domain())
 }
 
 /// From now on turns matter in this address space; the caller has the turn.

@@ -9,42 +9,38 @@
 #include <sys/resource.h>
 
 #define THREADS 258
-#define ROUNDS 4
-/* Some hundred microseconds. */
-#define STEPS 500000
 
-static int go;
+/* `order`: many yields and nothing else, and what came of it. */
+static long rounds = 4, steps = 500000 /* some hundred microseconds */;
 static long yields, sum;
-
-static void yield(void)
-{
-    __atomic_add_fetch(&yields, 1, __ATOMIC_RELAXED);
-    sched_yield();
-}
+static pthread_barrier_t all_there;
 
 static void *run(void *number)
 {
-    while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE))
-        yield();
-    for (int i = 0; i < ROUNDS; i++) {
-        for (long step = 0; step < STEPS; step++)
+    pthread_barrier_wait(&all_there);
+    for (long i = 0; i < rounds; i++) {
+        for (long step = 0; step < steps; step++)
             __asm__ volatile("" : "+r"(step));
         __atomic_add_fetch(&sum, (long)number, __ATOMIC_RELAXED);
-        yield();
+        __atomic_add_fetch(&yields, 1, __ATOMIC_RELAXED);
+        sched_yield();
     }
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int order = wants_order(argc, argv);
+    if (order)
+        rounds = 200, steps = 0;
     pthread_t threads[THREADS];
     int64_t begun = now_ns();
+    ZERO(pthread_barrier_init(&all_there, NULL, THREADS));
     for (long i = 0; i < THREADS; i++)
         ZERO(pthread_create(&threads[i], NULL, run, (void *)i));
-    __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < THREADS; i++)
         ZERO(pthread_join(threads[i], NULL));
-    CHECK(sum == (long)ROUNDS * THREADS * (THREADS - 1) / 2);
+    CHECK(sum == rounds * THREADS * (THREADS - 1) / 2);
     struct rusage usage;
     OK(getrusage(RUSAGE_SELF, &usage));
     /* A few for each yield, and a few in each millisecond, by who looks whether all is well. */
@@ -53,5 +49,7 @@ int main(void)
         dprintf(STDERR_FILENO, "%ld switches for %ld yields in %ld ms\n", switches, yields, ms);
     CHECK(switches < 8 * yields + 10 * ms);
     say("%d threads took turns\n", THREADS);
+    if (order)
+        say("%ld times a processor was taken away, for %ld yields\n", usage.ru_nivcsw, yields);
     return 0;
 }

@@ -12,7 +12,7 @@ use crate::state::{Thread, control, space};
 use crate::sys::{self, nr};
 use crate::{
     clock, descriptors, ioctl, lock, log, memory, moved, needs, poke, process, replay, served,
-    timers,
+    timers, turn,
 };
 
 use super::blocking::{SO_LINGER, close_range, finish_call, in_two, lingers, waiting};
@@ -65,9 +65,13 @@ fn make(thread: &Thread, row: &'static Syscall, args: &[u64; 6]) -> i64 {
         _ => capture::lengths_before(row, args),
     };
     memory::before_write(thread, number, args);
-    // SAFETY: the program's own call; the kernel checks its pointers, and
-    // those that would touch the monitor's memory were refused.
-    let mut result = unsafe { arch::syscall(number, args) };
+    let mut result = if number == nr::SCHED_YIELD && turn::has_yielded() {
+        0
+    } else {
+        // SAFETY: the program's own call; the kernel checks its pointers, and
+        // those that would touch the monitor's memory were refused.
+        unsafe { arch::syscall(number, args) }
+    };
     let mut blobs = Blobs::new();
     if needs & needs::CARE != 0 {
         result = clock::put_right(thread, number, args, result);

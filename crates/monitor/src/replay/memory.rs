@@ -53,6 +53,8 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
     let done = match number {
         nr::MMAP => {
             let [_, len, prot, flags, _, offset] = *args;
+            // Whole huge pages, if it is in such.
+            let len = size.unwrap_or(len);
             let shared = flags & 3 != sys::MAP_PRIVATE;
             sharing::forget(thread, at, len);
             inherit::forget(thread, at, len);
@@ -114,7 +116,11 @@ pub fn memory(thread: &Thread, row: &Syscall, args: &[u64; 6]) -> i64 {
         }
         nr::MPROTECT | nr::PKEY_MPROTECT => mprotect(args),
         nr::MADVISE => {
-            madvise(thread, args);
+            let [start, len, advice, ..] = *args;
+            let len = size.unwrap_or(len);
+            if len != 0 {
+                madvise(thread, &[start, len, advice, 0, 0, 0]);
+            }
             true
         }
         _ => true,

@@ -11,11 +11,14 @@ use super::pages::{close, protect};
 use super::sharing;
 use super::table::{CLEAN, PAGE, Region, holder_of, set_state};
 
-/// Where pages are as they were before this turn, each behind a word with its
-/// key and one with its offset.
+/// Where pages are as they were before this turn.
 const KEPT_BASE: u64 = protocol::layout::MONITOR_BASE + 0x3_5000_0000;
-const KEPT_MAX: u64 = 0x8000_0000 / KEPT_SIZE;
-const KEPT_SIZE: u64 = 2 * PAGE;
+const KEPT_MAX: u64 = 0x4_0000;
+/// Behind them, which pages they are. Side by side: they are searched.
+const HEADS_BASE: u64 = KEPT_BASE + KEPT_MAX * PAGE;
+const HEAD_SIZE: u64 = 24;
+const ROOM: u64 = KEPT_MAX * (PAGE + HEAD_SIZE);
+const _: () = assert!(ROOM <= 0x8000_0000);
 
 /// Keeps a page as it is before it is written.
 pub(super) fn keep(key: u64, offset: u64, page: u64) {
@@ -24,17 +27,15 @@ pub(super) fn keep(key: u64, offset: u64, page: u64) {
         collect();
         return keep(key, offset, page);
     }
-    let place = KEPT_BASE + kept * KEPT_SIZE;
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED | sys::MAP_NORESERVE;
     if kept == 0 {
         // Room for all, used as it is needed.
-        let all = KEPT_MAX * KEPT_SIZE;
-        sys::call(nr::MMAP, KEPT_BASE, all, 3, flags, u64::MAX, 0);
+        sys::call(nr::MMAP, KEPT_BASE, ROOM, 3, flags, u64::MAX, 0);
     }
-    mem::copy(place, (&raw const key) as u64, 8);
-    mem::copy(place + 8, (&raw const offset) as u64, 8);
-    Kept { place }.set_idle(0);
-    mem::copy(place + PAGE, page, PAGE);
+    let place = Kept::at(kept);
+    let head = [key, offset, 0];
+    mem::copy(place.head, head.as_ptr() as u64, HEAD_SIZE);
+    mem::copy(place.page, page, PAGE);
     sharing().kept.set(kept + 1);
 }
 
@@ -42,17 +43,21 @@ pub(super) fn keep(key: u64, offset: u64, page: u64) {
 /// is as it was.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
-    place: u64,
+    head: u64,
+    page: u64,
 }
 
 impl Kept {
     pub(super) fn at(index: u64) -> Kept {
         Kept {
-            place: KEPT_BASE + index * KEPT_SIZE,
+            head: HEADS_BASE + index * HEAD_SIZE,
+            page: KEPT_BASE + index * PAGE,
         }
     }
     fn word(&self, index: u64) -> u64 {
-        mem::read_at(self.place, 8 * index)
+        // SAFETY: a word of a kept page's head, mapped with the first that was kept, aligned,
+        // and written by nobody meanwhile. (All of them are looked through.)
+        unsafe { *((self.head + 8 * index) as *const u64) }
     }
     pub(super) fn key(&self) -> u64 {
         self.word(0)
@@ -64,10 +69,14 @@ impl Kept {
         self.word(2)
     }
     fn set_idle(&self, turns: u64) {
-        mem::copy(self.place + 16, (&raw const turns) as u64, 8);
+        mem::copy(self.head + 16, (&raw const turns) as u64, 8);
     }
     pub(super) fn before(&self) -> u64 {
-        self.place + PAGE
+        self.page
+    }
+    fn move_to(&self, to: &Kept) {
+        mem::copy(to.head, self.head, HEAD_SIZE);
+        mem::copy(to.page, self.page, PAGE);
     }
 }
 
@@ -83,8 +92,9 @@ pub(super) fn collect() {
     }
 }
 
-/// How many pages stay open from one turn to the next.
-pub(super) const OPEN_MAX: u64 = 64;
+/// How many pages stay open from one turn to the next. To compare one takes a fifth of a
+/// microsecond, to open and to close it ten times that.
+pub(super) const OPEN_MAX: u64 = 512;
 
 /// Appends what was changed when a turn ends. Most pages that were written will be
 /// written again in the next: those stay open, and are compared again then.
@@ -92,33 +102,34 @@ pub(super) const OPEN_MAX: u64 = 64;
 pub(super) fn harvest() {
     const IDLE_MAX: u64 = 16;
     const MANY: u64 = 4096;
-    let count = sharing().kept.get();
-    let mut open = 0;
-    for i in 0..count {
-        let kept = Kept::at(i);
-        let Some((region, page)) = holder_of(kept.key(), kept.offset()) else {
-            continue;
-        };
-        let idle = match append_changes(&kept, &region, page) {
-            true => 0,
-            false => kept.idle() + 1,
-        };
-        if open < OPEN_MAX && idle < IDLE_MAX && region.prot & 3 == 3 {
-            kept.set_idle(idle);
-            if open != i {
-                mem::copy(Kept::at(open).place, kept.place, 24);
-                mem::copy(Kept::at(open).before(), kept.before(), PAGE);
+    let all = sharing().kept.get();
+    let (mut at, mut count) = (0, all);
+    while at < count {
+        let kept = Kept::at(at);
+        let holder = holder_of(kept.key(), kept.offset());
+        if let Some((region, page)) = holder {
+            let idle = match append_changes(&kept, &region, page) {
+                true => 0,
+                false => kept.idle() + 1,
+            };
+            if at < OPEN_MAX && idle < IDLE_MAX && region.prot & 3 == 3 {
+                kept.set_idle(idle);
+                at += 1;
+                continue;
             }
-            open += 1;
-        } else {
             set_state(region.state(page), CLEAN);
             close(&region, page);
         }
+        // The last takes its place.
+        count -= 1;
+        if at < count {
+            Kept::at(count).move_to(&kept);
+        }
     }
-    sharing().kept.set(open);
-    if count > MANY {
+    sharing().kept.set(count);
+    if all > MANY {
         const MADV_DONTNEED: u64 = 4;
-        let (from, len) = (Kept::at(open).place, (count - open) * KEPT_SIZE);
+        let (from, len) = (Kept::at(count).page, (all - count) * PAGE);
         sys::call(nr::MADVISE, from, len, MADV_DONTNEED, 0, 0, 0);
     }
 }
