@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gdb_remote::{
-    Direction, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason,
-    Target, ThreadId, ThreadInfo,
+    Direction, Failure, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint,
+    StopReason, Target, ThreadId, ThreadInfo,
 };
 
 /// Two processes, the second with two threads. Its memory holds its
@@ -98,7 +98,7 @@ impl Target for Fake {
         Ok(())
     }
 
-    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
+    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, Failure> {
         self.motions.push(motion.clone());
         let reason = match (motion.direction, &motion.step) {
             (Direction::Backwards, None) => StopReason::Beginning,
@@ -129,8 +129,8 @@ impl Target for Fake {
         Some(ThreadId::new(pid, pid))
     }
 
-    fn restart(&mut self) -> Result<ThreadId, String> {
-        Err("not here".to_string())
+    fn restart(&mut self) -> Result<ThreadId, Failure> {
+        Err("not here".into())
     }
 
     fn command(&mut self, line: &str) -> String {

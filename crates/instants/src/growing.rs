@@ -103,11 +103,25 @@ impl Frontier {
     }
 }
 
+/// Why it cannot be told whether anything comes.
+#[derive(Debug, thiserror::Error)]
+pub enum Untold {
+    /// What was recorded so far cannot be opened.
+    #[error("{0}")]
+    NotOpened(Box<dyn std::error::Error + Send + Sync>),
+    /// It cannot be replayed to where it is to be looked at.
+    #[error(transparent)]
+    NotReplayed(#[from] session::Error),
+    /// The conditions cannot be decided there.
+    #[error(transparent)]
+    NotDecided(#[from] Error),
+}
+
 /// Opens what was recorded so far. None: there will be no more of it, and who waits for
 /// something is to be told.
-pub trait Open: Fn() -> Result<Option<Arc<Program>>, String> + Send + Sync + 'static {}
+pub trait Open: Fn() -> Result<Option<Arc<Program>>, Untold> + Send + Sync + 'static {}
 
-impl<F: Fn() -> Result<Option<Arc<Program>>, String> + Send + Sync + 'static> Open for F {}
+impl<F: Fn() -> Result<Option<Arc<Program>>, Untold> + Send + Sync + 'static> Open for F {}
 
 /// How readily the program is halted because something may have come: less, the more of
 /// its time such halts have taken in vain.
@@ -234,15 +248,15 @@ enum Look {
 fn look_beside(
     dir: &Path,
     is_over: &AtomicBool,
-    look: impl Fn(&Cancel) -> Result<bool, String> + Sync,
+    look: impl Fn(&Cancel) -> Result<bool, Untold> + Sync,
 ) -> Look {
     let cancel = Cancel::new();
-    let told = |came: Result<bool, String>| match came {
+    let told = |came: Result<bool, Untold>| match came {
         Ok(true) => Look::Comes,
         Ok(false) => Look::Nothing,
         // Where it is decided they are told.
         Err(why) => {
-            tracing::debug!(target: "growing", why, "cannot be told");
+            tracing::debug!(target: "growing", %why, "cannot be told");
             Look::Nothing
         }
     };
@@ -288,15 +302,13 @@ fn amount(dir: &Path) -> u64 {
 }
 
 /// Whether anything comes in what was recorded so far.
-fn comes(open: &impl Open, said: &Said, from: &Frontier, cancel: &Cancel) -> Result<bool, String> {
+fn comes(open: &impl Open, said: &Said, from: &Frontier, cancel: &Cancel) -> Result<bool, Untold> {
     let Some(program) = open()? else {
         return Ok(true);
     };
-    let words = |error: session::Error| error.to_string();
-    let mut group = Group::new(&program).map_err(words)?;
-    from.place(&mut group).map_err(words)?;
-    let found = said.growing().comes(&group, cancel);
-    found.map_err(|error: Error| error.to_string())
+    let mut group = Group::new(&program)?;
+    from.place(&mut group)?;
+    Ok(said.growing().comes(&group, cancel)?)
 }
 
 #[cfg(test)]
@@ -318,7 +330,7 @@ mod tests {
         let never = AtomicBool::new(false);
         assert_eq!(look_beside(nowhere, &never, |_| Ok(true)), Look::Comes);
         assert_eq!(look_beside(nowhere, &never, |_| Ok(false)), Look::Nothing);
-        let cannot = |_: &Cancel| Err("it cannot be told".to_string());
+        let cannot = |_: &Cancel| Err(Untold::NotOpened("it cannot be told".into()));
         assert_eq!(look_beside(nowhere, &never, cannot), Look::Nothing);
         // There is as much as twice nothing.
         let waits = |cancel: &Cancel| Ok(!is_cancelled(cancel));
