@@ -141,14 +141,14 @@ fn events(random: &mut Random, log: &mut LogBuilder, count: usize) {
         };
         let none: BlobList<'_> = &[];
         match random.below(12) {
-            0 => drop(log.other(kind::SIGNAL, &[10, 0], &[])),
-            1 if random.once_in(3) => drop(log.other(kind::PREEMPT, &[], &[])),
+            0 => _ = log.other(kind::SIGNAL, &[10, 0], &[]),
+            1 if random.once_in(3) => _ = log.other(kind::PREEMPT, &[], &[]),
             1 if random.once_in(2) => {
                 log.other(kind::BEGIN, &[begin::EXEC, 0, 0, 100, 1, 0], &[]);
                 (open, thread) = (Vec::new(), 0);
             }
-            1 => drop(log.other(kind::ANSWER, &[1, 1], &[])),
-            2..5 => drop(log.call(nr, &args, result, &blobs)),
+            1 => _ = log.other(kind::ANSWER, &[1, 1], &[]),
+            2..5 => _ = log.call(nr, &args, result, &blobs),
             5..8 => {
                 // What a call begins with, or what it ends with, is known of it.
                 let own = if random.once_in(2) { &blobs } else { none };
@@ -159,7 +159,7 @@ fn events(random: &mut Random, log: &mut LogBuilder, count: usize) {
                     open.pop();
                 }
             }
-            8 => drop(log.end(nr, result, &blobs)),
+            8 => _ = log.end(nr, result, &blobs),
             _ => {
                 let own = open.iter().rposition(|(by, _)| *by == thread);
                 if let Some(own) = own {
