@@ -126,8 +126,9 @@ const FALLBACK: u64 = 250_000_000;
 /// How long nobody needs to have looked for that to be so (ticks, see [`SLICE_TICKS`]).
 const FORSAKEN_TICKS: u64 = 20 * SLICE_TICKS;
 
-/// For how long one that has given the turn away lets it lie for the others (ns).
-const LIES: u64 = 1_000_000;
+/// For how long one that has given the turn away lets it lie for the one that was woken (ns). On a
+/// busy machine that one comes late, and is not to find it taken again each time.
+const LIES: u64 = 50_000_000;
 
 fn wait(thread: &Thread, domain: &Domain, before: Option<u32>) {
     domain.waiting.fetch_add(1, Relaxed);
