@@ -166,6 +166,16 @@ pub struct GovernRunning {
 /// The hidden command that begins a program.
 const BEGIN: &str = "begin-alive";
 
+impl From<live::HostError> for Failure {
+    fn from(error: live::HostError) -> Failure {
+        let failure = Failure::new(&error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
 impl From<live::Error> for Failure {
     fn from(error: live::Error) -> Failure {
         let failure = Failure::new(&error);

@@ -11,7 +11,7 @@ use hosts::far::Far;
 use hosts::followed::Followed;
 use hosts::plan::Run;
 use inspect::{Library, Options};
-use live::Candidate;
+use live::{Candidate, HostError};
 use recording::join;
 
 use crate::attach::{self, Script};
@@ -29,9 +29,10 @@ impl live::Host for Reached {
         self.0.files(paths)
     }
 
-    fn follow(&self, dir: &Path, to: &Path) -> Result<Box<dyn live::Followed>, String> {
-        let dir = dir.to_str().ok_or("its directory has no name")?;
-        let followed = self.0.follow(dir, to).map_err(words)?;
+    fn follow(&self, dir: &Path, to: &Path) -> Result<Box<dyn live::Followed>, HostError> {
+        let name = dir.to_str();
+        let name = name.ok_or_else(|| HostError::NoText(dir.to_path_buf()))?;
+        let followed = self.0.follow(name, to).map_err(told)?;
         Ok(Box::new(Grown(followed)))
     }
 
@@ -41,11 +42,13 @@ impl live::Host for Reached {
 }
 
 /// What is wrong, for somebody who says on which host.
-fn words(error: hosts::Error) -> String {
-    match error {
+fn told(error: hosts::Error) -> HostError {
+    let hint = error.hint();
+    let said = match error {
         hosts::Error::Refused { said, .. } => said,
         error => error.to_string(),
-    }
+    };
+    HostError::Said { said, hint }
 }
 
 /// What is written down on a host that was reached.
@@ -56,8 +59,8 @@ impl live::Followed for Grown {
         self.0.go();
     }
 
-    fn settle(&mut self) -> Result<(), String> {
-        self.0.settle().map_err(words)
+    fn settle(&mut self) -> Result<(), HostError> {
+        self.0.settle().map_err(told)
     }
 
     fn forget(&mut self) {

@@ -150,7 +150,9 @@ fn messages() -> BTreeMap<String, String> {
     sources.push(root.join("crates/live/src/error.rs"));
     sources.push(root.join("crates/recording/src/error.rs"));
     sources.push(root.join("crates/recording/src/listing.rs"));
-    sources.push(root.join("crates/hosts/src/error.rs"));
+    for name in ["error", "refusal", "plan", "listen"] {
+        sources.push(root.join(format!("crates/hosts/src/{name}.rs")));
+    }
     sources.push(root.join("crates/inject/src/lib.rs"));
     sources.push(root.join("crates/inject/src/refusal.rs"));
     sources.push(root.join("crates/inspect/src/error.rs"));

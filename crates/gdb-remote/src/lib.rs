@@ -39,5 +39,5 @@ pub use registers::Registers;
 pub use server::{Interrupt, serve};
 pub use stop::{Stop, StopReason};
 pub use target::{
-    Direction, File, Motion, Refused, StopKind, StopPoint, Target, ThreadId, ThreadInfo,
+    Direction, Failure, File, Motion, Refused, StopKind, StopPoint, Target, ThreadId, ThreadInfo,
 };

@@ -96,6 +96,9 @@ pub enum File {
     Bytes(Vec<u8>),
 }
 
+/// Why whoever is debugged did not do something, in the debugger's own words.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// What is debugged. Everything is asked by one thread.
 pub trait Target {
     /// The thread that is at hand when a client connects.
@@ -141,7 +144,7 @@ pub trait Target {
 
     /// Moves; says where that led. An error is told to the user, and nothing
     /// has moved then as far as the client is concerned.
-    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String>;
+    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, Failure>;
 
     /// A process is of no interest any more. False: there is none.
     fn let_go(&mut self, pid: u32) -> bool;
@@ -179,7 +182,7 @@ pub trait Target {
     fn take_up(&mut self, pid: u32) -> Option<ThreadId>;
 
     /// Begins anew, with all processes.
-    fn restart(&mut self) -> Result<ThreadId, String>;
+    fn restart(&mut self) -> Result<ThreadId, Failure>;
 
     /// A command of the user's (`monitor`), and what to show.
     fn command(&mut self, line: &str) -> String;

@@ -98,7 +98,7 @@ impl Target for Fake {
         Ok(())
     }
 
-    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
+    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, Failure> {
         self.motions.push(motion.clone());
         let reason = match (motion.direction, &motion.step) {
             (Direction::Backwards, None) => StopReason::Beginning,
@@ -129,7 +129,7 @@ impl Target for Fake {
         Some(ThreadId::new(pid, pid))
     }
 
-    fn restart(&mut self) -> Result<ThreadId, String> {
+    fn restart(&mut self) -> Result<ThreadId, Failure> {
         Err("not here".to_string())
     }
 

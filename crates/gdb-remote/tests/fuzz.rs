@@ -23,8 +23,8 @@ use std::time::Instant;
 
 use gdb_remote::packet::{self, Decoder, Input};
 use gdb_remote::{
-    File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason, Target,
-    ThreadId, ThreadInfo,
+    Failure, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, StopReason,
+    Target, ThreadId, ThreadInfo,
 };
 use mutate::{Random, changed, goes_on};
 
@@ -200,7 +200,7 @@ impl Target for Still {
         Ok(())
     }
 
-    fn resume(&mut self, motion: &Motion, _: &Interrupt) -> Result<Stop, String> {
+    fn resume(&mut self, motion: &Motion, _: &Interrupt) -> Result<Stop, Failure> {
         Ok(Stop {
             thread: motion.thread,
             reason: StopReason::Arrived,
@@ -215,7 +215,7 @@ impl Target for Still {
         Some(ThreadId::new(pid, pid))
     }
 
-    fn restart(&mut self) -> Result<ThreadId, String> {
+    fn restart(&mut self) -> Result<ThreadId, Failure> {
         Err("not here".to_string())
     }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use wire::frame::DATA;
 use wire::{Answer, Desk, Id};
 
-use crate::run;
+use crate::{Refusal, run};
 
 /// After so long without a word a debugger is taken for lost.
 pub const SILENCE: Duration = Duration::from_secs(15);
@@ -111,11 +111,10 @@ pub(crate) fn serve(
     id: Id,
     how: &Desk,
     send: impl Fn(Answer) -> io::Result<()> + Sync,
-) -> Result<(), String> {
-    let said = |error: io::Error| format!("the debugger's warden cannot be started: {error}");
+) -> Result<(), Refusal> {
     let (line, theirs) = desks
         .ends(id)
-        .ok_or_else(|| said(io::ErrorKind::OutOfMemory.into()))?;
+        .ok_or_else(|| Refusal::NoWarden(io::ErrorKind::OutOfMemory.into()))?;
     let served = converse(home, desks, how, (&line, theirs), &send);
     locked(&desks.lines).remove(&id);
     served
@@ -127,11 +126,8 @@ fn converse(
     how: &Desk,
     (line, theirs): (&UnixStream, UnixStream),
     send: &(impl Fn(Answer) -> io::Result<()> + Sync),
-) -> Result<(), String> {
-    let reserve = |base: &str| {
-        run::reserve(home, base)
-            .map_err(|error| format!("cannot write to {}: {error}", home.display()))
-    };
+) -> Result<(), Refusal> {
+    let reserve = |base: &str| run::reserve(home, base);
     let (name, output) = match (how.starts, &how.records) {
         (true, base) => Some(reserve(base.as_deref().unwrap_or("live"))?).unzip(),
         (false, _) => (None, None),
@@ -158,9 +154,8 @@ fn converse(
 }
 
 /// Its line is its standard input: nobody else who is started meanwhile has it then.
-fn start(theirs: UnixStream, how: &Desk, output: Option<&Path>) -> Result<Child, String> {
-    let said = |error: io::Error| format!("the debugger's warden cannot be started: {error}");
-    let own = std::env::current_exe().map_err(said)?;
+fn start(theirs: UnixStream, how: &Desk, output: Option<&Path>) -> Result<Child, Refusal> {
+    let own = std::env::current_exe().map_err(Refusal::NoWarden)?;
     let mut command = Command::new(own);
     command
         .args(["warden", "0"])
@@ -174,7 +169,7 @@ fn start(theirs: UnixStream, how: &Desk, output: Option<&Path>) -> Result<Child,
         }
     }
     command.stdin(Stdio::from(OwnedFd::from(theirs)));
-    command.spawn().map_err(said)
+    command.spawn().map_err(Refusal::NoWarden)
 }
 
 /// Passes on what a warden says, until it has closed its end, or the debugger is lost.

@@ -119,7 +119,7 @@ pub enum Error {
         /// Its file.
         path: PathBuf,
         /// Where and what.
-        why: String,
+        why: crate::plan::PlanError,
     },
     /// A command cannot be split into words.
     #[error("the command `{command}` cannot be understood: {why}")]

@@ -16,8 +16,8 @@ use recording::growth::{Had, Mirror, Piece, Source};
 use wire::frame::DATA;
 use wire::{Answer, Id, Request, ToAgent};
 
-use crate::Error;
 use crate::far::Files;
+use crate::{Error, Refusal};
 
 /// How often an agent looks whether there is anything new.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -31,14 +31,16 @@ pub(crate) fn tell(
     wait: Duration,
     is_over: impl Fn() -> bool,
     send: impl Fn(Answer) -> io::Result<()>,
-) -> Result<(), String> {
-    let had = Had::from_bytes(had).ok_or("what is there already cannot be told")?;
-    let source =
-        Source::open(dir, &[agent::FULL_OBSERVATION]).map_err(|error| error.to_string())?;
+) -> Result<(), Refusal> {
+    let had = Had::from_bytes(had).ok_or(Refusal::NotHad)?;
+    let source = Source::open(dir, &[agent::FULL_OBSERVATION])?;
     let begun = Instant::now();
     loop {
         let news = source.news(&had, DATA, |piece| send(Answer::Data(piece.to_bytes())));
-        let any = news.map_err(|error| format!("{} cannot be read: {error}", dir.display()))?;
+        let any = news.map_err(|source| Refusal::NotRead {
+            dir: dir.to_path_buf(),
+            source,
+        })?;
         if any || begun.elapsed() >= wait || is_over() {
             return Ok(());
         }

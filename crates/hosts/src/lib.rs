@@ -9,6 +9,7 @@
 //! | [`ssh`] | by the user's own `ssh`, with nothing installed there |
 //! | [`listen`], [`tls`] | or where an agent listens, for who has a certificate |
 //! | [`trust`] | which certificates there are, and what they hold for |
+//! | [`refusal`] | why an agent does not do what it is asked |
 //! | [`session`] | who speaks with an agent, and which programs are whose |
 //! | [`pull`] | fetches a recording |
 //! | `desk` | debugs programs of the agent's host for who asks it |
@@ -34,6 +35,7 @@ pub mod followed;
 pub mod listen;
 pub mod plan;
 pub mod pull;
+pub mod refusal;
 mod run;
 pub mod serve;
 pub mod session;
@@ -65,3 +67,4 @@ pub fn at_once<T: Sync, R: Send>(list: &[T], work: impl Fn(&T) -> R + Sync) -> V
 
 pub use client::Client;
 pub use error::Error;
+pub use refusal::Refusal;

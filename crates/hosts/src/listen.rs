@@ -114,14 +114,35 @@ impl Door {
     }
 }
 
+/// Why somebody who came is not listened to.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("it takes too long")]
+    Slow,
+    #[error("it went away")]
+    Gone,
+    #[error("{0}")]
+    System(io::Error),
+    #[error("{}", tls::words(.0))]
+    Untrusted(#[from] rustls::Error),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> HandshakeError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => HandshakeError::Slow,
+            _ => HandshakeError::System(error),
+        }
+    }
+}
+
 /// Does the handshake.
-fn shake_hands(socket: &TcpStream, config: Arc<ServerConfig>) -> Result<ServerConnection, String> {
+fn shake_hands(
+    socket: &TcpStream,
+    config: Arc<ServerConfig>,
+) -> Result<ServerConnection, HandshakeError> {
     let until = Instant::now() + PATIENCE;
-    let said = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it takes too long".to_string(),
-        _ => error.to_string(),
-    };
-    let mut connection = ServerConnection::new(config).map_err(|error| error.to_string())?;
+    let mut connection = ServerConnection::new(config)?;
     connection.set_buffer_limit(Some(UNSENT));
     let mut stream = socket;
     // Once the other side has said hello, all is encrypted.
@@ -129,17 +150,17 @@ fn shake_hands(socket: &TcpStream, config: Arc<ServerConfig>) -> Result<ServerCo
     while connection.is_handshaking() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err("it takes too long".to_string());
+            return Err(HandshakeError::Slow);
         }
-        socket.set_read_timeout(Some(left)).map_err(said)?;
-        socket.set_write_timeout(Some(left)).map_err(said)?;
+        socket.set_read_timeout(Some(left))?;
+        socket.set_write_timeout(Some(left))?;
         if connection.wants_write() {
-            connection.write_tls(&mut stream).map_err(said)?;
+            connection.write_tls(&mut stream)?;
             secret = true;
             continue;
         }
-        if connection.read_tls(&mut stream).map_err(said)? == 0 {
-            return Err("it went away".to_string());
+        if connection.read_tls(&mut stream)? == 0 {
+            return Err(HandshakeError::Gone);
         }
         if let Err(error) = connection.process_new_packets() {
             while secret && connection.wants_write() {
@@ -147,15 +168,15 @@ fn shake_hands(socket: &TcpStream, config: Arc<ServerConfig>) -> Result<ServerCo
                     break;
                 }
             }
-            return Err(tls::words(&error));
+            return Err(error.into());
         }
     }
     while connection.wants_write() {
-        connection.write_tls(&mut stream).map_err(said)?;
+        connection.write_tls(&mut stream)?;
     }
-    socket.set_read_timeout(None).map_err(said)?;
-    socket.set_write_timeout(None).map_err(said)?;
-    socket.set_nodelay(true).map_err(said)?;
+    socket.set_read_timeout(None)?;
+    socket.set_write_timeout(None)?;
+    socket.set_nodelay(true)?;
     Ok(connection)
 }
 

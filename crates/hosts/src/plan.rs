@@ -98,20 +98,53 @@ pub fn read(path: &Path) -> Result<Vec<Run>, Error> {
     })
 }
 
-fn parse(text: &str) -> Result<Vec<Run>, String> {
+/// What is wrong with a plan.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It is no TOML, or has what no plan has.
+    #[error("{}{what}", match line { Some(line) => format!("line {line}: "), None => String::new() })]
+    Syntax {
+        /// Where.
+        line: Option<usize>,
+        /// In the reader's words.
+        what: String,
+    },
+    /// Nothing is to be done.
+    #[error("it has no [[run]]")]
+    Empty,
+    /// A list without words.
+    #[error("the command for {0} is empty")]
+    NoCommand(String),
+    /// A line that cannot be split into words: as [`Error::Command`] says it.
+    #[error("{0}")]
+    Command(String),
+    /// What is awaited cannot be looked for.
+    #[error("`{0}` is no regular expression")]
+    Pattern(String),
+    /// What is awaited nobody could say.
+    #[error("{host} waits for {other}, where nothing else runs")]
+    Alone {
+        /// Who waits.
+        host: String,
+        /// For whom.
+        other: String,
+    },
+    /// Each waits for another one.
+    #[error("the command for {0} waits for one that waits for it")]
+    Circle(String),
+}
+
+fn parse(text: &str) -> Result<Vec<Run>, PlanError> {
     let table: Table = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| {
             let before = text.get(..span.start).unwrap_or_default();
             before.matches('\n').count() + 1
         });
         let what = error.message().trim_end().replace('\n', "; ");
-        match line {
-            Some(line) => format!("line {line}: {what}"),
-            None => what,
-        }
+        PlanError::Syntax { line, what }
     })?;
     if table.run.is_empty() {
-        return Err("it has no [[run]]".to_string());
+        return Err(PlanError::Empty);
     }
     let hosts: Vec<String> = table.run.iter().map(|entry| entry.host.clone()).collect();
     let mut runs = Vec::new();
@@ -121,10 +154,12 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
         };
         let command = match entry.command {
             Words::List(list) => list,
-            Words::Line(line) => command(&line).map_err(|error| error.to_string())?,
+            Words::Line(line) => {
+                command(&line).map_err(|error| PlanError::Command(error.to_string()))?
+            }
         };
         if command.is_empty() {
-            return Err(format!("the command for {} is empty", entry.host));
+            return Err(PlanError::NoCommand(entry.host));
         }
         let mut environment = table.environment.clone();
         environment.extend(entry.environment);
@@ -135,8 +170,7 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
                     Awaited::Anybody(says) => (None, says),
                     Awaited::From { host, says } => (Some(host), says),
                 };
-                regex::Regex::new(&says)
-                    .map_err(|_| format!("`{says}` is no regular expression"))?;
+                regex::Regex::new(&says).map_err(|_| PlanError::Pattern(says.clone()))?;
                 let meant = |other: &usize| {
                     *other != at
                         && host
@@ -145,11 +179,10 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
                 };
                 let who: Vec<usize> = (0..hosts.len()).filter(meant).collect();
                 if who.is_empty() {
-                    let host = host.as_deref().unwrap_or("another");
-                    return Err(format!(
-                        "{} waits for {host}, where nothing else runs",
-                        entry.host
-                    ));
+                    return Err(PlanError::Alone {
+                        host: entry.host,
+                        other: host.unwrap_or_else(|| "another".to_string()),
+                    });
                 }
                 Some(After { who, says })
             }
@@ -166,9 +199,7 @@ fn parse(text: &str) -> Result<Vec<Run>, String> {
         });
     }
     if let Some(host) = never_started(&runs) {
-        return Err(format!(
-            "the command for {host} waits for one that waits for it"
-        ));
+        return Err(PlanError::Circle(host.to_string()));
     }
     Ok(runs)
 }
@@ -255,10 +286,12 @@ pub fn words(line: &str) -> Result<Vec<String>, Error> {
         }
     }
     words.extend(word);
+    let empty = fail("it is empty");
     if words.is_empty() {
-        return Err(fail("it is empty"));
+        Err(empty)
+    } else {
+        Ok(words)
     }
-    Ok(words)
 }
 
 #[cfg(test)]
@@ -316,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_plan_is_said() {
-        let why = |text: &str| parse(text).unwrap_err();
+        let why = |text: &str| parse(text).unwrap_err().to_string();
         let one = "[[run]]\nhost = \"a\"\ncommand = \"x\"\n";
         assert!(why("").contains("no [[run]]"));
         assert!(

@@ -16,6 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use wire::frame::DATA;
 use wire::{Answer, Job, Whom};
 
+use crate::Refusal;
 use crate::stored::OUTPUT;
 
 /// How long nothing may happen before it is looked whether anybody listens.
@@ -30,16 +31,14 @@ pub(crate) struct Run {
 
 impl Run {
     /// Starts a recorder. On failure says why.
-    pub fn start(home: &Path, job: &Job) -> Result<Run, String> {
+    pub fn start(home: &Path, job: &Job) -> Result<Run, Refusal> {
         let Some(program) = job.command.first() else {
-            return Err("there is no command to run".to_string());
+            return Err(Refusal::NoCommand);
         };
         let base = Path::new(program).file_name().unwrap_or_default();
         let base = base.to_string_lossy().into_owned();
-        let (name, output) = reserve(home, &base)
-            .map_err(|error| format!("cannot write to {}: {error}", home.display()))?;
-        let own =
-            std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+        let (name, output) = reserve(home, &base)?;
+        let own = std::env::current_exe().map_err(Refusal::NotFound)?;
         let mut command = Command::new(own);
         command
             .args(["record", "--quiet", "-o"])
@@ -53,9 +52,7 @@ impl Run {
         // What reaches the agent's group is not meant for the program.
         command.process_group(0);
         say_into(&mut command, &output)?;
-        let child = command
-            .spawn()
-            .map_err(|error| format!("cannot start the recorder: {error}"))?;
+        let child = command.spawn().map_err(Refusal::NoRecorder)?;
         Ok(Run {
             child,
             name,
@@ -159,13 +156,13 @@ fn is_open(output: &Path) -> bool {
 }
 
 /// Has a command begin in a directory, or at home.
-pub(crate) fn go_to(command: &mut Command, directory: Option<&str>) -> Result<(), String> {
+pub(crate) fn go_to(command: &mut Command, directory: Option<&str>) -> Result<(), Refusal> {
     let directory = directory
         .map(str::to_string)
         .or_else(|| std::env::var("HOME").ok());
     if let Some(directory) = &directory {
         if !Path::new(directory).is_dir() {
-            return Err(format!("there is no directory {directory}"));
+            return Err(Refusal::NoDirectory(directory.clone()));
         }
         command.current_dir(directory);
     }
@@ -173,11 +170,11 @@ pub(crate) fn go_to(command: &mut Command, directory: Option<&str>) -> Result<()
 }
 
 /// Has a command say what it says into files of a directory.
-pub(crate) fn say_into(command: &mut Command, output: &Path) -> Result<(), String> {
+pub(crate) fn say_into(command: &mut Command, output: &Path) -> Result<(), Refusal> {
     let file = |name: &str| {
         let path = output.join(name);
         let made = OpenOptions::new().create(true).append(true).open(&path);
-        made.map_err(|error| format!("cannot create {}: {error}", path.display()))
+        made.map_err(|source| Refusal::NotCreated { path, source })
     };
     command.stdin(Stdio::null());
     command.stdout(file("stdout")?).stderr(file("stderr")?);
@@ -202,7 +199,14 @@ fn pass_on(
 }
 
 /// A name that no recording has, and the directory for what is said.
-pub(crate) fn reserve(home: &Path, base: &str) -> io::Result<(String, PathBuf)> {
+pub(crate) fn reserve(home: &Path, base: &str) -> Result<(String, PathBuf), Refusal> {
+    find_name(home, base).map_err(|source| Refusal::NotWritten {
+        home: home.to_path_buf(),
+        source,
+    })
+}
+
+fn find_name(home: &Path, base: &str) -> io::Result<(String, PathBuf)> {
     let outputs = home.join(OUTPUT);
     std::fs::create_dir_all(&outputs)?;
     let base = base.trim_start_matches('.');
@@ -223,9 +227,9 @@ pub(crate) fn reserve(home: &Path, base: &str) -> io::Result<(String, PathBuf)> 
 }
 
 /// Sends a signal to the program of a recorder.
-pub(crate) fn signal(recorder: u32, signal: i32, to: Whom) -> Result<(), String> {
+pub(crate) fn signal(recorder: u32, signal: i32, to: Whom) -> Result<(), Refusal> {
     let Some(signal) = Signal::from_named_raw(signal) else {
-        return Err(format!("there is no signal {signal}"));
+        return Err(Refusal::NoSignal(signal));
     };
     let Some(recorder) = Pid::from_raw(recorder as i32) else {
         return Ok(());

@@ -18,6 +18,7 @@ use wire::{Answer, Facts, FromAgent, Id, Request, ToAgent, frame, opening};
 
 use crate::desk::{self, Desks};
 use crate::followed;
+use crate::refusal::{Refusal, without_number};
 use crate::run::{self, Run};
 use crate::session::Session;
 use crate::stored;
@@ -99,11 +100,11 @@ impl<W: Write + Send + 'static> Agent<W> {
         })
     }
 
-    fn end(&self, id: Id, result: Result<(), String>) -> io::Result<()> {
+    fn end(&self, id: Id, result: Result<(), Refusal>) -> io::Result<()> {
         self.lock_open().remove(&id);
         self.send(&FromAgent::End {
             id,
-            failure: result.err(),
+            failure: result.err().map(|refusal| refusal.to_string()),
         })
     }
 
@@ -123,9 +124,9 @@ impl<W: Write + Send + 'static> Agent<W> {
         let refusal = {
             let mut open = agent.lock_open();
             if open.contains_key(&id) {
-                Some("this request is under way already".to_string())
+                Some(Refusal::UnderWay)
             } else if open.len() >= MOST {
-                Some(format!("{MOST} requests are under way already"))
+                Some(Refusal::TooMany)
             } else {
                 open.insert(id, Arc::clone(&over));
                 None
@@ -135,7 +136,7 @@ impl<W: Write + Send + 'static> Agent<W> {
             // Not an end of the one that is under way.
             return Ok(agent.send(&FromAgent::End {
                 id,
-                failure: Some(refusal),
+                failure: Some(refusal.to_string()),
             })?);
         }
         let its = Arc::clone(agent);
@@ -145,33 +146,34 @@ impl<W: Write + Send + 'static> Agent<W> {
             let _ = its.end(id, result);
         };
         if let Err(error) = std::thread::Builder::new().spawn(work) {
-            agent.end(id, Err(format!("cannot start a thread: {error}")))?;
+            agent.end(id, Err(Refusal::NoThread(error)))?;
         }
         Ok(())
     }
 
-    fn answer(&self, id: Id, request: Request, over: &AtomicBool) -> Result<(), String> {
+    fn answer(&self, id: Id, request: Request, over: &AtomicBool) -> Result<(), Refusal> {
         let send = |answer| self.send(&FromAgent::Answer { id, answer });
         let is_over = || over.load(Acquire);
-        let said = |error: io::Error| without_number(&error);
         let runs = || self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         match request {
-            Request::Facts => send(Answer::Facts(Box::new(facts(&self.home)))).map_err(said),
-            Request::Time => send(Answer::Time(now())).map_err(said),
+            Request::Facts => {
+                send(Answer::Facts(Box::new(facts(&self.home)))).map_err(Refusal::from)
+            }
+            Request::Time => send(Answer::Time(now())).map_err(Refusal::from),
             Request::Claim {
                 program,
                 takes_over,
             } => self.session.claim(&program, takes_over),
             Request::List => {
                 for stored in stored::list(&self.home) {
-                    send(Answer::Recording(stored)).map_err(said)?;
+                    send(Answer::Recording(stored))?;
                 }
                 Ok(())
             }
             Request::Files { recording } => {
                 self.session.note(&format!("fetches {recording}"));
                 let dir = stored::locate(&self.home, &recording)?;
-                stored::files(&dir, is_over, send).map_err(said)
+                stored::files(&dir, is_over, send).map_err(Refusal::from)
             }
             Request::Fetch {
                 recording,
@@ -179,7 +181,7 @@ impl<W: Write + Send + 'static> Agent<W> {
                 from,
             } => {
                 let dir = stored::locate(&self.home, &recording)?;
-                stored::fetch(&dir, &file, from, is_over, send).map_err(said)
+                stored::fetch(&dir, &file, from, is_over, send).map_err(Refusal::from)
             }
             Request::Record(job) => {
                 self.session.check()?;
@@ -192,7 +194,7 @@ impl<W: Write + Send + 'static> Agent<W> {
                 let followed = send(Answer::Started { recording, pid })
                     .and_then(|()| run.follow(is_over, send));
                 runs().remove(&id);
-                followed.map_err(said)
+                followed.map_err(Refusal::from)
             }
             Request::Debug(how) => {
                 if let Some(program) = &how.records {
@@ -203,18 +205,18 @@ impl<W: Write + Send + 'static> Agent<W> {
                 desk::serve(&self.home, &self.desks, id, &how, send)
             }
             Request::Identify { path } => {
-                let (length, digest) = stored::digest(Path::new(&path)).map_err(said)?;
+                let (length, digest) = stored::digest(Path::new(&path))?;
                 send(Answer::File(wire::File {
                     name: path,
                     length,
                     digest: Some(digest),
                 }))
-                .map_err(said)
+                .map_err(Refusal::from)
             }
             Request::Copy { path } => {
                 self.session.note(&format!("fetches {path}"));
-                let file = File::open(&path).map_err(said)?;
-                stored::send_rest(file, is_over, send).map_err(said)
+                let file = File::open(&path)?;
+                stored::send_rest(file, is_over, send).map_err(Refusal::from)
             }
             Request::Grown { dir, had, wait_ms } => {
                 let wait = Duration::from_millis(wait_ms.into());
@@ -226,7 +228,7 @@ impl<W: Write + Send + 'static> Agent<W> {
             }
             Request::Blocked { words } => {
                 for piece in blocked(&words)?.chunks(DATA) {
-                    send(Answer::Data(piece.to_vec())).map_err(said)?;
+                    send(Answer::Data(piece.to_vec()))?;
                 }
                 Ok(())
             }
@@ -241,20 +243,19 @@ impl<W: Write + Send + 'static> Agent<W> {
 }
 
 /// Who waits for whom in processes of this host, told by `mw` itself.
-fn blocked(words: &[String]) -> Result<Vec<u8>, String> {
-    let own = std::env::current_exe().map_err(|error| without_number(&error))?;
+fn blocked(words: &[String]) -> Result<Vec<u8>, Refusal> {
+    let own = std::env::current_exe()?;
     let told = Command::new(own)
         .args(["blocked", "--as-data", "--live"])
         .args(words)
         .stdin(Stdio::null())
-        .output()
-        .map_err(|error| without_number(&error))?;
+        .output()?;
     if told.status.success() {
         return Ok(told.stdout);
     }
     let said = String::from_utf8_lossy(&told.stderr);
     let first = said.lines().next().unwrap_or("it cannot be told");
-    Err(first.trim_start_matches("mw: ").to_string())
+    Err(Refusal::Said(first.trim_start_matches("mw: ").to_string()))
 }
 
 fn now() -> u64 {
@@ -263,12 +264,6 @@ fn now() -> u64 {
         .map_or(0, |since| {
             u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
         })
-}
-
-/// Rust adds the number of an error to its words.
-fn without_number(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or("").to_string()
 }
 
 fn facts(home: &Path) -> Facts {

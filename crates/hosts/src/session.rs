@@ -10,6 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::Refusal;
+
 /// Where it is said who did what.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -65,7 +67,7 @@ impl Session {
     }
 
     /// A program is this one's from now on.
-    pub fn claim(&self, program: &str, takes_over: bool) -> Result<(), String> {
+    pub fn claim(&self, program: &str, takes_over: bool) -> Result<(), Refusal> {
         let mut claims = locked(&self.claims.by_program);
         if let Some(claim) = claims.get(program)
             && claim.session != self.id
@@ -73,9 +75,10 @@ impl Session {
         {
             let who = &claim.who;
             self.note(&format!("is refused {program}, which is recorded by {who}"));
-            return Err(format!(
-                "{program} is being recorded there by {who}; `--override` takes it over"
-            ));
+            return Err(Refusal::Taken {
+                program: program.to_string(),
+                who: who.clone(),
+            });
         }
         let claim = Claim {
             session: self.id,
@@ -90,15 +93,18 @@ impl Session {
     }
 
     /// Whether what it claimed is still its own.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Refusal> {
         let own = locked(&self.own);
         let Some(program) = &*own else {
             return Ok(());
         };
         match locked(&self.claims.by_program).get(program) {
             Some(claim) if claim.session == self.id => Ok(()),
-            Some(claim) => Err(format!("{program} was taken over by {}", claim.who)),
-            None => Err(format!("{program} is nobody's any more")),
+            Some(claim) => Err(Refusal::TakenOver {
+                program: program.clone(),
+                who: claim.who.clone(),
+            }),
+            None => Err(Refusal::Nobodys(program.clone())),
         }
     }
 }
@@ -122,10 +128,12 @@ mod tests {
         let bob = Session::new("bob".to_string(), &claims, &log);
         assert!(ann.claim("etcd", false).is_ok());
         assert!(bob.claim("redis", false).is_ok());
-        assert!(bob.claim("etcd", false).unwrap_err().contains("by ann"));
+        assert!(
+            matches!(bob.claim("etcd", false), Err(Refusal::Taken { who, .. }) if who == "ann")
+        );
         assert!(ann.check().is_ok());
         assert!(bob.claim("etcd", true).is_ok());
-        assert!(ann.check().unwrap_err().contains("taken over by bob"));
+        assert!(matches!(ann.check(), Err(Refusal::TakenOver { who, .. }) if who == "bob"));
         assert!(bob.check().is_ok());
         drop(bob);
         assert!(ann.check().is_err());

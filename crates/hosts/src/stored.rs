@@ -8,7 +8,7 @@ use recording::listing::{self, Listed, State};
 use wire::frame::DATA;
 use wire::{Answer, Stored};
 
-use crate::pull::GOES_ON;
+use crate::refusal::Refusal;
 
 /// Where the output of programs goes, below the home of recordings.
 pub(crate) const OUTPUT: &str = ".output";
@@ -22,29 +22,24 @@ const FILES: [&str; 4] = [
 ];
 
 /// Where a recording is that is named, or given as a path.
-pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, String> {
+pub(crate) fn locate(home: &Path, name: &str) -> Result<PathBuf, Refusal> {
     let dir = match name.strip_prefix("~/") {
         Some(rest) => {
             std::env::var_os("HOME").map_or_else(|| rest.into(), |h| Path::new(&h).join(rest))
         }
         None if name.contains('/') => PathBuf::from(name),
         None if name.is_empty() || name.starts_with('.') => {
-            return Err(format!("`{name}` is no name of a recording"));
+            return Err(Refusal::NoName(name.to_string()));
         }
         None => home.join(name),
     };
-    let listed = Listed::read(&dir).map_err(|error| error.to_string())?;
+    let listed = Listed::read(&dir)?;
     if !listed.members.is_empty() {
-        return Err(format!(
-            "{} was joined there, of several hosts; name a member of it by its path",
-            dir.display()
-        ));
+        return Err(Refusal::Joined(dir));
     }
     if listed.state == State::BeingRecorded {
-        return Err(format!(
-            "{} {GOES_ON}",
-            dir.file_name().unwrap_or_default().to_string_lossy()
-        ));
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        return Err(Refusal::GoesOn(name.into_owned()));
     }
     Ok(dir)
 }

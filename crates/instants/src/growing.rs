@@ -95,11 +95,25 @@ impl Frontier {
     }
 }
 
+/// Why it cannot be told whether anything comes.
+#[derive(Debug, thiserror::Error)]
+pub enum Untold {
+    /// What was recorded so far cannot be opened.
+    #[error("{0}")]
+    NotOpened(Box<dyn std::error::Error + Send + Sync>),
+    /// It cannot be replayed to where it is to be looked at.
+    #[error(transparent)]
+    NotReplayed(#[from] session::Error),
+    /// The conditions cannot be decided there.
+    #[error(transparent)]
+    NotDecided(#[from] Error),
+}
+
 /// Opens what was recorded so far. None: there will be no more of it, and who waits for
 /// something is to be told.
-pub trait Open: Fn() -> Result<Option<Arc<Program>>, String> + Send + 'static {}
+pub trait Open: Fn() -> Result<Option<Arc<Program>>, Untold> + Send + 'static {}
 
-impl<F: Fn() -> Result<Option<Arc<Program>>, String> + Send + 'static> Open for F {}
+impl<F: Fn() -> Result<Option<Arc<Program>>, Untold> + Send + 'static> Open for F {}
 
 /// How readily the program is halted because something may have come: less, the more of
 /// its time such halts have taken in vain.
@@ -181,7 +195,7 @@ impl Watch {
                     Ok(true) => return found.store(true, Relaxed),
                     Ok(false) => {}
                     // Where it is decided they are told.
-                    Err(why) => tracing::debug!(target: "growing", why, "cannot be told"),
+                    Err(why) => tracing::debug!(target: "growing", %why, "cannot be told"),
                 }
                 let rest = (begun.elapsed() * SHARE).clamp(PAUSE, PAUSE_MOST);
                 earliest = Instant::now() + rest;
@@ -213,13 +227,11 @@ impl Drop for Watch {
 }
 
 /// Whether anything comes in what was recorded so far.
-fn comes(open: &impl Open, said: &Said, from: &Frontier) -> Result<bool, String> {
+fn comes(open: &impl Open, said: &Said, from: &Frontier) -> Result<bool, Untold> {
     let Some(program) = open()? else {
         return Ok(true);
     };
-    let words = |error: session::Error| error.to_string();
-    let mut group = Group::new(&program).map_err(words)?;
-    from.place(&mut group).map_err(words)?;
-    let found = said.growing().comes(&group);
-    found.map_err(|error: Error| error.to_string())
+    let mut group = Group::new(&program)?;
+    from.place(&mut group)?;
+    Ok(said.growing().comes(&group)?)
 }

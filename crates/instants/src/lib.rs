@@ -25,7 +25,7 @@ mod steps;
 mod table;
 mod tail;
 
-pub use growing::{Frontier, Patience, Watch};
+pub use growing::{Frontier, Patience, Untold, Watch};
 pub use motion::{Fires, Instant, Next, Part};
 pub use passed::{Location, Standing};
 pub use replays::Replays;

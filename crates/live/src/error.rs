@@ -1,5 +1,7 @@
 //! Why a process that is alive cannot be debugged.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// Why a process that is alive cannot be debugged. The warden finds most of these,
@@ -30,6 +32,8 @@ pub enum Error {
     AgentGone,
     #[error("the program's agent: {0}")]
     Agent(String),
+    #[error("its recording cannot be followed: {why}")]
+    NotFollowed { why: String, hint: Option<String> },
     #[error("process {pid} ({name}) is a part of this debugger")]
     Ourselves { pid: i32, name: String },
     #[error("process {pid} is a thread of the kernel")]
@@ -60,6 +64,32 @@ pub enum Error {
     On { host: String, error: Box<Error> },
     #[error("the connection to {host} is lost: {said}")]
     Lost { host: String, said: String },
+}
+
+/// Why what another host has is not had here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// A path goes there as text, and this one is none.
+    #[error("{} cannot be asked for: its name is no text", .0.display())]
+    NoText(PathBuf),
+    /// As whoever leads there says it.
+    #[error("{said}")]
+    Said {
+        /// What is wrong.
+        said: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+impl HostError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            HostError::NoText(_) => Some("name a directory in UTF-8 by `-o DIR`".to_string()),
+            HostError::Said { hint, .. } => hint.clone(),
+        }
+    }
 }
 
 impl Error {
@@ -93,6 +123,7 @@ impl Error {
             }
             Error::AgentGone => words("the program runs on by itself, its time as it was"),
             Error::NoAgent => words("`mw run CMD` starts a program under an agent"),
+            Error::NotFollowed { hint, .. } => hint.clone(),
             Error::Agent(_) => words("the program runs on by itself if its agent is gone"),
             Error::NoProcess(_) => words("`mw attach` lists what there is"),
             Error::NotSixtyFour { .. } => words("only x86-64 programs can be debugged"),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use inspect::elf::image::Image;
 
+use crate::error::HostError;
 use crate::mapped::{FileIdentity, Mapped, MappedFile};
 
 /// Another host.
@@ -16,9 +17,8 @@ pub trait Host: Send + Sync {
     /// that cannot be had.
     fn files(&self, paths: &[String]) -> Vec<Option<PathBuf>>;
 
-    /// Has a recording there that grows in a directory here as well, which is made already;
-    /// why not, otherwise.
-    fn follow(&self, dir: &Path, to: &Path) -> Result<Box<dyn Followed>, String>;
+    /// Has a recording there that grows in a directory here as well, which is made already.
+    fn follow(&self, dir: &Path, to: &Path) -> Result<Box<dyn Followed>, HostError>;
 
     /// Why the line to the warden there has ended, if it is not the warden's own end.
     fn why(&self) -> Option<String>;
@@ -29,8 +29,8 @@ pub trait Followed: Send {
     /// Has what is new come while the program runs.
     fn go(&mut self);
 
-    /// Has all come that there is, and nothing any more behind it; why not, otherwise.
-    fn settle(&mut self) -> Result<(), String>;
+    /// Has all come that there is, and nothing any more behind it.
+    fn settle(&mut self) -> Result<(), HostError>;
 
     /// What is there is not needed any more.
     fn forget(&mut self);

@@ -48,7 +48,7 @@ mod waits;
 pub mod warden;
 mod word;
 
-pub use error::Error;
+pub use error::{Error, HostError};
 pub use far::{Followed, Host, Site};
 pub use proc::{Candidate, are_all, candidates, descendants};
 pub use program::{Agent, How, Program};

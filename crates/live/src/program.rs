@@ -101,9 +101,12 @@ impl Agent {
             return Ok(None);
         };
         let followed = files.host.follow(dir, to);
-        followed
-            .map(Some)
-            .map_err(|why| client.explain(Error::Agent(why)))
+        followed.map(Some).map_err(|error| {
+            client.explain(Error::NotFollowed {
+                why: error.to_string(),
+                hint: error.hint(),
+            })
+        })
     }
 
     pub fn ask(&self, request: &agent::control::Request) -> Result<agent::control::Answer, Error> {

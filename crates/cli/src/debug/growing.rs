@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use ::session::{Direction, How, Reason, Stopped};
 use ::target::Cancel;
-use instants::{Frontier, Patience, Watch};
+use instants::{Frontier, Patience, Untold, Watch};
 
 use super::commands::Prompt;
 use super::conditions::{Came, Otherwise, failure};
@@ -177,7 +177,7 @@ impl Prompt {
             true => Ok(None),
             false => past::open(&dir)
                 .map(Some)
-                .map_err(|failure| failure.message().to_string()),
+                .map_err(|failure| Untold::NotOpened(failure.message().into())),
         };
         let watch = Watch::start(own, open, said, from, patience);
         let asked = self.debugger.cancel.clone();

@@ -158,7 +158,7 @@ impl Prompt {
     /// Has all of it here, now that the program is halted.
     pub(super) fn settle_hosts(&mut self) -> Result<(), Failure> {
         for followed in self.living.iter_mut().flat_map(|l| &mut l.followed) {
-            followed.settle().map_err(Failure::new)?;
+            followed.settle()?;
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use ::gdb_remote::{
-    Direction, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint, Target,
-    ThreadId, ThreadInfo,
+    Direction, Failure, File, Interrupt, Motion, Refused, Registers, Stop, StopKind, StopPoint,
+    Target, ThreadId, ThreadInfo,
 };
 use ::session::{How, Move, What, Who, Whom};
 use ::target::{Cancel, Position, ThreadState};
@@ -207,16 +207,16 @@ impl Target for Program {
         Ok(())
     }
 
-    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, String> {
+    fn resume(&mut self, motion: &Motion, interrupt: &Interrupt) -> Result<Stop, Failure> {
         self.pass_on(motion);
         if let Some(stop) = self.next_told() {
             return Ok(stop);
         }
         let Some((lead, thread)) = self.thread_number(motion.thread) else {
-            return Err("there is no such thread".to_string());
+            return Err("there is no such thread".into());
         };
         let Some(process) = self.served.get(lead).map(|served| served.id) else {
-            return Err("there is no such process".to_string());
+            return Err("there is no such process".into());
         };
         self.lead = lead;
         let motion = Move {
@@ -237,7 +237,7 @@ impl Target for Program {
         };
         let cancel = Cancel::by(interrupt.request());
         let stopped = self.group.go(&motion, &cancel).map_err(words)?;
-        self.told(stopped)
+        Ok(self.told(stopped)?)
     }
 
     fn let_go(&mut self, pid: u32) -> bool {
@@ -294,9 +294,9 @@ impl Target for Program {
         Some(self.running_id(i))
     }
 
-    fn restart(&mut self) -> Result<ThreadId, String> {
+    fn restart(&mut self) -> Result<ThreadId, Failure> {
         if self.alive.is_some() {
-            return Err("what is alive cannot begin again: end gdb, and start it anew".to_string());
+            return Err("what is alive cannot begin again: end gdb, and start it anew".into());
         }
         for i in 0..self.served.len() {
             self.forget_stops(i);

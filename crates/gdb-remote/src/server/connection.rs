@@ -44,8 +44,8 @@ impl<W: Write> Server<'_, W> {
     pub(super) fn restart(&mut self) -> io::Result<Reply> {
         Ok(match self.target.restart() {
             Ok(thread) => self.stands(thread),
-            Err(words) => {
-                self.tell(format!("{words}\n").as_bytes())?;
+            Err(why) => {
+                self.tell(format!("{why}\n").as_bytes())?;
                 "E01".into()
             }
         })

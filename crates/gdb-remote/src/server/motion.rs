@@ -79,8 +79,8 @@ impl<W: Write> Server<'_, W> {
         }
         let stop = match result {
             Ok(stop) => stop,
-            Err(words) => {
-                self.tell(format!("{words}\n").as_bytes())?;
+            Err(why) => {
+                self.tell(format!("{why}\n").as_bytes())?;
                 Stop {
                     thread: motion.thread,
                     reason: StopReason::Signal(0),
