@@ -310,6 +310,30 @@ fn check_writable(dir: &Path) -> Result<(), Failure> {
     }
 }
 
+/// What is wrong with a file that is there and cannot be executed.
+fn not_executed(path: &Path) -> Option<String> {
+    const BEGIN: u64 = 256;
+    let mut begin = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(BEGIN).read_to_end(&mut begin).ok()?;
+    if let Some(line) = begin.strip_prefix(b"#!") {
+        let line = String::from_utf8_lossy(line).into_owned();
+        let interpreter = line.lines().next()?.split_whitespace().next()?.to_string();
+        return (!Path::new(&interpreter).exists())
+            .then(|| format!("its first line names {interpreter}, which is not there"));
+    }
+    if begin.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let is_text = |byte: &u8| *byte >= b' ' || byte.is_ascii_whitespace();
+    begin.iter().all(is_text).then(|| {
+        format!(
+            "a script begins with a line like `#!/bin/sh`; or say what reads it: `mw record sh {}`",
+            path.display()
+        )
+    })
+}
+
 pub fn explain(error: agent::Error) -> Failure {
     let status = match &error {
         agent::Error::Command { status, .. } => *status,
@@ -323,6 +347,10 @@ pub fn explain(error: agent::Error) -> Failure {
     }
     let failure = Failure::new(text).status(status);
     match error {
+        agent::Error::Command { command, .. } => match not_executed(Path::new(&command)) {
+            Some(why) => failure.hint(why),
+            None => failure,
+        },
         agent::Error::NoDispatch => failure.hint(
             "Linux 5.11 or newer with CONFIG_GENERIC_ENTRY is needed; gVisor and some containers lack it",
         ),

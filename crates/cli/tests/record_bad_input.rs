@@ -134,7 +134,26 @@ fn a_script_whose_interpreter_is_not_there() {
         said.contains("script") && said.contains("No such file"),
         "{said}"
     );
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let hint = said.lines().nth(1).unwrap().trim();
+    assert_eq!(
+        hint,
+        "its first line names /no/such/interpreter, which is not there"
+    );
+    assert_eq!(said.lines().count(), 2, "{said}");
+}
+
+#[test]
+fn a_script_that_does_not_say_what_reads_it() {
+    let scratch = Scratch::new("no-interpreter");
+    let script = executable(&scratch, "script", b"echo \xc3\xa4\n");
+    let said = refused(&scratch, 126, &[&script]);
+    assert_eq!(
+        said,
+        format!(
+            "mw: {script}: cannot execute binary file: Exec format error\n    \
+             a script begins with a line like `#!/bin/sh`; or say what reads it: `mw record sh {script}`\n"
+        )
+    );
 }
 
 #[test]
