@@ -12,31 +12,39 @@ use harness::namespaces::Hosts;
 use harness::{MW, Scratch, wait_for};
 use recording::{Recording, Set};
 
-/// Runs its arguments as on a kernel that is older than Linux 5.11.
-const OLDER: &str = r#"
+/// Runs a program where a system call is refused, always or with a first argument: NUMBER,
+/// the argument or -1, the error, and the program with its arguments.
+const REFUSED: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 int main(int count, char **words) {
+    int call = atoi(words[1]), first = atoi(words[2]), error = atoi(words[3]);
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        /* PR_SET_SYSCALL_USER_DISPATCH */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 59, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 22),
+        BPF_JUMP(BPF_JMP | (first < 0 ? BPF_JGE : BPF_JEQ) | BPF_K, first < 0 ? 0 : first, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 1;
-    execv(words[1], words + 1);
+    execv(words[4], words + 4);
     return 1;
 }
 "#;
+
+/// As on a kernel that is older than Linux 5.11: prctl(PR_SET_SYSCALL_USER_DISPATCH) is
+/// unknown.
+const OLDER: &str = "157 59 22";
+
+/// As in a container whose profile forbids ptrace.
+const NO_PTRACE: &str = "101 -1 1";
 
 /// What it said first of what went wrong.
 fn trouble(output: &Output) -> String {
@@ -160,29 +168,32 @@ fn a_copy_that_was_cut_short_is_sent_again(hosts: &Hosts, scratch: &Scratch) {
     }
 }
 
-/// A kernel that is too old, another processor, no room for recordings, none for `mw`.
+/// A kernel that is too old, no ptrace, another processor, no room for recordings, none for
+/// `mw`.
 #[test]
 fn hosts_that_do_not_fit_are_told_apart() {
     let scratch = Scratch::new("hosts-unfit");
     let _ = (tool!("sshd"), tool!("ip"), tool!("cc"));
-    let (source, older) = (scratch.path().join("older.c"), scratch.path().join("older"));
-    std::fs::write(&source, OLDER).unwrap();
+    let refused = scratch.path().join("refused");
+    let source = scratch.path().join("refused.c");
+    std::fs::write(&source, REFUSED).unwrap();
     let made = Command::new("cc")
         .arg("-o")
-        .args([&older, &source])
+        .args([&refused, &source])
         .status();
     assert!(made.unwrap().success());
     let cpu = scratch.path().join("cpuinfo");
     std::fs::write(&cpu, "processor\t: 0\nmodel name\t: Another Kind\n\n").unwrap();
     let homes = scratch.path().join("hosts");
     let before = |host: &str| match host {
-        "old" => format!("UNDER={}", older.display()),
+        "old" => format!("UNDER='{} {OLDER}'", refused.display()),
+        "strict" => format!("UNDER='{} {NO_PTRACE}'", refused.display()),
         "other" => format!("mount --bind {} /proc/cpuinfo", cpu.display()),
         "full" => mounted(&homes.join("full/data"), "20m"),
         "small" => mounted(&homes.join("small/data"), "60m"),
         _ => mounted(&homes.join("none/cache"), "1m"),
     };
-    let names = ["old", "other", "full", "small", "none"];
+    let names = ["old", "strict", "other", "full", "small", "none"];
     let Some(hosts) = Hosts::made(&scratch, &names, &before) else {
         skip!("network namespaces take root");
     };
@@ -192,7 +203,13 @@ fn hosts_that_do_not_fit_are_told_apart() {
     };
     let too_old = "this kernel has no syscall user dispatch";
     let no_room = "No space left on device";
-    for (host, because) in [("old", too_old), ("full", no_room), ("none", no_room)] {
+    let no_ptrace = "cannot attach to the program (is ptrace allowed here?)";
+    for (host, because) in [
+        ("old", too_old),
+        ("strict", no_ptrace),
+        ("full", no_room),
+        ("none", no_room),
+    ] {
         let (status, shown) = check(host);
         assert_eq!(status, 2, "{shown}");
         let first = shown.lines().next().unwrap();
