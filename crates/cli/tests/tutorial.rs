@@ -22,6 +22,42 @@ fn commands() -> Vec<String> {
         .collect()
 }
 
+/// The page builds the bank and then records it, where cargo puts it.
+#[test]
+fn what_the_page_builds_is_what_it_records() {
+    let page = harness::repository().join("docs/tutorial.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let typed = |begin: &str| {
+        let mut lines = page.lines().filter_map(|line| line.strip_prefix("    $ "));
+        let found = lines.find_map(|line| line.strip_prefix(begin));
+        found.unwrap_or_else(|| panic!("no `{begin}` on the page"))
+    };
+    let package = typed("cargo build -p ");
+    let recorded = typed("while mw record ").split(';').next().unwrap();
+    let told = std::process::Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(harness::repository())
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let packages = told["packages"].as_array().unwrap();
+    let built = packages.iter().find(|own| own["name"] == package).unwrap();
+    let programs = built["targets"].as_array().unwrap();
+    let target = std::path::Path::new(told["target_directory"].as_str().unwrap());
+    let places = programs
+        .iter()
+        .map(|program| target.join("debug").join(program["name"].as_str().unwrap()));
+    let place = harness::repository().join(recorded);
+    assert!(places.into_iter().any(|built| built == place), "{place:?}");
+}
+
 fn debug(recorded: &Recorded, commands: &[String]) -> String {
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let (text, status) = harness::prompt::debug(recorded, &commands);
