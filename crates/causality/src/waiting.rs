@@ -155,7 +155,8 @@ impl History {
         for wait in waits.all() {
             let begun = number(wait.first.get()) < bound;
             let over = wait.last.get() != NO && number(wait.last.get()) < bound;
-            if begun && !over {
+            let what = decode(wait.what, wait.value.get());
+            if begun && !over && !(wait.last.get() != NO && self.has_sent(what, cut)) {
                 let thread = ThreadNo(wait.thread.get());
                 let blocked = Blocked {
                     thread: Waiter {
@@ -164,7 +165,7 @@ impl History {
                     },
                     since: number(wait.first.get()),
                     nr: wait.nr.get().into(),
-                    what: decode(wait.what, wait.value.get()),
+                    what,
                     limited: wait.limited != 0,
                     by: Vec::new(),
                     outside: false,
@@ -194,6 +195,9 @@ impl History {
                 None if matches!(nr, calls::nr::WAIT4 | calls::nr::WAITID) => WaitFor::Child(None),
                 None => WaitFor::Other,
             };
+            if self.has_sent(what, cut) {
+                continue;
+            }
             let blocked = Blocked {
                 thread: Waiter {
                     process: place,
@@ -217,6 +221,13 @@ impl History {
         found.sort_by_key(|blocked| blocked.thread);
         blocked.extend(found);
         alive
+    }
+
+    /// Whether all that was sent has been taken: who is still in a call that sends, and
+    /// which comes to its end, waits for no room. Causes lead into the middle of such calls:
+    /// what was received was under way since they began.
+    fn has_sent(&self, what: WaitFor, cut: &Cut) -> bool {
+        matches!(what, WaitFor::Send(channel) if self.in_flight(channel, cut) == 0)
     }
 
     /// Whether a process that is behind its last event has ended. One that was
@@ -264,6 +275,12 @@ impl History {
             }
             if holders.is_empty() && self.is_outside(channel, sends) {
                 outside = true;
+            }
+            if holders.is_empty() {
+                // It is on its way to somebody: who accepts the connection, say. That one
+                // may be still to come.
+                holders = self.holders_after(channel, sends, cut);
+                outside |= holders.iter().any(|later| all(*later).next().is_none());
             }
             by.extend(holders.into_iter().flat_map(all));
         };

@@ -101,6 +101,8 @@ struct Program<'c> {
     /// The pairs of addresses that were connected, and how many were again.
     known: BTreeSet<(usize, u16, usize)>,
     again: u64,
+    /// How many ends of connections were seen.
+    ends: u64,
 }
 
 impl Program<'_> {
@@ -186,19 +188,30 @@ impl Program<'_> {
         if at >= self.open.len() {
             return;
         }
-        for (process, fd) in self.open.remove(at).ends {
-            self.log(process).call(nr::CLOSE, &[fd], 0, &[]);
+        let closed = self.open.remove(at);
+        let [(first, fd), (second, other)] = closed.ends;
+        let learns = closed.waiting[1] == 0;
+        if learns {
+            self.log(second).start(nr::READ, &[other, 0x7000, 8], &[]);
         }
+        self.log(first).call(nr::CLOSE, &[fd], 0, &[]);
+        if learns {
+            // At once: sooner than clocks can be told apart by what went before.
+            self.ends += 1;
+            let ticks = (self.clock)(second, self.now);
+            self.logs[second].at(ticks).end(nr::READ, 0, &[]);
+        }
+        self.log(second).call(nr::CLOSE, &[other], 0, &[]);
     }
 }
 
-/// The logs of a program whose processes have these clocks, and how many ports it used
-/// again.
+/// The logs of a program whose processes have these clocks, how many ports it used again, and
+/// how many ends of connections it saw.
 fn run(
     steps: &[Step],
     number: impl Fn(usize) -> u32,
     clock: &dyn Fn(usize, u64) -> u64,
-) -> (Vec<LogBuilder>, u64) {
+) -> (Vec<LogBuilder>, [u64; 2]) {
     let logs = (0..PROCESSES).map(|process| LogBuilder::new(number(process), 4096));
     let mut program = Program {
         logs: logs.collect(),
@@ -209,6 +222,7 @@ fn run(
         said: 0,
         known: BTreeSet::new(),
         again: 0,
+        ends: 0,
     };
     for process in 0..PROCESSES {
         let pid = 100 + process as u64;
@@ -230,7 +244,7 @@ fn run(
             Step::Close(c) => program.close(pick(c)),
         }
     }
-    (program.logs, program.again)
+    (program.logs, [program.again, program.ends])
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -297,6 +311,7 @@ fn links(set: &Arc<Set>, process: impl Fn(u16, u32) -> usize) -> BTreeSet<String
 #[derive(Default)]
 struct Coverage {
     ports_again: Cell<u64>,
+    ends: Cell<u64>,
     across: Cell<usize>,
     hours_apart: Cell<u64>,
     drifting: Cell<u64>,
@@ -316,7 +331,7 @@ fn one_host_and_three_have_the_same_links() {
         Ok(())
     });
     assert!(run.is_ok(), "{run:?}");
-    assert!(covered.ports_again.get() > 100);
+    assert!(covered.ports_again.get() > 100 && covered.ends.get() > 100);
     assert!(covered.across.get() > 1000);
     assert!(covered.hours_apart.get() > 200 && covered.drifting.get() > 200);
 }
@@ -325,7 +340,7 @@ fn on_one_and_three(steps: &[Step], clocks: &[Wrong], covered: &Coverage) {
     let dir = tempfile::tempdir().unwrap();
     // On one host.
     let whole = dir.path().join("whole");
-    let (logs, again) = run(steps, |process| process as u32, &|_, now| 2000 + now);
+    let (logs, [again, ends]) = run(steps, |process| process as u32, &|_, now| 2000 + now);
     let logs = logs
         .into_iter()
         .enumerate()
@@ -363,6 +378,7 @@ fn on_one_and_three(steps: &[Step], clocks: &[Wrong], covered: &Coverage) {
     assert_eq!(on_one, on_three);
     let add = |cell: &Cell<u64>, more: u64| cell.set(cell.get() + more);
     add(&covered.ports_again, again);
+    add(&covered.ends, ends);
     covered.across.set(covered.across.get() + on_three.len());
     let apart = clocks[0].ahead_ns.abs_diff(clocks[1].ahead_ns) > 3600 * SECOND;
     add(&covered.hours_apart, apart.into());

@@ -88,7 +88,8 @@ pub fn moment(
     };
     let waiting = history.waiting(&cut);
     let is_over = waiting.blocked.is_empty() && waiting.running.is_empty();
-    let told = (at.is_none() && is_over).then(|| history.interruption());
+    let has_answered = is_over || history.has_ended_apart(&cut);
+    let told = (at.is_none() && has_answered).then(|| history.interruption());
     match told.flatten() {
         Some(told) => (told.cut.clone(), history.waiting(&told.cut), Some(told)),
         None => (cut, waiting, None),

@@ -105,6 +105,26 @@ impl History {
     /// Processes that hold the sending (or receiving) end of a channel at a
     /// cut.
     pub fn holders_at(&self, channel: u32, sends: bool, cut: &Cut) -> Vec<ProcessIx> {
+        self.holders_when(channel, sends, |holder| {
+            let bound = cut.bound(ProcessIx(holder.process.get()));
+            number(holder.from.get()) < bound && bound <= number(holder.to.get())
+        })
+    }
+
+    /// Processes that come to hold the sending (or receiving) end of a channel after a
+    /// cut.
+    pub fn holders_after(&self, channel: u32, sends: bool, cut: &Cut) -> Vec<ProcessIx> {
+        self.holders_when(channel, sends, |holder| {
+            cut.bound(ProcessIx(holder.process.get())) <= number(holder.from.get())
+        })
+    }
+
+    fn holders_when(
+        &self,
+        channel: u32,
+        sends: bool,
+        is_meant: impl Fn(&HolderRec) -> bool,
+    ) -> Vec<ProcessIx> {
         let Some(record) = self.channel_record(channel) else {
             return Vec::new();
         };
@@ -112,10 +132,7 @@ impl History {
             .holders(&record)
             .iter()
             .filter(|holder| (holder.sends.get() != 0) == sends)
-            .filter(|holder| {
-                let bound = cut.bound(ProcessIx(holder.process.get()));
-                number(holder.from.get()) < bound && bound <= number(holder.to.get())
-            })
+            .filter(|holder| is_meant(holder))
             .map(|holder| ProcessIx(holder.process.get()))
             .collect();
         found.sort_unstable();

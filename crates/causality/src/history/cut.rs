@@ -6,7 +6,7 @@ use recording::Event;
 use super::{History, clamp, number};
 use crate::clock::{self, Graph};
 use crate::index::layout::*;
-use crate::interruption::is_broken_off;
+use crate::interruption::{TOGETHER_NS, is_broken_off};
 use crate::link::EventId;
 use crate::world::End;
 
@@ -74,11 +74,22 @@ impl History {
     /// Of each process, the first event that happened after this one (of its
     /// own process, itself); `None` where there is none.
     pub fn future(&self, event: EventId) -> Vec<Option<EventNo>> {
+        self.future_of(&[event])
+    }
+
+    /// Of each process, the first event that happened after any of these, or is one of
+    /// them; `None` where there is none.
+    pub fn future_of(&self, events: &[EventId]) -> Vec<Option<EventNo>> {
         let mut first = vec![u32::MAX; self.set.len()];
-        let own = clamp(event.number);
-        let mut work = vec![(event.process, own, u32::MAX)];
-        if let Some(place) = first.get_mut(event.process.index()) {
-            *place = own;
+        let mut work = Vec::new();
+        for event in events {
+            let own = clamp(event.number);
+            if let Some(place) = first.get_mut(event.process.index())
+                && own < *place
+            {
+                work.push((event.process, own, *place));
+                *place = own;
+            }
         }
         while let Some((process, from, to)) = work.pop() {
             let all = self.outgoing(process);
@@ -155,6 +166,28 @@ impl History {
             }
         }
         cut
+    }
+
+    /// Whether where the program stood when it was over there are some whom a signal from
+    /// outside ended, and others came to an end of their own about then, or later: they may
+    /// have been told as well, or have seen those end.
+    pub fn has_ended_apart(&self, cut: &Cut) -> bool {
+        let time = |place, number| {
+            let event = EventId::new(place, number);
+            let ticks = self.look(event, |event| event.time)?;
+            Some(self.time_ns(place, ticks))
+        };
+        let ended = self
+            .places()
+            .filter(|place| cut.bound(*place) <= self.span(*place).1)
+            .filter_map(|place| time(place, self.span(place).1));
+        let Some(first) = ended.min() else {
+            return false;
+        };
+        self.places()
+            .filter(|place| self.record(*place).ended.get() == End::Exited as u32)
+            .filter_map(|place| time(place, self.span(place).1))
+            .any(|last| last >= first.saturating_sub(TOGETHER_NS))
     }
 
     /// The first number that no event of the process has.

@@ -50,7 +50,7 @@ pub(crate) fn number(event: u32) -> EventNo {
 }
 
 /// As the index has it; of what no index holds, a number that no event has.
-fn clamp(event: EventNo) -> u32 {
+pub(crate) fn clamp(event: EventNo) -> u32 {
     u32::try_from(event.0).unwrap_or(u32::MAX)
 }
 

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Raised whenever the layout, or what is found and how, changes: an index of
 /// another version is made again.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 pub(crate) const MAGIC: [u8; 8] = *b"mwcauses";
 /// Bytes that have one checksum: a page, as a search touches little of each
 /// block that it looks into, and all of the block is summed for it.

@@ -75,7 +75,7 @@ pub(crate) fn run(set: &Set, world: &mut World<'_>) -> (Vec<Link>, u64) {
             Flow::Packets => packets(number, channel, &mut found),
             _ => {}
         }
-        ends(number, channel, &mut found);
+        ends(set, number, channel, &mut found);
     }
     for pty in &world.terminals {
         terminal::link_all(world, pty, &mut found.links, &mut found.origins);
@@ -167,7 +167,7 @@ fn packets(number: u32, channel: &Chan, found: &mut Found) {
 }
 
 /// That a channel has ended, as its other side learns.
-fn ends(number: u32, channel: &Chan, found: &mut Found) {
+fn ends(set: &Set, number: u32, channel: &Chan, found: &mut Found) {
     let waited = !channel.ready.is_empty();
     let news = [
         (&channel.eofs, &channel.ended, Kind::Close),
@@ -175,7 +175,7 @@ fn ends(number: u32, channel: &Chan, found: &mut Found) {
         (&channel.broken, &channel.abandoned, Kind::Ready),
     ];
     for (effects, causes, kind) in news {
-        last_before(causes, effects, |cause, effect| {
+        ends_before(set, causes, effects, |cause, effect| {
             found.add(kind, cause, effect, Some(number), 0);
             if waited {
                 ready::note(&mut found.origins, effect, cause);
@@ -248,6 +248,22 @@ fn signalled(world: &World<'_>, found: &mut Found) {
             made.cause_thread = None;
             found.links.push(made);
         });
+    }
+}
+
+/// Pairs each effect with the last cause that had begun by then. By how clocks are fitted
+/// to each other, what ended on another host may seem to have done so later: it comes first
+/// all the same, for there is no end without one.
+fn ends_before(set: &Set, causes: &[Op], effects: &[Op], mut emit: impl FnMut(&Op, &Op)) {
+    last_before(causes, effects, &mut emit);
+    let host = |op: &Op| set.member_of(ProcessIx(op.process));
+    let Some(first) = causes.iter().min_by_key(|cause| cause.lo) else {
+        return;
+    };
+    for effect in effects.iter().filter(|effect| effect.hi < first.lo) {
+        if host(first) != host(effect) {
+            emit(first, effect);
+        }
     }
 }
 
