@@ -566,13 +566,31 @@ fn what_was_joined_is_listed_and_removed_as_one() {
         .iter()
         .find(|row| row["recording"] == "joined-0")
         .unwrap();
-    assert_eq!(own["hosts"].as_array().unwrap().len(), 2);
+    // Both were made on one host: their names are told apart.
+    let hosts = own["hosts"].as_array().unwrap();
+    let [first, second] = [0, 1].map(|at| hosts[at].as_str().unwrap());
+    assert_eq!((hosts.len(), second), (2, format!("{first}-2").as_str()));
     assert_eq!(own["state"], "complete");
     assert!(own["bytes"].as_u64().unwrap() > 0);
     assert!(text(&mw(&["list"]).stdout).contains("echo two"));
     // It is the latest, and every process has its host's name where it must.
     let shown = text(&mw(&["ps"]).stdout);
-    assert!(shown.contains("echo-0@"), "{shown}");
+    for host in [first, second] {
+        assert!(shown.contains(&format!("echo-0@{host} ")), "{shown}");
+    }
+    // What is a member already is not joined once more.
+    let again = std::process::Command::new(harness::MW)
+        .args(["join", "joined-0", "echo-1"])
+        .env("XDG_DATA_HOME", &home)
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    assert!(
+        text(&again.stderr).contains("are the same recording"),
+        "{}",
+        said(&again)
+    );
+    assert!(!home.join("meanwhile/joined-1").exists());
     mw(&["verify"]);
     mw(&["rm", "joined-0"]);
     assert!(!home.join("meanwhile/joined-0").exists());

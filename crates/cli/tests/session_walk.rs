@@ -281,9 +281,19 @@ fn ways(seed: &mut u64) -> Vec<bool> {
     ways
 }
 
+/// How all faces go about a program.
+#[derive(Clone, Debug)]
+struct Tour {
+    ways: Vec<bool>,
+    follow: Follow,
+    /// From the first stop on `total` of that process is watched.
+    watches: bool,
+}
+
 /// Where the library comes to, the one that stopped last leading. With `steps_off`
-/// that one leaves the breakpoint that it stands at by a step of its own, forwards.
-fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where> {
+/// that one leaves the breakpoint that it stands at by a step of its own, forwards. Also how
+/// often it was a watch that stopped somebody.
+fn stops_of(program: &Arc<Program>, tour: &Tour, steps_off: bool) -> (Vec<Where>, usize) {
     let never = Cancel::new();
     let mut group = Group::new(program).unwrap();
     for function in FUNCTIONS {
@@ -291,9 +301,12 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
     }
     let members = group.members();
     let name = |id: ProcessId| members.iter().find(|m| m.id == id).unwrap().name.clone();
+    if tour.follow != Follow::Causal {
+        group.regroup(members[0].id, tour.follow).unwrap();
+    }
     let mut at: Option<session::Stopped> = None;
-    let mut stops = Vec::new();
-    for back in ways {
+    let (mut stops, mut watched) = (Vec::new(), 0);
+    for back in &tour.ways {
         let motion = |how: How, thread| Move {
             who: Who::All,
             process: at.as_ref().map_or(members[0].id, |at| at.process),
@@ -303,7 +316,7 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
                 true => Direction::Backwards,
                 false => Direction::Forwards,
             },
-            follow: Follow::Causal,
+            follow: tour.follow,
         };
         if steps_off
             && !back
@@ -315,9 +328,19 @@ fn stops_of(program: &Arc<Program>, ways: &[bool], steps_off: bool) -> Vec<Where
         }
         let stopped = group.go(&motion(How::Continue, None), &never).unwrap();
         stops.push((name(stopped.process), stopped.at.event().0));
+        watched += usize::from(matches!(stopped.reason, Reason::Watch { .. }));
+        if tour.watches && stops.len() == 1 {
+            let thread = ThreadRef {
+                process: stopped.process,
+                thread: Some(stopped.thread),
+            };
+            let watch = group.watched(FrameRef { thread, level: 0 }, "total");
+            let what = What::Watch(Box::new(watch.unwrap()));
+            group.stops().add(what, |_| {});
+        }
         at = Some(stopped);
     }
-    stops
+    (stops, watched)
 }
 
 /// gdb on a recording, with breakpoints at all functions.
@@ -337,7 +360,8 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The library, the prompt and gdb come to the same stops, whoever leads.
+/// The library, the prompt and gdb come to the same stops, whoever leads, in both modes,
+/// with breakpoints and with watched memory.
 #[test]
 fn all_faces_come_to_the_same_stops() {
     let gdb = tool!("gdb");
@@ -345,65 +369,104 @@ fn all_faces_come_to_the_same_stops() {
     let scratch = Scratch::new("session-faces");
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
-    let ways = ways(&mut seed);
     let program = program(&recording);
-    let library = stops_of(&program, &ways, false);
-
-    let mut commands: Vec<String> = FUNCTIONS.iter().map(|f| format!("break {f}")).collect();
-    for back in &ways {
-        commands.push(if *back { "rc" } else { "c" }.to_string());
-    }
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let (text, status) = harness::prompt::debug(&recorded, &commands);
-    assert_eq!(status, 0, "{text}");
     let ends: HashMap<String, (u64, u64)> = Group::new(&program)
         .unwrap()
         .members()
         .into_iter()
         .map(|member| (member.name, (member.first.0, member.last.0 + 1)))
         .collect();
-    let prompt: Vec<Where> = text
-        .lines()
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(", main-0, ")?;
-            let event = match rest {
-                "at its end" => ends.get(name)?.1,
-                rest => rest.rsplit(':').next()?.parse().ok()?,
-            };
-            Some((name.to_string(), event))
-        })
-        .collect();
-    assert_eq!(prompt, library, "{text}");
+    let (mut watched, mut different) = (0, HashSet::new());
+    for (follow, watches) in [
+        (Follow::Causal, false),
+        (Follow::Consistent, false),
+        (Follow::Causal, true),
+        (Follow::Consistent, true),
+    ] {
+        let tour = Tour {
+            ways: ways(&mut seed),
+            follow,
+            watches,
+        };
+        let (library, stopped) = stops_of(&program, &tour, false);
+        let shown = prompt_on(&recorded, &tour, &ends);
+        assert_eq!(shown, library, "{tour:?}");
+        // gdb steps off a breakpoint before it goes on, but not before it goes back.
+        let (library, again) = stops_of(&program, &tour, true);
+        let shown = gdb_tours(&recorded, &gdb, &tour, &ends);
+        assert_eq!(shown, library, "{tour:?}");
+        watched += stopped + again;
+        different.extend(library);
+    }
+    assert!(
+        watched > 2 && different.len() > 5,
+        "{watched} {different:?}"
+    );
+}
 
-    let mut command = gdb_on(&recorded, &gdb);
-    for back in &ways {
-        command.args([
-            "-ex",
-            if *back {
-                "reverse-continue"
-            } else {
-                "continue"
-            },
-        ]);
-        command.args(["-ex", "when"]);
+/// Where the prompt comes to.
+fn prompt_on(recorded: &Recorded, tour: &Tour, ends: &HashMap<String, (u64, u64)>) -> Vec<Where> {
+    let mut commands: Vec<String> = FUNCTIONS.iter().map(|f| format!("break {f}")).collect();
+    commands.extend((tour.follow == Follow::Consistent).then(|| "mode consistent".to_string()));
+    for (number, back) in tour.ways.iter().enumerate() {
+        let motion = if *back { "rc" } else { "c" };
+        commands.extend([motion, "echo STOP", "when"].map(String::from));
+        commands.extend((tour.watches && number == 0).then(|| "watch total".to_string()));
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let (text, status) = harness::prompt::debug(recorded, &commands);
+    assert_eq!(status, 0, "{text}");
+    let place = |rest: &str| {
+        let (name, place) = rest.lines().next()?.split_once(", main-0, ")?;
+        let event = match place {
+            "at its end" => ends.get(name)?.1,
+            place => place.rsplit(':').next()?.parse().ok()?,
+        };
+        Some((name.to_string(), event))
+    };
+    let places = text.split("STOP\n").skip(1);
+    places
+        .map(|rest| place(rest).unwrap_or_else(|| panic!("{rest}\n{text}")))
+        .collect()
+}
+
+/// Where gdb comes to.
+fn gdb_tours(
+    recorded: &Recorded,
+    gdb: &str,
+    tour: &Tour,
+    ends: &HashMap<String, (u64, u64)>,
+) -> Vec<Where> {
+    let mut command = gdb_on(recorded, gdb);
+    if tour.follow == Follow::Consistent {
+        command.args(["-ex", "monitor mode consistent"]);
+    }
+    for (number, back) in tour.ways.iter().enumerate() {
+        let motion = match back {
+            true => "reverse-continue",
+            false => "continue",
+        };
+        command.args(["-ex", motion, "-ex", "when"]);
+        if tour.watches && number == 0 {
+            command.args(["-ex", "watch total"]);
+        }
     }
     let text = printed(&mut command);
-    let gdb: Vec<Where> = text
-        .lines()
-        .filter_map(|line| {
-            let line = line.split_once(", ").map_or(line, |(line, _)| line);
-            let (name, place) = line.split_once(" is ")?;
-            let (first, end) = *ends.get(name)?;
-            let event = match place {
-                "at its end" => end,
-                "at its beginning" => first,
-                place => place.rsplit(' ').next()?.parse().ok()?,
-            };
-            Some((name.to_string(), event))
-        })
-        .collect();
-    // gdb steps off a breakpoint before it goes on, but not before it goes back.
-    assert_eq!(gdb, stops_of(&program, &ways, true), "{text}");
+    let place = |line: &str| {
+        let line = line.split_once(", ").map_or(line, |(line, _)| line);
+        let (name, place) = line.split_once(" is ")?;
+        let (first, end) = *ends.get(name)?;
+        let event = match place {
+            "at its end" => end,
+            "at its beginning" => first,
+            place => place.rsplit(' ').next()?.parse().ok()?,
+        };
+        Some((name.to_string(), event))
+    };
+    // What is said aside comes by itself, in its own order.
+    let places: Vec<Where> = text.lines().filter_map(place).collect();
+    assert_eq!(places.len(), tour.ways.len(), "{text}");
+    places
 }
 
 /// What a user does, in every face's words.
@@ -597,11 +660,34 @@ fn the_prompt_steps_and_watches_as_the_library_does() {
     let recorded = recorded(&scratch);
     let recording = open(&recorded);
     let program = program(&recording);
+    // Each kind of act, both ways, and stops of both processes and of what executes again.
+    let everything = |done: &Acts| {
+        let runs = |back| count(done, |act| act == Act::Run { back });
+        let lines = |back| {
+            count(
+                done,
+                |act| matches!(act, Act::Line { back: own, .. } if own == back),
+            )
+        };
+        let steps = |back| count(done, |act| act == Act::Instruction { back });
+        let modes = [Follow::Causal, Follow::Consistent]
+            .map(|mode| count(done, |act| act == Act::Mode(mode)));
+        let processes = [0, 1].map(|i| count(done, |act| act == Act::Process(i)));
+        let both = [false, true].map(|back| runs(back).min(lines(back)).min(steps(back)));
+        let stops = |name: &str| {
+            done.iter()
+                .filter_map(|(_, stop)| stop.as_ref())
+                .filter(|stop| stop.name == name)
+                .count()
+        };
+        let least = [both, modes, processes, ["walks-0", "walks-1"].map(stops)];
+        count(done, |act| act == Act::Watch) > 0 && least.iter().flatten().all(|count| *count > 0)
+    };
     let done = acts_of(
         &program,
         &mut seed,
         false,
-        |_| true,
+        everything,
         |choice, has_line| {
             let back = choice.is_multiple_of(3);
             Some(match choice / 8 % 12 {
