@@ -505,7 +505,7 @@ impl Server {
             format!(
                 "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nPidFile none\n\
                  AuthorizedKeysFile {at}/user.pub\nStrictModes no\nUsePAM no\n\
-                 SetEnv XDG_DATA_HOME={home} XDG_CACHE_HOME={at}/cache\n"
+                 SetEnv HOME={home} XDG_DATA_HOME={home} XDG_CACHE_HOME={at}/cache\n"
             ),
         )?;
         std::fs::write(

@@ -301,7 +301,22 @@ fn scripts_wait_unless_they_say_otherwise() {
     let commands = ["break main", "until nowhere &", "join"];
     let (text, status) = mw(&format!("replay {dir}"), &[] as &[&str], &commands);
     assert_eq!(status, 2, "{text}");
-    assert!(text.contains("Job 1 has failed: until nowhere"), "{text}");
+    has_in_order(
+        &text,
+        &["Job 1: until nowhere", "Job 1 has failed: until nowhere"],
+    );
+    // Also if nobody waits for it; and who waits for one that is over waits for nothing.
+    let commands = [
+        "break main &",
+        "join",
+        "print 6 * 7 &",
+        "shell sleep 0.5",
+        "join 2",
+        "join",
+    ];
+    let (text, status) = mw(&format!("replay {dir}"), &[] as &[&str], &commands);
+    assert_eq!(status, 0, "{text}");
+    has_in_order(&text, &["Job 1 is done", "= 42", "Job 2 is done"]);
     for (command, what) in [
         ("set time-limit soon", "is not a length of time"),
         ("set time-limit", "set the time limit to what?"),

@@ -235,17 +235,20 @@ impl Console {
         at_once: bool,
     ) -> Result<Done, Failure> {
         let job = Job::new(line, waits_for, &self.voice);
+        if at_once {
+            // Before it begins: it may come to its end at once, and that is told of it by its number.
+            if let Some(number) = self.background(&job) {
+                say!("Job {number}: {line}")?;
+            }
+        }
         if !self.mover.begin(&job) {
             return Err(not_here());
         }
         self.moves = Some(Arc::clone(&job));
-        if at_once {
-            if let Some(number) = self.background(&job) {
-                say!("Job {number}: {line}")?;
-            }
-            return Ok(Done::of(true));
+        match at_once {
+            true => Ok(Done::of(true)),
+            false => self.attend(&job),
         }
-        self.attend(&job)
     }
 
     /// Has a line done by who looks meanwhile.
@@ -421,15 +424,28 @@ impl Console {
         found.map(|job| vec![job])
     }
 
-    /// `join [N]`. Ctrl-C ends the waiting, not what is waited for.
+    /// `join [N]`. Ctrl-C ends the waiting, not what is waited for. What has come to its end
+    /// meanwhile need not be waited for.
     fn join(&mut self, text: &str) -> Result<(), Failure> {
-        let jobs = self.meant(text)?;
+        let jobs = match self.meant(text) {
+            Err(_) if self.is_over(text) => return Ok(()),
+            meant => meant?,
+        };
         match self.wait_for(&jobs, None) {
             true => Ok(()),
             false => {
                 self.is_left = true;
                 say!("It is waited for no longer.")
             }
+        }
+    }
+
+    /// Whether there were such jobs, and are none any more.
+    fn is_over(&self, text: &str) -> bool {
+        let text = text.trim().trim_start_matches('%');
+        match text.is_empty() {
+            true => self.last > 0 && self.jobs().is_empty(),
+            false => number(text).is_ok_and(|wanted| (1..=self.last).contains(&wanted)),
         }
     }
 

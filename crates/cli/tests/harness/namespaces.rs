@@ -114,11 +114,12 @@ impl Hosts {
         std::fs::create_dir_all(&home).unwrap();
         let (dir, home) = (self.dir.display(), home.display());
         let config = self.dir.join(format!("sshd_config-{name}"));
+        // (A home of its own: what somebody's shell does when it begins is not for tests.)
         let text = format!(
             "Port 22\nListenAddress {address}\nHostKey {dir}/host\nPidFile none\n\
              AuthorizedKeysFile {dir}/user.pub\nStrictModes no\nUsePAM no\n\
              PermitRootLogin prohibit-password\nMaxStartups 100\n\
-             SetEnv XDG_DATA_HOME={home}/data XDG_CACHE_HOME={home}/cache\n"
+             SetEnv HOME={home} XDG_DATA_HOME={home}/data XDG_CACHE_HOME={home}/cache\n"
         );
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(self.dir.join(format!("sshd-{name}.log"))).unwrap();
