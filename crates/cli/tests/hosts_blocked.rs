@@ -58,9 +58,14 @@ fn processes(hosts: &Hosts, host: &str) -> Vec<Pid> {
     pids.map(|pid| Pid::from_raw(pid).unwrap()).collect()
 }
 
+/// It is in the call that it stays in: `recvfrom` or `clock_nanosleep`.
 fn waits(pid: &Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
-    stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.trim().starts_with('S'))
+    let call = std::fs::read_to_string(format!("/proc/{}/syscall", pid.as_raw_pid()));
+    call.is_ok_and(|call| {
+        ["45 ", "230 "]
+            .iter()
+            .any(|number| call.starts_with(number))
+    })
 }
 
 /// Records until all stand, and ends them. Where that is, and who said to wait for whom,

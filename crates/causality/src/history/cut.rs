@@ -169,9 +169,19 @@ impl History {
     }
 
     /// Whether where the program stood when it was over there are some whom a signal from
-    /// outside ended, and others came to an end of their own about then, or later: they may
-    /// have been told as well, or have seen those end.
+    /// outside ended, and others have seen that before one came to them, or came to an end of
+    /// their own about then, or later: they may have been told as well.
     pub fn has_ended_apart(&self, cut: &Cut) -> bool {
+        let over = self
+            .places()
+            .filter(|place| cut.bound(*place) <= self.span(*place).1)
+            .map(|place| EventId::new(place, cut.bound(place)));
+        let over: Vec<EventId> = over.collect();
+        let seen = self.places().zip(self.future_of(&over));
+        let mut seen = seen.filter_map(|(place, first)| Some((place, first?)));
+        if seen.any(|(place, first)| first < cut.bound(place)) {
+            return true;
+        }
         let time = |place, number| {
             let event = EventId::new(place, number);
             let ticks = self.look(event, |event| event.time)?;
