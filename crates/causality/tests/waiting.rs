@@ -305,3 +305,48 @@ fn what_is_under_way_at_a_cut_is_no_deadlock() {
     let waiting = at([asks, waits]);
     assert_eq!(waiting.knots.len(), 1, "{waiting:?}");
 }
+
+/// Two hosts have processes of the same id, and a signal is from the one on its own host.
+#[test]
+fn a_signal_is_from_a_process_of_its_own_host() {
+    const SIGUSR1: u64 = 10;
+    const GETPID: u64 = 39;
+    const KILL: u64 = 62;
+    let clock = Clock {
+        ticks: 1000,
+        ahead_ns: 0,
+    };
+    let mut info = [0; 48];
+    info[0] = SIGUSR1 as u8;
+    // Of the process that has this id, which is the same on both.
+    info[16] = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let mut members = Vec::new();
+    for host in 0..3 {
+        let mut log = LogBuilder::new(0, 4096);
+        log.at(2000).thread(0);
+        log.other(kind::BEGIN, &[begin::FIRST, 0, 0, 100, 0, 0], &[]);
+        for time in 0..=host {
+            log.at(3000 + 100 * time as u64).call(GETPID, &[], 100, &[]);
+        }
+        log.at(5000).call(KILL, &[100, SIGUSR1], 0, &[]);
+        log.at(6000).other(
+            kind::SIGNAL,
+            &[SIGUSR1, at::CALL_EXIT],
+            &[(tag::SIGINFO, &info)],
+        );
+        let own = dir.path().join(host.to_string());
+        write(&own, host, log, clock, None, 9000);
+        members.push(Arc::new(Recording::open(&own).unwrap()));
+    }
+    let history = History::build_of(&Arc::new(Set::of_all(members)), &|_| {}).unwrap();
+    for host in 0..3u32 {
+        let arrived = EventId::new(ProcessIx(host), EventNo(u64::from(host) + 3));
+        let causes = history.causes(arrived);
+        let [link] = causes[..] else {
+            panic!("host {host}: {causes:?}");
+        };
+        let sent = EventId::new(ProcessIx(host), EventNo(u64::from(host) + 2));
+        assert_eq!((link.kind, link.cause), (Kind::Signal, sent), "host {host}");
+    }
+}

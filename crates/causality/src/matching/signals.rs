@@ -124,7 +124,7 @@ pub(crate) fn pair(world: &World<'_>, mut emit: impl FnMut(Kind, &Op, &Op)) {
             SI_USER | SI_TKILL | SI_QUEUE => {
                 let sender = match arrival.pid {
                     0 => Some(None),
-                    pid => world.process_with(pid, arrival.op.hi).map(Some),
+                    _ => arrival.sender.map(Some),
                 };
                 let kill = sender.and_then(|sender| lines.take(sender, arrival));
                 if let Some(kill) = kill {
@@ -132,7 +132,7 @@ pub(crate) fn pair(world: &World<'_>, mut emit: impl FnMut(Kind, &Op, &Op)) {
                 }
             }
             1..=3 if arrival.signal == SIGCHLD => {
-                if let Some(child) = world.process_with(arrival.pid, arrival.op.hi)
+                if let Some(child) = arrival.sender
                     && let Some(last) = world.last_op(child)
                 {
                     emit(Kind::Exit, &last, effect);

@@ -417,6 +417,8 @@ pub(crate) struct Arrival {
     /// The kernel's id of the sender, or of the child that ended; or the
     /// timer.
     pub pid: u32,
+    /// Which process of the program on its host that is, if it is one.
+    pub sender: Option<u32>,
     pub value: u64,
     /// It reached a thread, rather than a descriptor or a wait.
     pub handled: bool,

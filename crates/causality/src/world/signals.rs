@@ -70,11 +70,13 @@ impl World<'_> {
         let code = half(info, 8).unwrap_or(0) as i32;
         let pid = half(info, 16).unwrap_or(0);
         let value = word(info, 24).unwrap_or(0);
+        let sender = self.process_with(pid, op.hi);
         self.arrivals.push(Arrival {
             op,
             signal,
             code,
             pid,
+            sender,
             value,
             handled,
         });
@@ -93,6 +95,7 @@ impl World<'_> {
                 signal,
                 code: 0,
                 pid: 0,
+                sender: None,
                 value: 0,
                 handled: false,
             });
@@ -107,11 +110,14 @@ impl World<'_> {
         };
         for info in data.bytes.chunks_exact(SIZE) {
             let at = |at| half(info, at).unwrap_or(0);
+            let pid = at(12);
+            let sender = self.process_with(pid, op.hi);
             self.arrivals.push(Arrival {
                 op,
                 signal: at(0),
                 code: at(8) as i32,
-                pid: at(12),
+                pid,
+                sender,
                 value: word(info, 48).unwrap_or(0),
                 handled: false,
             });
