@@ -134,8 +134,9 @@ impl Console {
         self.quits
     }
 
-    /// Everything that was done went well.
-    pub fn is_good(&self) -> bool {
+    /// Everything that was done went well, as far as it is over.
+    pub fn is_good(&mut self) -> bool {
+        self.note_over();
         self.good
     }
 
@@ -428,7 +429,10 @@ impl Console {
     /// meanwhile need not be waited for.
     fn join(&mut self, text: &str) -> Result<(), Failure> {
         let jobs = match self.meant(text) {
-            Err(_) if self.is_over(text) => return Ok(()),
+            Err(_) if self.is_over(text) => {
+                self.note_over();
+                return Ok(());
+            }
             meant => meant?,
         };
         match self.wait_for(&jobs, None) {
@@ -475,6 +479,14 @@ impl Console {
             }
         }
         true
+    }
+
+    /// What has come of those that are over in the background is heard in a moment.
+    fn note_over(&mut self) {
+        let own = [&self.moves, &self.looks].into_iter().flatten();
+        let over = own.filter(|job| job.number().is_none()).cloned();
+        let over: Vec<Arc<Job>> = over.collect();
+        self.wait_for(&over, None);
     }
 
     fn is_noted(&self, job: &Arc<Job>) -> bool {
