@@ -105,6 +105,8 @@ impl Governor {
             // The agent is gone, and with it whoever else could do it.
             self.halter.resume();
         }
+        // Who there is need not be found out between the signals of the next halt.
+        self.halter.prepare();
     }
 
     /// Lets the program be without a debugger.
