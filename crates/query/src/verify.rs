@@ -200,6 +200,8 @@ impl<'r> Sum<'r> {
     }
 }
 
+const SIGKILL: i32 = 9;
+
 /// One that was killed in the middle of things did not end by itself, and its
 /// log leads to where it was killed.
 fn exit_is_equal(ending: Option<Ending>, exit: Exit, recorded: u64) -> bool {
@@ -211,7 +213,10 @@ fn exit_is_equal(ending: Option<Ending>, exit: Exit, recorded: u64) -> bool {
         (Some(Ending::Exited(now)), Exit::Exited(then)) => now == then,
         // A signal came while it ended.
         (Some(Ending::Exited(_)), Exit::Killed { .. }) => true,
-        (Some(Ending::Signal(now)), Exit::Killed { signal, .. }) => now == signal,
+        // SIGKILL reaches nobody's log: it came while another one ended it.
+        (Some(Ending::Signal(now)), Exit::Killed { signal, .. }) => {
+            now == signal || signal == SIGKILL
+        }
         // The last signal that reached it was not its end.
         (Some(Ending::Signal(_)), Exit::Exited(_)) => false,
     }
@@ -354,5 +359,23 @@ impl Unread {
             Unread::Journal { .. } | Unread::Log { .. } | Unread::BrokenOff { .. } => Some(AGAIN),
             Unread::Empty => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ctrl-C twice: the second one kills who dies of the first.
+    #[test]
+    fn who_is_killed_while_it_dies_has_ended_as_recorded() {
+        let killed = |signal| Exit::Killed {
+            signal,
+            core: false,
+        };
+        let is_equal = |now, exit| exit_is_equal(Some(Ending::Signal(now)), exit, 5);
+        assert!(is_equal(2, killed(2)) && is_equal(2, killed(SIGKILL)));
+        assert!(!is_equal(2, killed(15)) && !is_equal(2, Exit::Exited(0)));
+        assert!(!is_equal(15, killed(2)));
     }
 }
